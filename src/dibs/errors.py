@@ -1,0 +1,131 @@
+"""What Dibs raises, and the one record that describes a mistake in an expression.
+
+    DibsError
+    ├── ExpressionError      a subscription's text cannot be accepted   (.problems)
+    ├── SubscriptionErrors   several subscriptions of one call are bad  (.rejected)
+    ├── DuplicateId          an id is taken already                     (.id)
+    ├── UnknownId            no subscription has this id                (.id)
+    ├── EventError           an event cannot be read                    (.event, .attribute)
+    ├── UnknownIndex         no index of this name                      (.name)
+    └── FormatError          a saved index is damaged or of another version
+
+ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
+so that code which does not know Dibs can still catch them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in one expression: where it is, what is wrong, what to do."""
+
+    message: str
+    advice: str = ""
+    start: int = 0  # first character concerned, counted from 0
+    end: int = 0  # one past the last character concerned
+    line: int = 1  # both counted from 1
+    column: int = 1
+    text: str = ""  # the expression (long ones: the part around the place)
+
+    def __str__(self) -> str:
+        lines = [f"line {self.line}, column {self.column}: {self.message}"]
+        if self.text:
+            shown, caret = self._excerpt()
+            lines += ["    " + shown, "    " + caret]
+        if self.advice:
+            lines.append("  " + self.advice)
+        return "\n".join(lines)
+
+    def _excerpt(self, width: int = 76) -> tuple[str, str]:
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", self.start)
+        line_end = len(self.text) if line_end < 0 else line_end
+        first = max(line_start, min(self.start - width // 2, line_end - width))
+        last = min(line_end, first + width)
+        length = max(1, min(self.end, last) - self.start)
+        return self.text[first:last], " " * (self.start - first) + "^" * length
+
+
+class DibsError(Exception):
+    """Everything that Dibs raises by itself."""
+
+
+class ExpressionError(DibsError, ValueError):
+    """A subscription's text cannot be accepted."""
+
+    def __init__(self, problems: list[Problem]):
+        self.problems = problems
+        super().__init__("\n".join(str(p) for p in problems))
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A subscription that was not added, and why."""
+
+    position: int  # its place in the call, counted from 0
+    id: Any
+    expression: Any
+    error: DibsError
+
+    def __str__(self) -> str:
+        return f"subscription {self.id!r} (number {self.position}): {self.error}"
+
+
+class SubscriptionErrors(DibsError, ValueError):
+    """Several subscriptions of one call are bad; none of that call was added."""
+
+    SHOWN = 20
+
+    def __init__(self, rejected: list[Rejected]):
+        self.rejected = rejected
+        lines = [f"{len(rejected):,} subscription{'s' * (len(rejected) != 1)} cannot be added; none was:"]
+        lines += [str(r) for r in rejected[: self.SHOWN]]
+        if len(rejected) > self.SHOWN:
+            lines.append(f"... and {len(rejected) - self.SHOWN:,} more (all of them in .rejected)")
+        super().__init__("\n".join(lines))
+
+
+class DuplicateId(DibsError, ValueError):
+    """An id is taken already."""
+
+    def __init__(self, id: Any, advice: str = "use replace() to change a subscription"):
+        self.id = id
+        super().__init__(f"id {id!r} is taken already: {advice}")
+
+
+class UnknownId(DibsError, KeyError):
+    """No subscription has this id."""
+
+    def __init__(self, id: Any):
+        self.id = id
+        super().__init__(f"no subscription has the id {id!r}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class EventError(DibsError, ValueError):
+    """An event cannot be read."""
+
+    def __init__(self, message: str, event: int | None = None, attribute: str | None = None):
+        self.event = event
+        self.attribute = attribute
+        place = [] if event is None else [f"event {event}"]
+        place += [] if attribute is None else [f"attribute {attribute!r}"]
+        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class UnknownIndex(DibsError, ValueError):
+    """No index of this name."""
+
+    def __init__(self, name: str, known: list[str]):
+        self.name = name
+        super().__init__(f"no index is called {name!r}; there are: {', '.join(known)}")
+
+
+class FormatError(DibsError):
+    """A saved index is damaged or of another version."""

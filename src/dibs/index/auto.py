@@ -1,0 +1,139 @@
+"""auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
+
+    rarely present access attribute, conjunction     -> records   one event at a time, one run of memory a group
+    often present attributes, programs, IS NULL      -> masks     256 events at a time, one bit each
+
+The choice is made clause by clause from the share of events that have its access attribute: first guessed from the
+subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned again
+in the background and swapped when it is ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.base import Pairs, in_parts
+from dibs.index.mask_kernels import WORD
+from dibs.index.masks import WIDE, Masks
+from dibs.index.records import Records
+from dibs.index.statistics import Presence, guessed_presence, probabilities
+
+OFTEN = 0.03  # share of events with the attribute from which on masks are cheaper
+ENOUGH_EVENTS = 1024  # before measured shares are believed
+WORTH_PLANNING = 0.1  # share of clauses that would move
+
+
+class Auto:
+    name: ClassVar[str] = "auto"
+    about: ClassVar[str] = "chosen clause by clause from statistics of subscriptions and events: records or masks"
+
+    def __init__(self, clauses: Clauses, records: Records, masks: Masks, often: NDArray[np.bool_], fixed: bool):
+        self._clauses = clauses
+        self._parts = (records, masks)
+        self._often = often  # by attribute: where its clauses were put
+        self._fixed = fixed  # memory-mapped: another plan would need memory of its own
+        self._presence = Presence(clauses.attributes)
+        self._planning = threading.Lock()
+        self._plans = 1
+
+    @classmethod
+    def build(cls, clauses: Clauses) -> Auto:
+        return cls(clauses, *_plan(clauses, guessed_presence(clauses)), fixed=False)
+
+    @classmethod
+    def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
+        records = Records(clauses, {n: arrays[f"records.{n}"] for n in Records.ARRAYS})
+        masks = Masks(clauses, {n: arrays[f"masks.{n}"] for n in Masks.ARRAYS})
+        return cls(clauses, records, masks, arrays["often"], fixed=True)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        records, masks = self._parts
+        result = {f"records.{n}": a for n, a in records.arrays().items()}
+        result |= {f"masks.{n}": a for n, a in masks.arrays().items()}
+        return result | {"often": self._often}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.arrays().values())
+
+    def match(self, events: CodedEvents, threads: int) -> Pairs:
+        records, masks = self._parts
+        found = []
+        if len(records):
+            found.append(in_parts(partial(records.match, events), len(events), threads))
+        if len(masks):
+            found.append(in_parts(partial(masks.match, events), len(events), threads, block=len(WIDE) * WORD))
+        self._observe(events)
+        if not found:
+            none = np.empty(0, np.int32)
+            return Pairs(none, none, 0, 0)
+        if len(found) == 1:
+            return found[0]
+        a, b = found
+        return Pairs(
+            np.concatenate([a.event, b.event]),
+            np.concatenate([a.row, b.row]),
+            a.candidates + b.candidates,
+            a.predicates + b.predicates,
+        )
+
+    def plan(self) -> dict[str, Any]:
+        """What went where, and on what grounds."""
+        records, masks = self._parts
+        return {
+            "records": len(records),
+            "masks": len(masks),
+            "attributes often present": int(self._often.sum()),
+            "events seen": int(self._presence.events),
+            "plans": self._plans,
+        }
+
+    def _observe(self, events: CodedEvents) -> None:
+        if self._fixed:
+            return
+        before = self._presence.events
+        self._presence.observe(events)
+        now = self._presence.events
+        # Looked at when enough has come and then each time the number of events has doubled or faded.
+        if now < ENOUGH_EVENTS or (int(before).bit_length() == int(now).bit_length() and before >= ENOUGH_EVENTS):
+            return
+        share = self._presence.share()
+        moved = (share >= OFTEN) != self._often
+        concerned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
+        if concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1) and self._planning.acquire(blocking=False):
+            threading.Thread(target=self._plan_again, args=(share,), daemon=True, name="dibs-planner").start()
+
+    def _plan_again(self, share: NDArray[np.float64]) -> None:
+        try:
+            records, masks, often = _plan(self._clauses, share)
+            self._parts, self._often = (records, masks), often
+            self._plans += 1
+        finally:
+            self._planning.release()
+
+
+def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Masks, NDArray[np.bool_]]:
+    often = presence >= OFTEN
+    share = probabilities(clauses, presence)
+    size = np.diff(clauses.offsets)[: clauses.conjunctions]
+    rows = np.flatnonzero(size > 0)
+    access = np.empty(0, np.int64)
+    if len(rows):
+        # The least likely predicate that absence cannot satisfy; its number rides along in the low bits.
+        usable = np.where((clauses.lo == 0) & (clauses.hi >= 0), np.float32(np.inf), share)
+        key = (usable.view(np.uint32).astype(np.uint64) << np.uint64(32)) | np.arange(len(share), dtype=np.uint64)
+        least = np.minimum.reduceat(key[: clauses.offsets[clauses.conjunctions]], clauses.offsets[:-1][rows])
+        access = (least & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        rare = ~often[clauses.attribute[access]] & np.isfinite(usable[access])
+        rows, access = rows[rare], access[rare]
+    left = np.ones(clauses.conjunctions, np.bool_)
+    left[rows] = False
+    programs = np.arange(clauses.conjunctions, len(clauses))
+    return Records.build(clauses, rows, access), Masks.build(clauses, np.flatnonzero(left), programs, share), often

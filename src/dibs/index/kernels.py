@@ -1,0 +1,62 @@
+"""The test of one clause against one event, shared by every structure that verifies candidates.
+
+An event is laid out by attribute before its clauses are tested: slot_lo and slot_hi hold the first span of the
+attribute's value (0, 0 where it has none), slot_more the entries after the first as (start, end) in the batch.
+`clear` undoes `lay_out`, so the slots are filled with zeros once a batch, not once an event.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):  # type: ignore[no-untyped-def]
+    """Entries first to last of the batch into the slots."""
+    previous = -1
+    for i in range(first, last):
+        a = attribute[i]
+        if a == previous:
+            if slot_more[a, 1] == 0:
+                slot_more[a, 0] = i
+            slot_more[a, 1] = i + 1
+        else:
+            slot_lo[a], slot_hi[a] = lo[i], hi[i]
+            previous = a
+
+
+@njit(cache=True, nogil=True)
+def clear(first, last, attribute, slot_lo, slot_hi, slot_more):  # type: ignore[no-untyped-def]
+    for i in range(first, last):
+        a = attribute[i]
+        slot_lo[a], slot_hi[a] = 0, 0
+        slot_more[a, 0], slot_more[a, 1] = 0, 0
+
+
+@njit(cache=True, nogil=True)
+def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi):  # type: ignore[no-untyped-def]
+    """Whether a predicate (lo, hi; see coding.clauses) on attribute a holds for the event in the slots: the way for
+    predicates of several spans and for values of several entries. Kernels test the common case, one span against one
+    entry, themselves: handing arrays to a function costs Numba an atomic count each, twenty times the test."""
+    if _covers(slot_lo[a], slot_hi[a], lo, hi, span_lo, span_hi):
+        return True
+    for i in range(slot_more[a, 0], slot_more[a, 1]):
+        if _covers(event_lo[i], event_hi[i], lo, hi, span_lo, span_hi):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _covers(x, y, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
+    """Whether a predicate's spans meet the cells x to y."""
+    if hi >= 0:
+        return lo <= y and x <= hi
+    a, b = lo, lo - hi  # the first span that ends at x or later
+    end = b
+    while a < b:
+        m = (a + b) >> 1
+        if span_hi[m] < x:
+            a = m + 1
+        else:
+            b = m
+    return a < end and span_lo[a] <= y

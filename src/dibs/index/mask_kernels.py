@@ -1,0 +1,395 @@
+"""The kernels of index.masks: predicates to masks, masks to matches. See there for the idea and the arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from dibs.language.table import ACCEPT
+
+WORD = 64  # events of a mask word
+CHUNK = 1024  # survivors collected at once
+MOST_SPANS = 16  # a predicate of more spans is tested value by value
+SMALL_DOMAIN = 4096  # cells; larger ones are searched instead of tabulated
+
+
+@intrinsic
+def _lowest_bit(typingctx, x):  # type: ignore[no-untyped-def]
+    """The number of the lowest set bit of a word that is not 0."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+@intrinsic
+def _bits(typingctx, x):  # type: ignore[no-untyped-def]
+    """How many bits of a word are set."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), code
+
+
+@njit(cache=True, nogil=True)
+def _fill(  # type: ignore[no-untyped-def]
+    lanes, a, first, last, lo, hi, span_lo, span_hi, entry_event, entry_lo, entry_hi, n, valid, masks, cumulative, rank
+):
+    """The masks of the predicates first to last, all of attribute a, from its n entries (sorted by event). `valid`
+    has a bit for each event of the block."""
+    width = len(lanes)
+    # Events with one point come first, sorted by value; the others stay behind them.
+    points = 0
+    present = np.zeros(width, np.uint64)
+    for i in range(n):
+        e = entry_event[i]
+        present[e >> 6] |= np.uint64(1) << np.uint64(e & 63)
+        alone = (i == 0 or entry_event[i - 1] != e) and (i + 1 == n or entry_event[i + 1] != e)
+        if alone and entry_lo[i] == entry_hi[i]:
+            points += 1
+    order = np.empty(n, np.int32)
+    at, behind = 0, points
+    for i in range(n):
+        e = entry_event[i]
+        alone = (i == 0 or entry_event[i - 1] != e) and (i + 1 == n or entry_event[i + 1] != e)
+        if alone and entry_lo[i] == entry_hi[i]:
+            order[at] = i
+            at += 1
+        else:
+            order[behind] = i
+            behind += 1
+    if points > 1:
+        order[:points] = order[:points][np.argsort(entry_lo[order[:points]])]
+    for k in range(width):
+        cumulative[k] = 0
+    for i in range(points):
+        e = entry_event[order[i]]
+        for k in range(width):
+            cumulative[(i + 1) * width + k] = cumulative[i * width + k]
+        cumulative[(i + 1) * width + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
+    # rank[c]: how many points lie at or below cell c.
+    top = entry_lo[order[points - 1]] if points else -1
+    tabulated = top < SMALL_DOMAIN
+    if tabulated:
+        i = 0
+        for c in range(top + 1):
+            while i < points and entry_lo[order[i]] <= c:
+                i += 1
+            rank[c] = i
+    for p in range(first, last):
+        base = p * width
+        spans = 1 if hi[p] >= 0 else -hi[p]
+        for k in range(width):
+            masks[base + k] = 0
+        if spans <= MOST_SPANS:
+            for s in range(spans):
+                x, y = (lo[p], hi[p]) if hi[p] >= 0 else (span_lo[lo[p] + s], span_hi[lo[p] + s])
+                if x > y:
+                    continue
+                if x == 0:
+                    for k in range(width):
+                        masks[base + k] |= valid[k] & ~present[k]
+                if tabulated:
+                    above = points if y > top else rank[y]
+                    below = 0 if x <= 0 else (points if x - 1 > top else rank[x - 1])
+                else:
+                    above = _at_most(y, entry_lo, order, points)
+                    below = _at_most(x - 1, entry_lo, order, points)
+                for k in range(width):
+                    masks[base + k] |= cumulative[above * width + k] & ~cumulative[below * width + k]
+                for j in range(points, n):
+                    i = order[j]
+                    if entry_lo[i] <= y and x <= entry_hi[i]:
+                        e = entry_event[i]
+                        masks[base + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
+        else:
+            for i in range(n):
+                low, high = lo[p], lo[p] + spans  # the first span that ends at the value or later
+                while low < high:
+                    m = (low + high) >> 1
+                    if span_hi[m] < entry_lo[i]:
+                        low = m + 1
+                    else:
+                        high = m
+                if low < lo[p] + spans and span_lo[low] <= entry_hi[i]:
+                    e = entry_event[i]
+                    masks[base + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
+
+
+@njit(cache=True, nogil=True)
+def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
+    a, b = 0, points
+    while a < b:
+        m = (a + b) >> 1
+        if entry_lo[order[m]] <= cell:
+            a = m + 1
+        else:
+            b = m
+    return a
+
+
+@njit(cache=True, nogil=True)
+def match_blocks(  # type: ignore[no-untyped-def]
+    lanes,
+    attribute,
+    lo,
+    hi,
+    of_attribute,
+    group_predicate,
+    group_start,
+    groups_of,
+    second,
+    rest_start,
+    rest,
+    row,
+    always,
+    program_row,
+    program_start,
+    program,
+    span_lo,
+    span_hi,
+    on_true,
+    on_false,
+    offsets,
+    conjunctions,
+    null_attributes,
+    event_offsets,
+    event_attribute,
+    event_lo,
+    event_hi,
+    last_event,
+    masks,
+    entries_of,
+    reach,
+    out_event,
+    out_row,
+    done,
+):
+    width = len(lanes)
+    lane = np.uint64(width)
+    block = width * WORD
+    true = len(lo)
+    clauses, programs = len(row), len(program_row)
+    chosen = np.empty(CHUNK, np.uint32)
+    survivors = np.empty(CHUNK * width, np.uint64)
+    word = np.empty(CHUNK * width, np.uint64)
+    word_of = np.empty(CHUNK * width, np.uint64)
+    rank = np.empty(SMALL_DOMAIN + 1, np.int32)
+    valid = np.empty(width, np.uint64)
+    found = np.int64(0)
+    resume = done[1]
+    start_event = done[0]
+    while start_event < last_event:
+        stop_event = min(start_event + block, last_event)
+        # ---- the entries of the block by attribute, and the masks of their predicates
+        first, last = event_offsets[start_event], event_offsets[stop_event]
+        touched = np.empty(last - first + len(null_attributes), np.int32)
+        n_touched = 0
+        for i in range(first, last):
+            a = event_attribute[i]
+            if of_attribute[a + 1] > of_attribute[a]:
+                if entries_of[a] == 0:
+                    touched[n_touched] = a
+                    n_touched += 1
+                entries_of[a] += 1
+        for i in range(len(null_attributes)):
+            if entries_of[null_attributes[i]] == 0:
+                touched[n_touched] = null_attributes[i]
+                n_touched += 1
+        touched[:n_touched].sort()
+        begin = np.zeros(n_touched + 1, np.int64)
+        most = 0
+        for t in range(n_touched):
+            a = touched[t]
+            begin[t + 1] = begin[t] + entries_of[a]
+            most = max(most, entries_of[a])
+            entries_of[a] = t
+        at = begin[:-1].copy()
+        entry_event, entry_lo, entry_hi = (
+            np.empty(last - first, np.int32),
+            np.empty(last - first, np.int32),
+            np.empty(last - first, np.int32),
+        )
+        for e in range(start_event, stop_event):
+            for i in range(event_offsets[e], event_offsets[e + 1]):
+                a = event_attribute[i]
+                if of_attribute[a + 1] > of_attribute[a]:
+                    t = entries_of[a]
+                    entry_event[at[t]], entry_lo[at[t]], entry_hi[at[t]] = e - start_event, event_lo[i], event_hi[i]
+                    at[t] += 1
+        cumulative = np.empty((most + 1) * width, np.uint64)
+        for k in range(width):
+            here = min(max(stop_event - start_event - k * WORD, 0), WORD)
+            valid[k] = ~np.uint64(0) if here == WORD else (np.uint64(1) << np.uint64(here)) - np.uint64(1)
+            masks[true * width + k] = valid[k]
+        for t in range(n_touched):
+            a = touched[t]
+            entries_of[a] = 0
+            x, y = begin[t], begin[t + 1]
+            _fill(
+                lanes,
+                a,
+                of_attribute[a],
+                of_attribute[a + 1],
+                lo,
+                hi,
+                span_lo,
+                span_hi,
+                entry_event[x:y],
+                entry_lo[x:y],
+                entry_hi[x:y],
+                y - x,
+                valid,
+                masks,
+                cumulative,
+                rank,
+            )
+        full = False
+        # ---- conjunctions: groups of the touched attributes
+        t, s = 0, np.int64(0)
+        g, g_end = np.int64(0), np.int64(0)
+        if resume > 0 and resume <= clauses:
+            while t < n_touched and group_start[groups_of[touched[t] + 1]] <= resume:
+                t += 1
+        elif resume > clauses:
+            t = n_touched
+        if t < n_touched:
+            g, g_end = groups_of[touched[t]], groups_of[touched[t] + 1]
+            while g < g_end and group_start[g + 1] <= resume:
+                g += 1
+            s = max(resume, np.int64(group_start[g])) if g < g_end else resume
+        while t < n_touched and not full:
+            chunk_start = s
+            count = np.uint64(0)
+            while t < n_touched and count < CHUNK // 2:
+                if g >= g_end:
+                    t += 1
+                    if t < n_touched:
+                        g, g_end = groups_of[touched[t]], groups_of[touched[t] + 1]
+                        if g < g_end:
+                            s = np.int64(group_start[g])
+                            if count == 0:
+                                chunk_start = s
+                    continue
+                f = np.uint64(group_predicate[g]) * lane
+                some = np.uint64(0)
+                for k in range(width):
+                    some |= masks[f + np.uint64(k)]
+                end = np.int64(group_start[g + 1])
+                if some == 0:
+                    g += 1
+                    s = end
+                    if count == 0:
+                        chunk_start = s
+                    continue
+                stop = min(end, s + CHUNK // 2)
+                done[3] += stop - s
+                for c in range(np.uint64(s), np.uint64(stop)):
+                    b = np.uint64(second[c]) * lane
+                    to = count * lane
+                    some = np.uint64(0)
+                    for k in range(width):
+                        x = masks[f + np.uint64(k)] & masks[b + np.uint64(k)]
+                        survivors[to + np.uint64(k)] = x
+                        some |= x
+                    chosen[count] = c
+                    count += np.uint64(some != 0)
+                s = stop
+                if s == end:
+                    g += 1
+            words = np.uint64(0)
+            pairs = np.int64(0)
+            for i in range(count):
+                c = np.uint64(chosen[i])
+                to = np.uint64(i) * lane
+                done[4] += np.int64(rest_start[c + np.uint64(1)] - rest_start[c])
+                for q in range(np.uint64(rest_start[c]), np.uint64(rest_start[c + np.uint64(1)])):
+                    b = np.uint64(rest[q]) * lane
+                    for k in range(width):
+                        survivors[to + np.uint64(k)] &= masks[b + np.uint64(k)]
+                for k in range(width):
+                    x = survivors[to + np.uint64(k)]
+                    word[words] = x
+                    word_of[words] = (c << np.uint64(8)) | np.uint64(k)
+                    words += np.uint64(x != 0)
+                    pairs += _bits(x)
+            if found + pairs > len(out_event):
+                done[1] = chunk_start
+                full = True
+                break
+            for i in range(words):
+                x = word[i]
+                r = row[word_of[i] >> np.uint64(8)]
+                e = start_event + WORD * np.int64(word_of[i] & np.uint64(255))
+                while x:
+                    out_event[found] = e + _lowest_bit(x)
+                    out_row[found] = r
+                    found += 1
+                    x &= x - np.uint64(1)
+        # ---- programs: the events that reach a step are split by its mask
+        j = max(resume - clauses - 1, np.int64(0))
+        while j < programs and not full:
+            p, end = program_start[j], program_start[j + 1]
+            jumps = offsets[program_row[j]] - offsets[conjunctions]
+            accepted = np.int64(0)
+            for k in range(width):
+                reach[k] = valid[k]
+            here = end - p
+            for k in range(width):
+                reach[here * width + k] = 0  # accepted
+            for step in range(here):
+                b = np.int64(program[p + step]) * width
+                yes, no = on_true[jumps + step], on_false[jumps + step]
+                for k in range(width):
+                    x = reach[step * width + k]
+                    reach[step * width + k] = 0
+                    if yes == ACCEPT:
+                        reach[here * width + k] |= x & masks[b + k]
+                    elif yes >= 0:
+                        reach[yes * width + k] |= x & masks[b + k]
+                    if no == ACCEPT:
+                        reach[here * width + k] |= x & ~masks[b + k]
+                    elif no >= 0:
+                        reach[no * width + k] |= x & ~masks[b + k]
+            for k in range(width):
+                accepted += _bits(reach[here * width + k])
+            if found + accepted > len(out_event):
+                done[1] = clauses + 1 + j
+                full = True
+            for k in range(width):
+                x = reach[here * width + k]
+                reach[here * width + k] = 0
+                while x and not full:
+                    out_event[found] = start_event + k * WORD + _lowest_bit(x)
+                    out_row[found] = program_row[j]
+                    found += 1
+                    x &= x - np.uint64(1)
+            if not full:
+                done[4] += here
+                j += 1
+        if not full:
+            done[3] += programs + len(always)
+            if found + len(always) * (stop_event - start_event) > len(out_event):
+                done[1] = clauses + 1 + programs
+                full = True
+            else:
+                for i in range(len(always)):
+                    for e in range(start_event, stop_event):
+                        out_event[found] = e
+                        out_row[found] = always[i]
+                        found += 1
+        # ---- leave the masks as they were found
+        for t in range(n_touched):
+            a = touched[t]
+            for q in range(of_attribute[a] * width, of_attribute[a + 1] * width):
+                masks[q] = 0
+        if full:
+            done[0], done[2] = start_event, found
+            return
+        resume = 0
+        start_event = stop_event
+    done[0], done[1], done[2] = last_event, 0, found

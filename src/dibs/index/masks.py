@@ -1,0 +1,202 @@
+"""masks: a batch of events at once, one bit each. The other half of `auto`.
+
+The idea: subscriptions repeat each other's predicates, so each distinct predicate is evaluated once for a whole block
+of events and gives a mask, a bit for each event. A clause is then the AND of its masks, 256 events by a handful of
+instructions. Clauses stand in groups that share their most selective predicate; a group whose mask is empty is
+skipped, and so are all groups of attributes that no event of the block has. The survivors of the second predicate are
+first collected without branches (an unpredictable branch costs more than the test), then finished, then written out.
+
+A predicate's mask: the values of its attribute in the block are sorted once, with cumulative masks; a span is then
+two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
+the complement of the events that have the attribute. So everything that the coded model can say is a mask, and
+programs are run over masks too: each step splits the events that reach it into two jumps.
+
+Arrays (predicates and groups are ordered by attribute):
+    attribute, lo, hi   int32   the distinct predicates, as in coding.clauses (spans in the clauses' own arrays)
+    of_attribute        int64   attributes + 1: the predicates of each attribute
+    group_predicate     uint32  the predicate that a group's clauses share
+    group_start         uint32  groups + 1: its clauses
+    groups_of           int64   attributes + 1: the groups of each attribute
+    second              uint32  a clause's second predicate (the true one, numbered last, if it has none)
+    rest_start, rest    uint32  clauses + 1, and a clause's other predicates
+    row                 int32   a clause's row
+    always              int32   rows without predicates
+    program_row         int32   rows that are programs
+    program_start       int64   programs + 1
+    program             uint32  the predicate of each step (jumps in the clauses' own arrays)
+
+Useful for: attributes that many events of a block have (dense, skewed data), expressions with OR.
+Not useful for: one event at a time over rare attributes: a mask of one bit shares nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.coding.domain import ranks
+from dibs.index.mask_kernels import WORD, match_blocks
+
+WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
+NARROW = (0,)
+
+
+class Masks:
+    ARRAYS = (
+        "attribute",
+        "lo",
+        "hi",
+        "of_attribute",
+        "group_predicate",
+        "group_start",
+        "groups_of",
+        "second",
+        "rest_start",
+        "rest",
+        "row",
+        "always",
+        "program_row",
+        "program_start",
+        "program",
+    )
+
+    def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
+        self._clauses = clauses
+        self._arrays = arrays
+        null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
+        self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
+        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+
+    def __len__(self) -> int:
+        return len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return self._arrays
+
+    @classmethod
+    def build(
+        cls, clauses: Clauses, conjunctions: NDArray[np.int64], programs: NDArray[np.int64], share: NDArray[np.float32]
+    ) -> Masks:
+        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
+        size = np.diff(clauses.offsets)
+        always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
+        used = _runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
+        number, distinct = _distinct(clauses, used)
+        true = len(distinct)
+        steps = int(size[plain].sum())
+        # The most selective predicate of each clause first: sort (clause, rank of the predicate) as one integer.
+        order = np.argsort(share[distinct], kind="stable")
+        rank = np.empty(true, np.int64)
+        rank[order] = np.arange(true)
+        owner = np.repeat(np.arange(len(plain)), size[plain])
+        sorted_ = order[np.sort((owner << 32) | rank[number[:steps]]) & 0xFFFFFFFF] if steps else number[:0]
+        n = size[plain]
+        first = np.cumsum(n) - n
+        access = sorted_[first]
+        second = np.where(n > 1, sorted_[np.minimum(first + 1, max(steps - 1, 0))], true) if steps else access
+        # Clauses of one group: equal lengths together (predictable loops), then equal second predicates (cache).
+        place = np.lexsort((second, n, access))
+        access, n, first = access[place], n[place], first[place]
+        begins = np.flatnonzero(np.concatenate([[True], access[1:] != access[:-1]])) if len(access) else access
+        rest = np.maximum(n - 2, 0)
+        group_attribute = clauses.attribute[distinct[access[begins]]]
+
+        def starts(counts: NDArray[Any], dtype: Any) -> NDArray[Any]:
+            result = np.zeros(len(counts) + 1, dtype)
+            np.cumsum(counts, out=result[1:])
+            return result
+
+        return cls(
+            clauses,
+            {
+                "attribute": clauses.attribute[distinct],
+                "lo": clauses.lo[distinct],
+                "hi": clauses.hi[distinct],
+                "of_attribute": starts(
+                    np.bincount(clauses.attribute[distinct], minlength=clauses.attributes), np.int64
+                ),
+                "group_predicate": access[begins].astype(np.uint32),
+                "group_start": np.append(begins, len(access)).astype(np.uint32),
+                "groups_of": starts(np.bincount(group_attribute, minlength=clauses.attributes), np.int64),
+                "second": second[place].astype(np.uint32),
+                "rest_start": starts(rest, np.uint32),
+                "rest": sorted_[_runs(first + 2, rest)].astype(np.uint32),
+                "row": plain[place].astype(np.int32),
+                "always": always.astype(np.int32),
+                "program_row": programs.astype(np.int32),
+                "program_start": starts(size[programs], np.int64),
+                "program": number[steps:].astype(np.uint32),
+            },
+        )
+
+    def match(
+        self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
+    ) -> None:
+        """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with."""
+        lanes = WIDE if last - done[0] > WORD else NARROW
+        a, c = self._arrays, self._clauses
+        key = len(lanes)
+        try:
+            space = self._spaces.pop()
+            if len(space[0]) < (len(a["lo"]) + 1) * key:
+                space = self._space(key)
+        except IndexError:
+            space = self._space(key)
+        match_blocks(
+            lanes,
+            *(a[name] for name in self.ARRAYS),
+            c.span_lo,
+            c.span_hi,
+            c.on_true,
+            c.on_false,
+            c.offsets,
+            c.conjunctions,
+            self._null_attributes,
+            events.offsets,
+            events.attribute,
+            events.lo,
+            events.hi,
+            last,
+            *space,
+            *room,
+            done,
+        )
+        self._spaces.append(space)
+
+    def _space(self, lanes: int) -> tuple[NDArray[Any], ...]:
+        longest = int(np.diff(self._arrays["program_start"]).max(initial=0))
+        return (
+            np.zeros((len(self._arrays["lo"]) + 1) * lanes, np.uint64),  # masks: all zero between calls
+            np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
+            np.zeros((longest + 1) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
+        )
+
+
+def _runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
+    total = int(sizes.sum())
+    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64) + np.arange(total)
+
+
+def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A number for each used predicate, equal for equal ones, ordered by attribute; and one example of each."""
+    attribute, lo, hi = clauses.attribute[used].astype(np.int64), clauses.lo[used].astype(np.int64), clauses.hi[used]
+    several = np.flatnonzero(hi < 0)
+    if len(several):
+        # Equal lists of spans get one code, kept apart from single spans by its sign.
+        lists: dict[bytes, int] = {}
+        codes = np.empty(len(several), np.int64)
+        for i, (a, k) in enumerate(zip(lo[several].tolist(), (-hi[several]).tolist())):
+            spans = clauses.span_lo[a : a + k].tobytes() + clauses.span_hi[a : a + k].tobytes()
+            codes[i] = lists.setdefault(spans, len(lists))
+        lo = lo.copy()
+        lo[several] = codes
+    spans_of, place = ranks((lo << 32) | (hi.astype(np.int64) & 0xFFFFFFFF))
+    keys, number = ranks(attribute * max(len(spans_of), 1) + place)
+    example = np.empty(len(keys), np.int64)
+    example[number] = used
+    return number, example

@@ -1,0 +1,1 @@
+"""From text to expressions: the only stage that knows SQL."""

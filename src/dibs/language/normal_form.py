@@ -1,0 +1,208 @@
+"""The normal form of a tree: what the later stages match, TRUE for exactly the same events.
+
+It is TRUE, FALSE, or a tree of And and Or over predicates that are alternately nested, without Not and without
+constants. It is never larger than the tree: nothing is multiplied out, 40 factors (a OR b) stay 40 factors.
+
+Every step holds for arrays too, where each predicate asks for some element of its own: `a = 1 AND a = 2` and
+`a = 1 AND a <> 1` can be TRUE and are left alone, while `a = 1 OR a = 2` is `a IN (1, 2)`, because some element
+satisfies one of two tests exactly when some element satisfies the first or some element the second.
+
+UNKNOWN counts as FALSE here. That is sound because no Not is left: AND and OR are minimum and maximum over
+FALSE < UNKNOWN < TRUE, so lowering an UNKNOWN to FALSE can never change whether the whole is TRUE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from dibs.language.expression import (
+    FALSE,
+    TRUE,
+    And,
+    Between,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    Kind,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    StringTest,
+    negate,
+)
+from dibs.language.like import plain_test
+
+Connective = type[And] | type[Or]
+
+
+# -- predicates ------------------------------------------------------------------------------------------------------
+
+
+def plain_like(predicate: Predicate) -> Expression:
+    """LIKE with wildcards only at its ends, as = or as a test for a prefix, a suffix or a part."""
+    if isinstance(predicate, Like) and (test := plain_test(predicate.pattern, predicate.escape)):
+        kind, text = test
+        if kind == "=":
+            return Compare(predicate.attribute, "<>" if predicate.negated else "=", Literal(Kind.STRING, text))
+        return StringTest(predicate.attribute, kind, text, predicate.negated)
+    return predicate
+
+
+def plain_in(predicate: Predicate) -> Expression:
+    """IN without repeats and NULL, and of at least two constants; NOT IN that can never be TRUE is FALSE."""
+    if not isinstance(predicate, In):
+        return predicate
+    kinds = {literal.kind for literal in predicate.literals}
+    if not kinds or (predicate.negated and (predicate.null or len(kinds) > 1)):
+        return FALSE
+    literals = tuple(dict.fromkeys(predicate.literals))
+    if len(literals) == 1:
+        return Compare(predicate.attribute, "<>" if predicate.negated else "=", literals[0])
+    return In(predicate.attribute, literals, predicate.negated)
+
+
+def plain_between(predicate: Predicate) -> Expression:
+    """BETWEEN one constant and itself is =; between constants of two kinds it is never TRUE."""
+    if isinstance(predicate, Between):
+        attribute, low, high, negated = predicate
+        if low == high:
+            return Compare(attribute, "<>" if negated else "=", low)
+        if low.kind != high.kind and not negated:
+            return FALSE
+    return predicate
+
+
+PREDICATE_RULES: tuple[Callable[[Predicate], Expression], ...] = (plain_like, plain_in, plain_between)
+
+
+# -- AND and OR ------------------------------------------------------------------------------------------------------
+# `children` are normal forms already. A rule gives the children that are left.
+
+
+def flattened(connective: Connective, children: list[Expression]) -> list[Expression]:
+    """x AND (y AND z) is x AND y AND z."""
+    if not any(isinstance(child, connective) for child in children):
+        return children
+    return [part for child in children for part in (child.children if isinstance(child, connective) else (child,))]
+
+
+def without_constants(connective: Connective, children: list[Expression]) -> list[Expression]:
+    """x AND TRUE is x, x AND FALSE is FALSE; OR the other way round."""
+    neutral, absorbing = (TRUE, FALSE) if connective is And else (FALSE, TRUE)
+    if absorbing in children:
+        return [absorbing]
+    return [child for child in children if child != neutral]
+
+
+def merged_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
+    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first."""
+    if connective is And:
+        return children
+    literals: dict[str, dict[Literal, None]] = {}
+    places: dict[str, int] = {}
+    result: list[Expression] = []
+    for child in children:
+        if isinstance(child, Compare) and child.operator == "=":
+            found: tuple[Literal, ...] = (child.literal,)
+        elif isinstance(child, In) and not child.negated:
+            found = child.literals
+        else:
+            result.append(child)
+            continue
+        if child.attribute not in literals:
+            literals[child.attribute] = {}
+            places[child.attribute] = len(result)
+            result.append(child)
+        literals[child.attribute].update(dict.fromkeys(found))
+    for attribute, place in places.items():
+        if len(literals[attribute]) > 1:
+            result[place] = In(attribute, tuple(literals[attribute]))
+    return result
+
+
+def without_repeats(connective: Connective, children: list[Expression]) -> list[Expression]:
+    """x AND x is x.
+
+    A hash walks the whole subtree, so only those connectives are compared that have a sibling of their size: the
+    deep trunk of a tree is not walked again at every level.
+    """
+    sizes = Counter(len(child.children) for child in children if isinstance(child, (And, Or)))
+
+    def key(child: Expression) -> Expression | int:
+        unlike_others = isinstance(child, (And, Or)) and sizes[len(child.children)] == 1
+        return id(child) if unlike_others else child
+
+    first: dict[Expression | int, Expression] = {}
+    for child in children:
+        first.setdefault(key(child), child)
+    return list(first.values())
+
+
+def absorbed(connective: Connective, children: list[Expression]) -> list[Expression]:
+    """x AND (x OR y) is x, for a predicate x; and x OR (x AND y) is x."""
+    inner: Connective = Or if connective is And else And
+    if not any(isinstance(child, inner) for child in children):
+        return children
+    whole = {child for child in children if not isinstance(child, inner)}
+    return [
+        child
+        for child in children
+        if not (isinstance(child, inner) and any(not isinstance(p, connective) and p in whole for p in child.children))
+    ]
+
+
+CONNECTIVE_RULES: tuple[Callable[[Connective, list[Expression]], list[Expression]], ...] = (
+    flattened,
+    without_constants,
+    merged_equalities,
+    without_repeats,
+    absorbed,
+)
+
+
+# -- the whole tree --------------------------------------------------------------------------------------------------
+
+
+def normal_form(expression: Expression) -> Expression:
+    """The normal form, from the leaves up; negations go down on the way to them."""
+    done: list[Expression] = []  # normal forms that wait for their connective
+    work: list[tuple[Expression, bool, bool]] = [(expression, False, False)]  # node, negated, children are done
+    while work:
+        node, negated, ready = work.pop()
+        if isinstance(node, Not):
+            work.append((node.child, not negated, False))
+        elif not isinstance(node, (And, Or)):
+            done.append(normal_leaf(node, negated))
+        elif not ready:
+            work.append((node, negated, True))
+            work.extend((child, negated, False) for child in reversed(node.children))
+        else:
+            connective: Connective = And if isinstance(node, And) != negated else Or  # De Morgan
+            first = len(done) - len(node.children)
+            done[first:] = [connected(connective, done[first:])]
+    return done[0]
+
+
+def normal_leaf(leaf: Predicate | Constant, negated: bool) -> Expression:
+    if isinstance(leaf, Constant):
+        return TRUE if leaf.value is not None and leaf.value != negated else FALSE
+    result: Expression = negate(leaf) if negated else leaf
+    for rule in PREDICATE_RULES:
+        if isinstance(result, Constant):
+            break
+        result = rule(result)  # type: ignore[arg-type]
+    return result
+
+
+def connected(connective: Connective, children: list[Expression]) -> Expression:
+    for rule in CONNECTIVE_RULES:
+        children = rule(connective, children)
+    if len(children) == 1:
+        return children[0]
+    if not children:
+        return TRUE if connective is And else FALSE
+    return connective(tuple(children))

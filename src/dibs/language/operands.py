@@ -1,0 +1,202 @@
+"""Reading operands from the tokens of a text: attributes and constants."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import NamedTuple
+
+from dibs.language.advice import FUNCTIONS, refused_function, refused_sign, refused_word
+from dibs.language.expression import Kind, Literal, number
+from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
+from dibs.language.problems import Problems, Refused
+from dibs.language.tokens import Token, backticked, shown, unexpected
+
+PREFIXES = frozenset(["(", "-", "+"])
+FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
+CASTS = frozenset(["CAST", *FLOAT_TYPES, *TIME_WORDS])
+
+AS_STRING = "a string needs quotes, as in 'red'"
+_EXAMPLES = {"a constant": "as 10, 'red', TRUE or DATE '2024-01-31'", "a string": AS_STRING}
+
+
+class Operand(NamedTuple):
+    """An attribute, a constant, or NULL (neither)."""
+
+    attribute: str | None
+    literal: Literal | None
+    start: int
+    end: int
+
+
+class OperandReader:
+    """A place among the tokens, and what can be read there."""
+
+    def __init__(self, tokens: list[Token], problems: Problems):
+        self.tokens = tokens
+        self.problems = problems
+        self.at = 0
+        self.next = tokens[0]
+
+    # -- moving on ---------------------------------------------------------------------------------------------------
+
+    def advance(self) -> Token:
+        token = self.next
+        if token.kind != "end":
+            self.at += 1
+            self.next = self.tokens[self.at]
+        return token
+
+    def take(self, kind: str, expected: str, advice: str = "") -> Token:
+        if self.next.kind != kind:
+            raise self.unexpected(expected, advice)
+        return self.advance()
+
+    def unexpected(self, expected: str, advice: str = "") -> Refused:
+        """What to say about the next token when something else is expected."""
+        token = self.next
+        if token.kind == "reserved":
+            return refused_word(token)
+        if token.kind in ("other", "+", "-") and (refused := refused_sign(token)):
+            return refused
+        return unexpected(token, expected, advice)
+
+    # -- operands ----------------------------------------------------------------------------------------------------
+
+    def constant(self) -> Literal | None:
+        """A constant; None for NULL."""
+        place = self.next
+        if place.kind == "string":
+            self.advance()
+            return Literal(Kind.STRING, place.value)
+        operand = self.operand("a constant")
+        if operand.attribute is not None:
+            message = f"a constant is expected, not the attribute {shown(place)}"
+            self.problems.add(message, AS_STRING, operand.start, operand.end)
+        return operand.literal
+
+    def text(self, user: str) -> str | None:
+        """The string that a test needs; None for NULL."""
+        operand = self.operand("a string")
+        literal = operand.literal
+        if operand.attribute is not None or (literal is not None and literal.kind != Kind.STRING):
+            self.problems.add(f"{user} takes a string", AS_STRING, operand.start, operand.end)
+            return None
+        return None if literal is None else literal.value
+
+    def operand(self, expected: str) -> Operand:
+        """An attribute or a constant, in parentheses and with signs as may be."""
+        if self.next.kind not in PREFIXES:
+            return self.atom(expected, negative=False)
+        start = self.next.start
+        prefix: list[Token] = []
+        while self.next.kind in PREFIXES:
+            prefix.append(self.advance())
+        signs = [t for t in prefix if t.kind != "("]
+        negative = sum(t.kind == "-" for t in signs) % 2 == 1
+        operand = self.atom(expected, negative)
+        if signs and operand.attribute is not None:
+            raise refused_sign(signs[-1]) or unexpected(signs[-1], expected)
+        if signs and operand.literal is not None and operand.literal.kind != Kind.NUMBER:
+            raise Refused("a sign stands only before a number", "leave it out", signs[-1].start, signs[-1].end)
+        for token in prefix:
+            if token.kind == "(":
+                self.take(")", ")", "the parenthesis holds one attribute or constant")
+        return operand._replace(start=start, end=self.tokens[self.at - 1].end)
+
+    def atom(self, expected: str, negative: bool) -> Operand:
+        token = self.next
+        kind = token.kind
+        literal: Literal | None = None
+        if kind == "name":
+            following = self.tokens[self.at + 1]
+            if following.kind == "(":
+                return self.call(negative)
+            if following.kind == "string" and token.word:
+                if token.word in TIME_WORDS:
+                    self.advance()
+                    return self.time(token, self.advance())
+                if following.start == token.end:
+                    message = f"{token.value}'...' is no string"
+                    raise Refused(message, "strings are 'text', \"text\" or r'text'", token.start, following.end)
+            self.advance()
+            return Operand(token.value, None, token.start, token.end)
+        if kind == "string":
+            literal = Literal(Kind.STRING, token.value)
+        elif kind == "number":
+            literal = self.number(token, negative)
+        elif kind in ("TRUE", "FALSE"):
+            literal = Literal(Kind.BOOLEAN, kind == "TRUE")
+        elif kind != "NULL":
+            raise self.no_operand(expected)
+        self.advance()
+        return Operand(None, literal, token.start, token.end)
+
+    def no_operand(self, expected: str) -> Refused:
+        token = self.next
+        if token.kind in ("LIKE", "RLIKE") and self.tokens[self.at + 1].kind == "(":
+            return refused_function(token)
+        if token.word:
+            return self.unexpected(expected, f"if it is the name of an attribute, write {backticked(token.value)}")
+        return self.unexpected(expected, _EXAMPLES.get(expected, "as in price < 10 or color = 'red'"))
+
+    def number(self, token: Token, negative: bool) -> Literal:
+        try:
+            literal = read_number(token.value, negative)
+            assert literal is not None, "the scanner checked its form"
+            return literal
+        except LiteralError as error:
+            self.problems.add(error.message, error.advice, token.start, token.end)
+            return number(0)
+
+    def time(self, word: Token, text: Token) -> Operand:
+        try:
+            literal = read_time(word.word, text.value)
+        except LiteralError as error:
+            self.problems.add(error.message, error.advice, text.start, text.end)
+            literal = Literal(Kind.TIME, dt.date(1970, 1, 1))
+        return Operand(None, literal, word.start, text.end)
+
+    def call(self, negative: bool) -> Operand:
+        """CAST(constant AS type) or type(constant): for NaN and the infinities, and for dates and timestamps."""
+        name = self.next
+        if name.word in FUNCTIONS:
+            raise Refused(
+                f"{name.word} is a condition of its own", "leave out what stands before it", name.start, name.end
+            )
+        if name.word not in CASTS:
+            raise refused_function(name)
+        self.advance()
+        self.advance()
+        inner = self.operand("a constant")
+        to = name
+        if name.word == "CAST":
+            if self.next.word != "AS":
+                raise self.unexpected("AS", "write CAST('NaN' AS DOUBLE)")
+            self.advance()
+            to = self.take("name", "a type", "write CAST('NaN' AS DOUBLE)")
+        if inner.attribute is not None:
+            advice = "compare the attribute with a constant of the type that the events have"
+            raise Refused("casts of attributes are not supported", advice, name.start, inner.end)
+        if to.word not in CASTS or to.word == "CAST":
+            advice = "write the constant itself; CAST is there for DOUBLE, FLOAT, DATE and TIMESTAMP"
+            raise Refused(f"CAST to {shown(to)} is not supported", advice, to.start, to.end)
+        self.take(")", ")")
+        place = Operand(None, None, name.start, self.tokens[self.at - 1].end)
+        if inner.literal is None:
+            return place
+        try:
+            literal = self.cast(inner.literal, to.word)
+        except LiteralError as error:
+            self.problems.add(error.message, error.advice, inner.start, inner.end)
+            literal = number(0)
+        if negative and literal.kind == Kind.NUMBER:
+            literal = number(-literal.value)
+        return place._replace(literal=literal)
+
+    def cast(self, literal: Literal, to: str) -> Literal:
+        if literal.kind == Kind.STRING:
+            return read_float(literal.value, FLOAT_TYPES[to]) if to in FLOAT_TYPES else read_time(to, literal.value)
+        if literal.kind == Kind.NUMBER and to in FLOAT_TYPES:
+            value = float(literal.value)
+            return number(nearest_float32(value, str(literal.value)) if FLOAT_TYPES[to] else value)
+        raise LiteralError(f"this constant cannot be cast to {to}", "write the constant itself")

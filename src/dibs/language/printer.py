@@ -1,0 +1,127 @@
+"""From a tree back to text: canonical, and parse(to_sql(tree)) == tree for every tree that parse gives.
+
+A tree made by hand comes back as parse would have shaped it: connectives flattened, those of one child replaced by
+the child (of none: TRUE for AND, FALSE for OR), NOT moved into predicates and constants, IN over nothing but NULL
+turned into UNKNOWN. What it means is the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Iterator
+
+from dibs.errors import ExpressionError, Problem
+from dibs.language.expression import (
+    And,
+    Between,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    RLike,
+    StringTest,
+)
+from dibs.language.tokens import KEYWORDS, backticked
+
+_CONSTANTS = {True: "TRUE", False: "FALSE", None: "NULL"}
+_EMPTY = {And: "TRUE", Or: "FALSE"}
+_JOINT = {And: " AND ", Or: " OR "}
+
+
+def to_sql(expression: Expression) -> str:
+    """The canonical text of a tree."""
+    return "".join(_pieces(expression))
+
+
+def _pieces(expression: Expression) -> Iterator[str]:
+    """Pieces of text from left to right, without recursion."""
+    stack: list[Expression | str] = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, Not):
+            stack += [")", node.child, "NOT ("] if isinstance(node.child, (And, Or, Not)) else [node.child, "NOT "]
+        elif isinstance(node, (And, Or)):
+            if not node.children:
+                yield _EMPTY[type(node)]
+            alone = len(node.children) == 1
+            for place, child in enumerate(reversed(node.children)):
+                if place:
+                    stack.append(_JOINT[type(node)])
+                # AND binds tighter than OR, so only an OR inside an AND needs parentheses. NOT is before its operand.
+                enclosed = isinstance(child, (And, Or)) and isinstance(node, And) and not alone
+                stack += [")", child, "("] if enclosed else [child]
+        elif isinstance(node, Constant):
+            yield _CONSTANTS[node.value]
+        else:
+            yield predicate_text(node)
+
+
+def predicate_text(predicate: Predicate) -> str:
+    name = name_text(predicate.attribute)
+    if isinstance(predicate, Compare):
+        return f"{name} {predicate.operator} {literal_text(predicate.literal)}"
+    negation = "NOT " if predicate.negated else ""
+    if isinstance(predicate, IsNull):
+        return f"{name} IS {negation}NULL"
+    if isinstance(predicate, In):
+        constants = [*map(literal_text, predicate.literals), *(["NULL"] if predicate.null else [])]
+        return f"{name} {negation}IN ({', '.join(constants) or 'NULL'})"
+    if isinstance(predicate, Between):
+        return f"{name} {negation}BETWEEN {literal_text(predicate.low)} AND {literal_text(predicate.high)}"
+    if isinstance(predicate, StringTest):
+        return f"{negation}{predicate.function}({name}, {string_text(predicate.text)})"
+    if isinstance(predicate, RLike):
+        return f"{name} {negation}RLIKE {string_text(predicate.pattern)}"
+    assert isinstance(predicate, Like)
+    escape = "" if predicate.escape == "\\" else f" ESCAPE {string_text(predicate.escape)}"
+    return f"{name} {negation}LIKE {string_text(predicate.pattern)}{escape}"
+
+
+def name_text(name: str) -> str:
+    """A path of plain words as it is, anything else in backticks (a quoted name may hold dots)."""
+    if "\0" in name or not name:
+        raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
+    parts = name.split(".")
+    if all(part.isidentifier() and part.upper() not in KEYWORDS for part in parts):
+        return name
+    return backticked(name)
+
+
+def literal_text(literal: Literal) -> str:
+    kind, value = literal
+    if kind == Kind.STRING:
+        return string_text(value)
+    if kind == Kind.BOOLEAN:
+        return "TRUE" if value else "FALSE"
+    if kind == Kind.TIME:
+        return time_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        said = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return f"CAST('{said}' AS DOUBLE)"
+    return repr(value)
+
+
+def time_text(value: dt.date) -> str:
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    return f"DATE '{value.isoformat()}'"
+
+
+_SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f-\x9f]")
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def string_text(text: str) -> str:
+    """In single quotes; only what could end the string or does not print is escaped."""
+    return "'" + _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}", text) + "'"

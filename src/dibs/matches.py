@@ -1,0 +1,94 @@
+"""The matches of a batch of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.coding.values import EventProblem
+from dibs.segments.ids import Id
+from dibs.segments.segment import Segment
+
+Part = tuple[Segment, NDArray[np.int32], NDArray[np.int32]]  # segment, event, row
+
+
+def id_order(id: Id) -> tuple[bool, Any]:
+    """The order of ids: integers first, then strings by code point."""
+    return isinstance(id, str), id
+
+
+class Matches:
+    """Which subscriptions each event of a batch satisfies.
+
+    `len` is the number of events, `count` the number of pairs; iterating gives each event's ids, sorted (integers
+    before strings). `problems` lists what could not be read, when the batch was matched with on_error="skip".
+    """
+
+    def __init__(self, events: int, parts: Sequence[Part], problems: list[EventProblem]):
+        self._events = events
+        self._parts = parts
+        self.problems = problems
+
+    def __len__(self) -> int:
+        return self._events
+
+    @property
+    def count(self) -> int:
+        return sum(len(event) for _, event, _ in self._parts)
+
+    def __repr__(self) -> str:
+        bad = f", {len(self.problems):,} problems" if self.problems else ""
+        return f"<Matches: {self._events:,} events, {self.count:,} pairs{bad}>"
+
+    def pairs(self, weights: bool = False) -> pa.Table:
+        """The columns event (row number in the batch) and subscription (id), and weight if asked for; in no set
+        order. Ids are int64 or string; where both occur, a union of the two."""
+        columns = {
+            "event": pa.chunked_array([pa.array(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
+            "subscription": self._ids(),
+        }
+        if weights:
+            found = [pa.array(s.weights_at(rows)) for s, _, rows in self._parts]
+            columns["weight"] = pa.chunked_array(found, pa.float64())
+        return pa.table(columns)
+
+    def _ids(self) -> pa.ChunkedArray:
+        found = [s.ids.ids.take(pa.array(rows)) for s, _, rows in self._parts]
+        types = {f.type for f in found}
+        if len(types) < 2:
+            type_ = types.pop() if types else pa.large_string()
+            type_ = pa.string() if type_ == pa.large_string() else type_
+            return pa.chunked_array([f.cast(type_) for f in found], type_)
+        chunks = [self._as_union(f) for f in found]
+        return pa.chunked_array(chunks, chunks[0].type)
+
+    @staticmethod
+    def _as_union(ids: pa.Array) -> pa.Array:
+        text = not pa.types.is_integer(ids.type)
+        children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
+        kinds = pa.array(np.full(len(ids), text, np.int8))
+        return pa.UnionArray.from_dense(
+            kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"]
+        )
+
+    def __iter__(self) -> Iterator[list[Id]]:
+        ids: list[Id] = [i for s, _, rows in self._parts for i in s.ids.ids.take(pa.array(rows)).to_pylist()]
+        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
+        order = np.argsort(event, kind="stable")
+        bounds = np.searchsorted(event[order], np.arange(self._events + 1)).tolist()
+        places = order.tolist()
+        for a, b in zip(bounds, bounds[1:]):
+            yield sorted((ids[i] for i in places[a:b]), key=id_order)
+
+    def top(self, k: int) -> list[list[Id]]:
+        """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""
+        found: list[list[tuple[float, Id]]] = [[] for _ in range(self._events)]
+        for s, event, rows in self._parts:
+            ids = s.ids.ids.take(pa.array(rows)).to_pylist()
+            for e, w, i in zip(event.tolist(), s.weights_at(rows).tolist(), ids):
+                found[e].append((w, i))
+        return [[i for _, i in sorted(f, key=lambda x: (-x[0], id_order(x[1])))[:k]] for f in found]

@@ -1,0 +1,38 @@
+"""What all tests share: the Hypothesis profile and the Spark session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Deterministic: the same examples in every run, so a red test is red for everybody. DIBS_EXAMPLES=1000 looks further,
+# with new examples in each run.
+EXAMPLES = os.environ.get("DIBS_EXAMPLES")
+settings.register_profile(
+    "dibs",
+    derandomize=EXAMPLES is None,
+    database=None,
+    deadline=None,  # the first call of a kernel compiles it
+    max_examples=int(EXAMPLES or 100),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("dibs")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One classic local session for all Spark tests. (Spark Connect does not mix with it: test_spark_connect.py
+    starts a process of its own.)"""
+    from dibs.spark import session
+
+    running = session(cores=2, app="dibs-tests", spark_sql_shuffle_partitions=2)
+    yield running
+    running.stop()

@@ -1,0 +1,119 @@
+"""auto: both of its structures, whichever the planner would choose, and the planner itself."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import dibs
+from coded import expected, random_clauses, random_events
+from dibs.coding.batch import CodedEvents
+from dibs.index import auto, base, create
+from dibs.index.auto import Auto
+
+EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
+
+
+def pairs_of(index, events, threads=1):
+    pairs = index.match(events, threads)
+    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
+    assert len(found) == len(set(found)), "a pair was reported twice"
+    return set(found)
+
+
+@pytest.fixture(params=[EVERYTHING_RARE, EVERYTHING_OFTEN, 0.5], ids=["records", "masks", "both"])
+def often(request, monkeypatch):
+    monkeypatch.setattr(auto, "OFTEN", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("cells", [12, 5_000, 200_000])
+def test_random_clauses(often, seed, several, cells):
+    """Domains that are tabulated, searched, and coarse in records."""
+    rng = np.random.default_rng(seed)
+    attributes = int(rng.integers(1, 8))
+    clauses = random_clauses(rng, 150, attributes, cells)
+    events = random_events(rng, int(rng.integers(1, 80)), attributes, cells, several)
+    index = create("auto", clauses)
+    wanted = expected(clauses, events)
+    assert pairs_of(index, events) == wanted
+    assert pairs_of(index, events, threads=2) == wanted
+    assert pairs_of(Auto.restore(clauses, index.arrays()), events) == wanted
+
+
+def test_planner_uses_both(often):
+    rng = np.random.default_rng(1)
+    index = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1))
+    plan = index.plan()
+    assert plan["records"] + plan["masks"] == 300
+    if often == EVERYTHING_OFTEN:
+        assert plan["records"] == 0
+    if often == EVERYTHING_RARE:
+        assert plan["records"] > 200
+
+
+def test_long_lists_of_spans(often):
+    """IN lists too long for holes and too long for span by span."""
+    m = dibs.Matcher()
+    lists = {k: np.random.default_rng(k).choice(500, k, replace=False).tolist() for k in (2, 8, 9, 16, 17, 300)}
+    for k, values in lists.items():
+        m.add(k, f"a IN ({', '.join(map(str, values))}) AND b <> 3")
+        m.add(f"not {k}", f"a NOT IN ({', '.join(map(str, values))})")
+    for a, found in enumerate(m.match_batch([{"a": a, "b": 1} for a in range(500)])):
+        wanted = [k for k, v in lists.items() if a in v] + sorted(f"not {k}" for k, v in lists.items() if a not in v)
+        assert found == wanted
+
+
+def test_small_rooms(often, monkeypatch):
+    """Kernels that stop at every corner and go on give every pair once."""
+    monkeypatch.setattr(base, "FIRST_ROOM", 1)
+    monkeypatch.setattr(base, "LARGEST_ROOM", 16)
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        clauses = random_clauses(rng, 80, 3, 9)
+        events = random_events(rng, 300, 3, 9)
+        assert pairs_of(create("auto", clauses), events) == expected(clauses, events)
+
+
+@pytest.mark.parametrize("events", [1, 63, 64, 65, 255, 256, 257, 600])
+def test_blocks_of_every_size(often, events):
+    rng = np.random.default_rng(events)
+    clauses = random_clauses(rng, 60, 4, 12)
+    batch = random_events(rng, events, 4, 12)
+    index = create("auto", clauses)
+    assert pairs_of(index, batch) == expected(clauses, batch)
+    assert pairs_of(index, batch, threads=2) == expected(clauses, batch)
+
+
+def test_cells_above_every_span(often):
+    """A merged domain may have cells that no clause of the segment mentions any more."""
+    rng = np.random.default_rng(9)
+    clauses = random_clauses(rng, 100, 2, 10)
+    events = random_events(rng, 50, 2, 10)
+    high = CodedEvents(
+        events.offsets, events.attribute, events.lo + 65_530, np.maximum(events.hi, events.lo) + 65_530, events.points
+    )
+    assert pairs_of(create("auto", clauses), high) == expected(clauses, high)
+
+
+def test_plans_again_when_events_are_not_as_guessed():
+    """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
+    m = dibs.Matcher()
+    m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
+    batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
+    m.match({})
+    index = m._segments[0].index
+    assert index.plan()["masks"] == 0
+    first = m.match_batch(batch).count
+    for _ in range(4):
+        assert m.match_batch(batch).count == first
+    deadline = time.time() + 60
+    while index.plan()["plans"] == 1 and time.time() < deadline:
+        time.sleep(0.05)
+    assert index.plan()["plans"] == 2
+    assert index.plan()["records"] == 0
+    assert m.match_batch(batch).count == first

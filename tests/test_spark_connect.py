@@ -1,0 +1,101 @@
+"""dibs.spark.match through Spark Connect, in a process of its own (a classic session does not mix with it)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = r"""
+import json, os, shutil, sys
+from pathlib import Path
+
+from dibs.java import ensure_java
+
+ensure_java()
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F
+
+from dibs.errors import SubscriptionErrors
+from dibs.spark import compile, match, problems
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+said = {"session": type(spark).__module__}
+
+
+def pairs(frame):
+    return sorted(list(row) for row in frame.collect())
+
+
+rows = [(f"e{i}", i, "ab"[i % 2], [i, -i], (i * 0.5,)) for i in range(6)]
+events = spark.createDataFrame(rows, "id string, n int, s string, tags array<int>, o struct<x double>")
+texts = [(1, "n >= 4"), (2, "s = 'a' AND tags = -2"), (3, "o.x BETWEEN 1 AND 1.5")]
+subs = spark.createDataFrame(texts, "id int, expression string")
+
+said["columns"] = pairs(match(events, subs))
+said["types"] = match(events, subs).dtypes
+
+broken = events.select("id", F.to_json(F.struct("n", "s", "tags", "o")).alias("body")).union(
+    spark.createDataFrame([("bad", "{")], "id string, body string")
+)
+seen = Observation()
+said["json"] = pairs(match(broken, subs, attributes="body", observe=seen))
+said["observed"] = seen.get
+said["problems"] = [row.event_id for row in problems(broken, subs, attributes="body").collect()]
+
+bad = subs.union(spark.createDataFrame([(9, "n >")], "id int, expression string"))
+try:
+    match(events, bad)
+except SubscriptionErrors as error:
+    said["raised"] = [r.id for r in error.rejected]
+matches, rejected = match(events, bad, on_error="skip")
+said["skipped"] = [pairs(matches) == said["columns"], [row.id for row in rejected.collect()]]
+
+# A server on another machine does not see this process's files: without them the workers use those in the job.
+carried = match(events, spark.createDataFrame([(5, "n = 3")], "id int, expression string"))
+shutil.rmtree(compile._own_folder())
+said["carried"] = pairs(carried)
+
+folder = Path(sys.argv[1])
+events.write.parquet(str(folder / "in"))
+stream = spark.readStream.schema(events.schema).parquet(str(folder / "in"))
+query = match(stream, subs).writeStream.format("memory").queryName("m").trigger(availableNow=True).start()
+query.awaitTermination(60)
+said["stream"] = pairs(spark.table("m"))
+print("SAID", json.dumps(said))
+spark.stop()
+"""
+
+
+def test_spark_connect(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=240,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
+    assert lines, done.stderr[-4000:]
+    said = json.loads(lines[0][len("SAID") :])
+    expected = [["e2", 2], ["e2", 3], ["e3", 3], ["e4", 1], ["e5", 1]]
+    assert said == {
+        "session": "pyspark.sql.connect.session",
+        "columns": expected,
+        "types": [["event_id", "string"], ["subscription_id", "bigint"]],
+        "json": expected,
+        "observed": {"matches": 5, "malformed_events": 1},
+        "problems": ["bad"],
+        "raised": [9],
+        "skipped": [True, [9]],
+        "carried": [["e3", 5]],
+        "stream": expected,
+    }
