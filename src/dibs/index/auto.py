@@ -23,7 +23,7 @@ from dibs.index.base import Pairs, in_parts
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
 from dibs.index.records import Records
-from dibs.index.statistics import Presence, guessed_presence, probabilities
+from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
 
 OFTEN = 0.03  # share of events with the attribute from which on masks are cheaper
 ENOUGH_EVENTS = 1024  # before measured shares are believed
@@ -121,19 +121,13 @@ class Auto:
 
 def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Masks, NDArray[np.bool_]]:
     often = presence >= OFTEN
-    share = probabilities(clauses, presence)
-    size = np.diff(clauses.offsets)[: clauses.conjunctions]
-    rows = np.flatnonzero(size > 0)
-    access = np.empty(0, np.int64)
-    if len(rows):
-        # The least likely predicate that absence cannot satisfy; its number rides along in the low bits.
-        usable = np.where((clauses.lo == 0) & (clauses.hi >= 0), np.float32(np.inf), share)
-        key = (usable.view(np.uint32).astype(np.uint64) << np.uint64(32)) | np.arange(len(share), dtype=np.uint64)
-        least = np.minimum.reduceat(key[: clauses.offsets[clauses.conjunctions]], clauses.offsets[:-1][rows])
-        access = (least & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        rare = ~often[clauses.attribute[access]] & np.isfinite(usable[access])
-        rows, access = rows[rare], access[rare]
+    highest = highest_cells(clauses)
+    share = probabilities(clauses, presence, highest)
+    rows, access, other = access_predicates(clauses, share)
+    rare = ~often[clauses.attribute[access]]
+    rows, access, other = rows[rare], access[rare], other[rare]
     left = np.ones(clauses.conjunctions, np.bool_)
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
-    return Records.build(clauses, rows, access), Masks.build(clauses, np.flatnonzero(left), programs, share), often
+    records = Records.build(clauses, rows, access, other, highest)
+    return records, Masks.build(clauses, np.flatnonzero(left), programs, share), often

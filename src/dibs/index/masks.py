@@ -38,8 +38,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.coding.domain import ranks
-from dibs.index.mask_kernels import WORD, match_blocks
+from dibs.index.mask_kernels import WORD, match_blocks, number_pairs, order_each
 
 WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
@@ -87,19 +86,19 @@ class Masks:
         used = _runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
         number, distinct = _distinct(clauses, used)
         true = len(distinct)
-        steps = int(size[plain].sum())
-        # The most selective predicate of each clause first: sort (clause, rank of the predicate) as one integer.
-        order = np.argsort(share[distinct], kind="stable")
-        rank = np.empty(true, np.int64)
-        rank[order] = np.arange(true)
-        owner = np.repeat(np.arange(len(plain)), size[plain])
-        sorted_ = order[np.sort((owner << 32) | rank[number[:steps]]) & 0xFFFFFFFF] if steps else number[:0]
         n = size[plain]
+        steps = int(n.sum())
         first = np.cumsum(n) - n
+        sorted_ = number[:steps]
+        order_each(sorted_, first, n, share[distinct])  # the most selective predicate of each clause first
         access = sorted_[first]
         second = np.where(n > 1, sorted_[np.minimum(first + 1, max(steps - 1, 0))], true) if steps else access
         # Clauses of one group: equal lengths together (predictable loops), then equal second predicates (cache).
-        place = np.lexsort((second, n, access))
+        if true < 1 << 26:
+            key = (access << 36) | (np.minimum(n, 511) << 27) | second
+            place = np.argsort(key, kind="stable")
+        else:
+            place = np.lexsort((second, n, access))
         access, n, first = access[place], n[place], first[place]
         begins = np.flatnonzero(np.concatenate([[True], access[1:] != access[:-1]])) if len(access) else access
         rest = np.maximum(n - 2, 0)
@@ -195,8 +194,9 @@ def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int
             codes[i] = lists.setdefault(spans, len(lists))
         lo = lo.copy()
         lo[several] = codes
-    spans_of, place = ranks((lo << 32) | (hi.astype(np.int64) & 0xFFFFFFFF))
-    keys, number = ranks(attribute * max(len(spans_of), 1) + place)
-    example = np.empty(len(keys), np.int64)
-    example[number] = used
-    return number, example
+    # The low bits of lo << 32 | hi tell single spans (hi >= 0) from lists (hi < 0).
+    number, example = number_pairs(attribute, (lo << 32) | (hi.astype(np.int64) & 0xFFFFFFFF))
+    order = np.argsort(attribute[example], kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place[number], used[example[order]]

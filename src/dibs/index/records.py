@@ -53,26 +53,28 @@ class Records:
         return {name: getattr(self, f"_{name}") for name in self.ARRAYS}
 
     @classmethod
-    def build(cls, clauses: Clauses, rows: NDArray[np.int64], access: NDArray[np.int64]) -> Records:
-        """rows: conjunctions with at least one predicate; access: the predicate of each under which it is filed."""
-        size = np.diff(clauses.offsets)[rows]
-        predicate, owner = _predicates_of(clauses, rows, size)
-        other = np.where(predicate == access[owner], np.int32(0x7FFFFFFF), clauses.attribute[predicate])
-        starts = np.cumsum(size) - size
-        second = np.minimum.reduceat(other, starts) if len(rows) else np.empty(0, np.int32)
+    def build(
+        cls,
+        clauses: Clauses,
+        rows: NDArray[np.int64],
+        access: NDArray[np.int64],
+        other: NDArray[np.int32],
+        highest: NDArray[np.int32],
+    ) -> Records:
+        """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
+        predicates; highest: the highest cell that predicates of an attribute cover."""
+        bits = np.ceil(np.log2(highest + 4.0)).astype(np.int64)  # room for "above every span" and "never"
+        shift = np.maximum(bits - 16, 0).astype(np.uint8)
         # By attribute, then length (loops of one length are predicted), then another attribute (failures cluster).
-        filed = clauses.attribute[access]
+        filed, size = clauses.attribute[access], np.diff(clauses.offsets)[rows]
         if clauses.attributes < 1 << 22:
-            order = np.argsort((filed.astype(np.int64) << 40) | (np.minimum(size, 255) << 32) | second, kind="stable")
+            order = np.argsort((filed.astype(np.int64) << 40) | (np.minimum(size, 255) << 32) | other, kind="stable")
         else:
-            order = np.lexsort((second, size, filed))
-        rows, access = rows[order], access[order]
-        words, length = _words(clauses, rows, size[order])
-        filed = clauses.attribute[access]
-        start = np.zeros(clauses.attributes + 1, np.int64)
-        start[1:] = np.cumsum(np.bincount(filed, weights=length, minlength=clauses.attributes))
+            order = np.lexsort((other, size, filed))
+        own = clauses.offsets, clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi
+        words, start = _pack(rows[order], filed[order], shift, *own)
         count = np.bincount(filed, minlength=clauses.attributes).astype(np.int32)
-        return cls(clauses, {"words": words, "start": start, "count": count, "shift": _shifts(clauses)})
+        return cls(clauses, {"words": words, "start": start, "count": count, "shift": shift})
 
     def match(
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
@@ -101,76 +103,62 @@ class Records:
         )
 
 
-def _predicates_of(
-    clauses: Clauses, rows: NDArray[np.int64], size: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All predicates of the rows, and for each the place of its row."""
-    owner = np.repeat(np.arange(len(rows)), size)
-    return np.repeat(clauses.offsets[rows] - (np.cumsum(size) - size), size) + np.arange(len(owner)), owner
+@njit(cache=True, nogil=True)
+def _pack(rows, filed, shift, offsets, attribute, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
+    """The stream of the rows in this order, and where the words of each access attribute start."""
+    start = np.zeros(len(shift) + 1, np.int64)
+    total = 0
+    for i in range(len(rows)):
+        n = 1 + _tests(rows[i], shift, offsets, attribute, lo, hi)[0]
+        start[filed[i] + 1] += n
+        total += n
+    for a in range(len(shift)):
+        start[a + 1] += start[a]
+    words = np.empty(total, np.uint64)
+    at = 0
+    for i in range(len(rows)):
+        r = rows[i]
+        n, verify = _tests(r, shift, offsets, attribute, lo, hi)
+        words[at] = (np.uint64(r) << np.uint64(32)) | (np.uint64(verify) << np.uint64(16)) | np.uint64(n)
+        at += 1
+        if n == 0:
+            continue
+        for p in range(offsets[r], offsets[r + 1]):
+            a = attribute[p]
+            spans = 1 if hi[p] >= 0 else -hi[p]
+            low = lo[p] if hi[p] >= 0 else span_lo[lo[p]]
+            high = hi[p] if hi[p] >= 0 else span_hi[lo[p] + spans - 1]
+            words[at] = _test(a, low, high, shift[a])
+            at += 1
+            if 1 < spans <= MOST_SPANS and shift[a] == 0:
+                for s in range(lo[p], lo[p] + spans - 1):
+                    words[at] = _test(a, span_hi[s] + 1, span_lo[s + 1] - 1, shift[a]) | (np.uint64(1) << np.uint64(63))
+                    at += 1
+    return words, start
 
 
-def _shifts(clauses: Clauses) -> NDArray[np.uint8]:
-    highest = np.zeros(clauses.attributes, np.int64)
-    single = clauses.hi >= 0
-    np.maximum.at(highest, clauses.attribute[single], clauses.hi[single])
-    several = np.flatnonzero(~single)
-    np.maximum.at(highest, clauses.attribute[several], clauses.span_hi[clauses.lo[several] - clauses.hi[several] - 1])
-    bits = np.ceil(np.log2(highest + 4)).astype(np.int64)  # room for "above every span" and "never"
-    return np.maximum(bits - 16, 0).astype(np.uint8)
+@njit(cache=True, nogil=True)
+def _tests(r, shift, offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
+    """How many tests a row has, and whether they are wider than its predicates."""
+    n, verify = 0, False
+    for p in range(offsets[r], offsets[r + 1]):
+        spans = 1 if hi[p] >= 0 else -hi[p]
+        coarse = shift[attribute[p]] > 0
+        if coarse or spans > MOST_SPANS:
+            verify = True
+            spans = 1
+        n += spans
+    if n > 0xFFFF:  # more than a header can count: all are left to the clauses
+        return 0, True
+    return n, verify
 
 
-def _words(
-    clauses: Clauses, rows: NDArray[np.int64], size: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The stream of the rows in this order, and the words of each."""
-    shift = _shifts(clauses)
-    predicate, owner = _predicates_of(clauses, rows, size)
-    spans = np.where(clauses.hi[predicate] < 0, -clauses.hi[predicate], 1).astype(np.int64)
-    coarse = shift[clauses.attribute[predicate]] > 0
-    holes = np.where((spans > MOST_SPANS) | coarse, 0, spans - 1)
-    inexact = (spans - 1 > holes) | coarse
-    tests = np.bincount(owner, weights=1 + holes, minlength=len(rows)).astype(np.int64)
-    verify = np.bincount(owner, weights=inexact, minlength=len(rows)) > 0
-    long = tests > 0xFFFF  # more tests than a header can count: all are left to the clauses
-    tests[long], verify[long] = 0, True
-    kept = ~long[owner]
-    predicate, owner, spans, holes = predicate[kept], owner[kept], spans[kept], holes[kept]
-    length = tests + 1
-    begin = np.cumsum(length) - length
-    words = np.empty(int(length.sum()), np.uint64)
-    words[begin] = ((rows << 32) | (verify.astype(np.int64) << 16) | tests).astype(np.uint64)
-    each = 1 + holes
-    at = begin[owner] + 1 + (np.cumsum(each) - each) - (np.cumsum(tests) - tests)[owner]
-    single = spans == 1
-    first, final = clauses.lo[predicate].astype(np.int64), clauses.hi[predicate].astype(np.int64)
-    low, high = first.copy(), final.copy()
-    several = np.flatnonzero(~single)
-    low[several] = clauses.span_lo[first[several]]
-    high[several] = clauses.span_hi[first[several] - final[several] - 1]
-    words[at] = _test(clauses.attribute[predicate], low, high, shift, False)
-    holed = np.flatnonzero(holes > 0)
-    count = holes[holed]
-    if len(holed):
-        side = np.repeat(first[holed] - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        place = np.repeat(at[holed] + 1 - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        words[place] = _test(
-            np.repeat(clauses.attribute[predicate[holed]], count),
-            clauses.span_hi[side].astype(np.int64) + 1,
-            clauses.span_lo[side + 1].astype(np.int64) - 1,
-            shift,
-            True,
-        )
-    return words, length
-
-
-def _test(
-    attribute: NDArray[Any], low: NDArray[np.int64], high: NDArray[np.int64], shift: NDArray[np.uint8], negate: bool
-) -> NDArray[np.uint64]:
-    by = shift[attribute].astype(np.int64)
-    empty = low > high  # never holds: no coarse cell is 65,535 (see _shifts)
-    low, high = np.where(empty, COARSE - 1, low >> by), np.where(empty, COARSE - 1, high >> by)
-    packed = (attribute.astype(np.int64) << 32) | (low << 16) | (high - low)
-    return packed.astype(np.uint64) | np.uint64(int(negate) << 63)
+@njit(cache=True, nogil=True)
+def _test(a, low, high, shift):  # type: ignore[no-untyped-def]
+    x, y = np.uint64(COARSE - 1), np.uint64(COARSE - 1)  # never holds: no event has this coarse cell
+    if low <= high:
+        x, y = np.uint64(low >> shift), np.uint64(high >> shift)
+    return (np.uint64(a) << np.uint64(32)) | (x << np.uint64(16)) | (y - x)
 
 
 @intrinsic

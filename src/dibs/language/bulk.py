@@ -6,9 +6,9 @@ It takes what most people write,
     AND name LIKE 'prefix%' AND name IS [NOT] NULL
 
 with plain names (dotted too), the six comparisons, numbers of up to 15 digits with a fraction or 18 without, TRUE and
-FALSE, and quoted strings without escapes. Anything else, also anything it is not sure of (a name that is a SQL word, say), it
-leaves alone: `simple` is False for that text and the general lane (sql.parse) decides. So the lane never reports an
-error, and what it does take has the very tree that sql.parse gives (`trees`, tested as a property).
+FALSE, and quoted strings without escapes. Anything else, also anything it is not sure of (a name that is a SQL word,
+say), it leaves alone: `simple` is False for that text and the general lane (sql.parse) decides. So the lane never
+reports an error, and what it does take has the very tree that sql.parse gives (`trees`, tested as a property).
 """
 
 from __future__ import annotations
