@@ -56,6 +56,7 @@ def test_pairs_have_the_type_of_the_ids(ids, type_):
     assert pairs.schema.field("event").type == pa.int64()
     assert pairs.schema.field("subscription").type == type_
     assert pairs["weight"].to_pylist() == [1.0, 1.0]
+    assert m.match_batch([{"x": 2}]).pairs().schema.field("subscription").type == type_
 
 
 def test_an_empty_matcher_matches_nothing():

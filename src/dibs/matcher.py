@@ -354,17 +354,15 @@ class Matcher:
         parts: list[Part] = []
         for segment, gone in zip(segments, removed):
             pairs = segment.match(values, self.threads)
-            event, row = pairs.event, pairs.row
-            keep = gone.alive(row, version)
-            if keep is not None:
-                event, row = event[keep], row[keep]
-            if dead is not None:
-                keep = ~dead[event]
-                event, row = event[keep], row[keep]
-            parts.append((segment, event, row))
+            for event, row in pairs.chunks:
+                keep = gone.alive(row, version)
+                if dead is not None:
+                    keep = ~dead[event] if keep is None else keep & ~dead[event]
+                parts.append((segment, event, row) if keep is None else (segment, event[keep], row[keep]))
             self._counters["candidates"] += pairs.candidates
             self._counters["predicates"] += pairs.predicates
-        matches = Matches(values.events, parts, values.problems)
+        id_types = frozenset(s.ids.ids.type for s in segments)
+        matches = Matches(values.events, parts, values.problems, id_types)
         self._counters["events"] += values.events
         self._counters["pairs"] += matches.count
         return matches

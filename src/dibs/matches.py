@@ -28,9 +28,12 @@ class Matches:
     before strings). `problems` lists what could not be read, when the batch was matched with on_error="skip".
     """
 
-    def __init__(self, events: int, parts: Sequence[Part], problems: list[EventProblem]):
+    def __init__(
+        self, events: int, parts: Sequence[Part], problems: list[EventProblem], id_types: frozenset[pa.DataType]
+    ):
         self._events = events
         self._parts = parts
+        self._id_types = id_types  # int64, large_string or both: of the matcher's ids
         self.problems = problems
 
     def __len__(self) -> int:
@@ -46,7 +49,7 @@ class Matches:
 
     def pairs(self, weights: bool = False) -> pa.Table:
         """The columns event (row number in the batch) and subscription (id), and weight if asked for; in no set
-        order. Ids are int64 or string; where both occur, a union of the two."""
+        order. Ids are int64 or string; a union of the two in a matcher that has both."""
         columns = {
             "event": pa.chunked_array([pa.array(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
             "subscription": self._ids(),
@@ -58,12 +61,10 @@ class Matches:
 
     def _ids(self) -> pa.ChunkedArray:
         found = [s.ids.ids.take(pa.array(rows)) for s, _, rows in self._parts]
-        types = {f.type for f in found}
-        if len(types) < 2:
-            type_ = types.pop() if types else pa.large_string()
-            type_ = pa.string() if type_ == pa.large_string() else type_
+        if len(self._id_types) < 2:
+            type_ = pa.int64() if pa.int64() in self._id_types else pa.string()
             return pa.chunked_array([f.cast(type_) for f in found], type_)
-        chunks = [self._as_union(f) for f in found]
+        chunks = [self._as_union(f) for f in [*found, pa.array([], pa.int64())]]
         return pa.chunked_array(chunks, chunks[0].type)
 
     @staticmethod

@@ -65,24 +65,15 @@ class Auto:
 
     def match(self, events: CodedEvents, threads: int) -> Pairs:
         records, masks = self._parts
-        found = []
-        if len(records):
-            found.append(in_parts(partial(records.match, events), len(events), threads))
-        if len(masks):
-            found.append(in_parts(partial(masks.match, events), len(events), threads, block=len(WIDE) * WORD))
+        found = Pairs([], 0, 0)
+        for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
+            if len(part):
+                pairs = in_parts(partial(part.match, events), len(events), threads, block, part.rate)
+                found.chunks += pairs.chunks
+                found.candidates += pairs.candidates
+                found.predicates += pairs.predicates
         self._observe(events)
-        if not found:
-            none = np.empty(0, np.int32)
-            return Pairs(none, none, 0, 0)
-        if len(found) == 1:
-            return found[0]
-        a, b = found
-        return Pairs(
-            np.concatenate([a.event, b.event]),
-            np.concatenate([a.row, b.row]),
-            a.candidates + b.candidates,
-            a.predicates + b.predicates,
-        )
+        return found
 
     def plan(self) -> dict[str, Any]:
         """What went where, and on what grounds."""

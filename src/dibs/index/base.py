@@ -20,19 +20,28 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 
 FIRST_ROOM, LARGEST_ROOM = 1 << 14, 1 << 22  # pairs
+Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 
 
 @dataclass
 class Pairs:
-    """Matches as two columns; ordered by event within what one thread did, rows in no set order."""
+    """Matches in chunks of two columns, event and row, as the kernels filled them: in no set order, but the same for
+    every number of threads."""
 
-    event: NDArray[np.int32]
-    row: NDArray[np.int32]
+    chunks: list[Chunk]
     candidates: int  # subscriptions looked at
     predicates: int  # predicates evaluated
 
     def __len__(self) -> int:
-        return len(self.event)
+        return sum(len(event) for event, _ in self.chunks)
+
+    @property
+    def event(self) -> NDArray[np.int32]:
+        return np.concatenate([np.empty(0, np.int32), *(event for event, _ in self.chunks)])
+
+    @property
+    def row(self) -> NDArray[np.int32]:
+        return np.concatenate([np.empty(0, np.int32), *(row for _, row in self.chunks)])
 
 
 class Index(Protocol):
@@ -64,37 +73,46 @@ if hasattr(os, "register_at_fork"):  # a forked child has the object but not its
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def in_parts(work: Callable[..., None], events: int, threads: int, block: int = 1) -> Pairs:
+class Rate:
+    """How many pairs an event gave lately: how much room to give a kernel."""
+
+    def __init__(self) -> None:
+        self.pairs = 0.0
+
+    def room(self, events: int) -> int:
+        return max(FIRST_ROOM, min(int(1.1 * self.pairs * events) + 1024, LARGEST_ROOM))
+
+    def saw(self, pairs: int, events: int) -> None:
+        self.pairs = max(0.9 * self.pairs, pairs / max(events, 1))
+
+
+def in_parts(work: Callable[..., None], events: int, threads: int, block: int = 1, rate: Rate | None = None) -> Pairs:
     """Splits the events into runs (of whole blocks) and calls `work(last, (out_event, out_row), done)` on each: a
     kernel that releases the GIL. A kernel fills its room and then stops (growing arrays inside a kernel costs more
     than the matching); `done` is where it stopped and what it did: [next event, next row, pairs, candidates,
-    predicates]. It is called again until done[0] == last. Runs are joined in order, so the result does not depend on
-    the number of threads."""
+    predicates]. It is called again until done[0] == last."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     bounds = np.minimum(np.linspace(0, blocks, parts + 1).astype(int) * block, events).tolist()
 
-    def run(first: int, last: int) -> tuple[NDArray[Any], NDArray[Any], int, int]:
+    def run(first: int, last: int) -> tuple[list[Chunk], int, int]:
         done = np.array([first, 0, 0, 0, 0], np.int64)
-        found: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        size = FIRST_ROOM
+        chunks: list[Chunk] = []
+        size = FIRST_ROOM if rate is None else rate.room(last - first)
         while True:
             room = np.empty(size, np.int32), np.empty(size, np.int32)
             work(last, room, done)
-            found.append((room[0][: done[2]], room[1][: done[2]]))
+            if done[2]:
+                chunks.append((room[0][: done[2]], room[1][: done[2]]))
             if done[0] >= last:
-                return *_joined(found), int(done[3]), int(done[4])
+                return chunks, int(done[3]), int(done[4])
             size = size * 4 if done[2] == 0 else min(4 * size, LARGEST_ROOM)  # nothing fitted: any size
 
     if threads <= 1 or parts == 1:
         done = [run(a, b) for a, b in zip(bounds, bounds[1:])]
     else:
         done = list(_pool().map(run, bounds[:-1], bounds[1:]))
-    event, row = _joined([d[:2] for d in done])
-    return Pairs(event, row, sum(d[2] for d in done), sum(d[3] for d in done))
-
-
-def _joined(found: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    pairs = Pairs([c for d in done for c in d[0]], sum(d[1] for d in done), sum(d[2] for d in done))
+    if rate is not None:
+        rate.saw(len(pairs), events)
+    return pairs

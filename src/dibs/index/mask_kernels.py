@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
+from dibs.index.lanes import and_run, and_two, count_bits, is_empty, lowest_bit
 from dibs.language.table import ACCEPT
 
 WORD = 64  # events of a mask word
 CHUNK = 1024  # survivors collected at once
 MOST_SPANS = 16  # a predicate of more spans is tested value by value
 SMALL_DOMAIN = 4096  # cells; larger ones are searched instead of tabulated
-
-
-@intrinsic
-def _lowest_bit(typingctx, x):  # type: ignore[no-untyped-def]
-    """The number of the lowest set bit of a word that is not 0."""
-
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), code
-
-
-@intrinsic
-def _bits(typingctx, x):  # type: ignore[no-untyped-def]
-    """How many bits of a word are set."""
-
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), code
 
 
 @njit(cache=True, nogil=True)
@@ -318,11 +297,8 @@ def match_blocks(  # type: ignore[no-untyped-def]
                                 chunk_start = s
                     continue
                 f = np.uint64(group_predicate[g]) * lane
-                some = np.uint64(0)
-                for k in range(width):
-                    some |= masks[f + np.uint64(k)]
                 end = np.int64(group_start[g + 1])
-                if some == 0:
+                if is_empty(lanes, masks, f):
                     g += 1
                     s = end
                     if count == 0:
@@ -331,34 +307,27 @@ def match_blocks(  # type: ignore[no-untyped-def]
                 stop = min(end, s + CHUNK // 2)
                 done[3] += stop - s
                 for c in range(np.uint64(s), np.uint64(stop)):
-                    b = np.uint64(second[c]) * lane
-                    to = count * lane
-                    some = np.uint64(0)
-                    for k in range(width):
-                        x = masks[f + np.uint64(k)] & masks[b + np.uint64(k)]
-                        survivors[to + np.uint64(k)] = x
-                        some |= x
+                    some = and_two(lanes, masks, f, np.uint64(second[c]) * lane, survivors, count * lane)
                     chosen[count] = c
                     count += np.uint64(some != 0)
                 s = stop
                 if s == end:
                     g += 1
             words = np.uint64(0)
-            pairs = np.int64(0)
+            pairs, tested = np.int64(0), np.int64(0)
             for i in range(count):
                 c = np.uint64(chosen[i])
                 to = np.uint64(i) * lane
-                done[4] += np.int64(rest_start[c + np.uint64(1)] - rest_start[c])
-                for q in range(np.uint64(rest_start[c]), np.uint64(rest_start[c + np.uint64(1)])):
-                    b = np.uint64(rest[q]) * lane
-                    for k in range(width):
-                        survivors[to + np.uint64(k)] &= masks[b + np.uint64(k)]
+                q, q_end = np.int64(rest_start[c]), np.int64(rest_start[c + np.uint64(1)])
+                tested += q_end - q
+                and_run(lanes, masks, rest, q, q_end, survivors, to)
                 for k in range(width):
                     x = survivors[to + np.uint64(k)]
                     word[words] = x
                     word_of[words] = (c << np.uint64(8)) | np.uint64(k)
                     words += np.uint64(x != 0)
-                    pairs += _bits(x)
+                    pairs += count_bits(x)
+            done[4] += tested
             if found + pairs > len(out_event):
                 done[1] = chunk_start
                 full = True
@@ -368,7 +337,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                 r = row[word_of[i] >> np.uint64(8)]
                 e = start_event + WORD * np.int64(word_of[i] & np.uint64(255))
                 while x:
-                    out_event[found] = e + _lowest_bit(x)
+                    out_event[found] = e + lowest_bit(x)
                     out_row[found] = r
                     found += 1
                     x &= x - np.uint64(1)
@@ -398,7 +367,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                     elif no >= 0:
                         reach[no * width + k] |= x & ~masks[b + k]
             for k in range(width):
-                accepted += _bits(reach[here * width + k])
+                accepted += count_bits(reach[here * width + k])
             if found + accepted > len(out_event):
                 done[1] = clauses + 1 + j
                 full = True
@@ -406,7 +375,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                 x = reach[here * width + k]
                 reach[here * width + k] = 0
                 while x and not full:
-                    out_event[found] = start_event + k * WORD + _lowest_bit(x)
+                    out_event[found] = start_event + k * WORD + lowest_bit(x)
                     out_row[found] = program_row[j]
                     found += 1
                     x &= x - np.uint64(1)

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.base import Rate
 from dibs.index.mask_kernels import WORD, match_blocks, number_pairs, order_each
 
 WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
@@ -65,6 +66,7 @@ class Masks:
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
+        self.rate = Rate()
         self._arrays = arrays
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)

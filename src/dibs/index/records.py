@@ -7,14 +7,15 @@ mispredicted branches come second, so a clause is tested without early exit and 
 
 Arrays:
     words  uint64  for each clause a header  row << 32 | verify << 16 | n   and n tests
-                   negate << 63 | attribute << 32 | lo << 16 | (hi - lo),  in coarse cells
+                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16
     start  int64   attributes + 1: the words of each access attribute
     count  int32   attributes: how many clauses it has
     shift  uint8   attributes: a coarse cell is cell >> shift, below 65,536
 
-A predicate of several spans is its hull and, negated, the holes in it. Where a test would be inexact (coarse cells,
-long lists) it is wider than the predicate and the header's `verify` sends the candidate to the clauses themselves; so
-do events with several values or ranges for an attribute.
+A test holds when (value - lo) mod 2**16 <= hi - lo, so a span may wrap round, and "not in a hole" is one too: a
+predicate of several spans is its hull and, for each hole, the span that goes round it. Where a test would be inexact
+(coarse cells, long lists) it is wider than the predicate and the header's `verify` sends the candidate to the clauses
+themselves; so do events with several values or ranges for an attribute.
 
 Useful for: attributes that are in few events (sparse, high-dimensional data).
 Not useful for: attributes that most events have: every clause filed there would be tested for every event.
@@ -25,14 +26,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
+from dibs.index.lanes import prefetch
 
 COARSE = 1 << 16
 MOST_SPANS = 8  # a predicate of more spans is tested by its hull and verified
@@ -44,6 +45,7 @@ class Records:
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
+        self.rate = Rate()
         self._words, self._start, self._count, self._shift = (arrays[name] for name in self.ARRAYS)
 
     def __len__(self) -> int:
@@ -132,7 +134,8 @@ def _pack(rows, filed, shift, offsets, attribute, lo, hi, span_lo, span_hi):  # 
             at += 1
             if 1 < spans <= MOST_SPANS and shift[a] == 0:
                 for s in range(lo[p], lo[p] + spans - 1):
-                    words[at] = _test(a, span_hi[s] + 1, span_lo[s + 1] - 1, shift[a]) | (np.uint64(1) << np.uint64(63))
+                    x, y = np.uint64(span_lo[s + 1]), np.uint64(span_hi[s])  # from the next span round to this one
+                    words[at] = (np.uint64(a) << np.uint64(32)) | (x << np.uint64(16)) | ((y - x) & np.uint64(0xFFFF))
                     at += 1
     return words, start
 
@@ -161,22 +164,6 @@ def _test(a, low, high, shift):  # type: ignore[no-untyped-def]
     return (np.uint64(a) << np.uint64(32)) | (x << np.uint64(16)) | (y - x)
 
 
-@intrinsic
-def _prefetch(typingctx, array, at):  # type: ignore[no-untyped-def]
-    """Asks for the cache line of array[at]."""
-
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)
-        place = builder.bitcast(builder.gep(data, [args[1]]), pointer)
-        builder.call(fetch, [place, *(ir.Constant(number, x) for x in (0, 3, 1))])  # read, keep in all caches, data
-        return context.get_dummy_value()
-
-    return types.void(array, at), code
-
-
 @njit(cache=True, nogil=True)
 def _match(  # type: ignore[no-untyped-def]
     words,
@@ -203,8 +190,7 @@ def _match(  # type: ignore[no-untyped-def]
     coarse = np.zeros(attributes, np.uint16)
     slot_lo, slot_hi = np.zeros(attributes, np.int32), np.zeros(attributes, np.int32)
     slot_more = np.zeros((attributes, 2), np.int64)
-    one, low_half, short, top = np.uint64(1), np.uint64(0xFFFF), np.uint64(16), np.uint64(63)
-    half, attribute_bits = np.uint64(32), np.uint64(0x7FFFFFFF)
+    one, low_half, short, half = np.uint64(1), np.uint64(0xFFFF), np.uint64(16), np.uint64(32)
     found = 0
     entry = done[1]
     for e in range(done[0], last_event):
@@ -220,7 +206,7 @@ def _match(  # type: ignore[no-untyped-def]
                     b = event_attribute[i + 1]
                     at, end = start[b], min(start[b + 1], start[b] + 8 * LINES)
                     while at < end:
-                        _prefetch(words, at)
+                        prefetch(words, at)
                         at += 8
             if i > first and event_attribute[i - 1] == a:
                 continue  # another value of the same attribute: its group is done
@@ -240,9 +226,8 @@ def _match(  # type: ignore[no-untyped-def]
                     p += one
                     while p < after:
                         test = words[p]
-                        v = np.uint64(coarse[(test >> half) & attribute_bits])
-                        outside = np.uint64((v - ((test >> short) & low_half)) > (test & low_half))
-                        fails |= outside ^ (test >> top)
+                        v = np.uint64(coarse[test >> half])
+                        fails |= np.uint64(((v - (test >> short)) & low_half) > (test & low_half))
                         p += one
                 p = after
                 row = header >> half
