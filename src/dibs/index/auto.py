@@ -121,4 +121,4 @@ def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Mas
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
     records = Records.build(clauses, rows, access, other, highest)
-    return records, Masks.build(clauses, np.flatnonzero(left), programs, share), often
+    return records, Masks.build(clauses, np.flatnonzero(left), programs, share, highest), often

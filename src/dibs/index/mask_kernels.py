@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from dibs.index.lanes import and_run, and_two, count_bits, is_empty, lowest_bit
+from dibs.index.records import verify
 from dibs.language.table import ACCEPT
 
 WORD = 64  # events of a mask word
@@ -154,6 +155,40 @@ def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _hits(lanes, loose_predicate, loose_of, touched, masks, events):  # type: ignore[no-untyped-def]
+    """The packed groups that each event of the block reads: offsets by event, groups in order."""
+    width = len(lanes)
+    offsets = np.zeros(events + 1, np.int64)
+    reached = np.empty(len(loose_predicate), np.int32)
+    n = 0
+    for a in touched:
+        for g in range(loose_of[a], loose_of[a + 1]):
+            base = np.uint64(loose_predicate[g]) * np.uint64(width)
+            if not is_empty(lanes, masks, base):
+                reached[n] = g
+                n += 1
+                for k in range(width):
+                    x = masks[base + np.uint64(k)]
+                    while x:
+                        offsets[k * WORD + lowest_bit(x) + 1] += 1
+                        x &= x - np.uint64(1)
+    for e in range(events):
+        offsets[e + 1] += offsets[e]
+    group = np.empty(offsets[events], np.int32)
+    at = offsets[:-1].copy()
+    for i in range(n):
+        base = np.uint64(loose_predicate[reached[i]]) * np.uint64(width)
+        for k in range(width):
+            x = masks[base + np.uint64(k)]
+            while x:
+                e = k * WORD + lowest_bit(x)
+                group[at[e]] = reached[i]
+                at[e] += 1
+                x &= x - np.uint64(1)
+    return offsets, group
+
+
+@njit(cache=True, nogil=True)
 def match_blocks(  # type: ignore[no-untyped-def]
     lanes,
     attribute,
@@ -167,25 +202,40 @@ def match_blocks(  # type: ignore[no-untyped-def]
     rest_start,
     rest,
     row,
+    loose_predicate,
+    loose_of,
+    loose_words,
+    loose_start,
+    loose_count,
+    shift,
     always,
     program_row,
     program_start,
     program,
+    offsets,
+    clause_attribute,
+    clause_lo,
+    clause_hi,
     span_lo,
     span_hi,
     on_true,
     on_false,
-    offsets,
     conjunctions,
     null_attributes,
     event_offsets,
     event_attribute,
     event_lo,
     event_hi,
+    points,
+    inexact,
     last_event,
     masks,
     entries_of,
     reach,
+    coarse,
+    slot_lo,
+    slot_hi,
+    slot_more,
     out_event,
     out_row,
     done,
@@ -382,7 +432,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
             if not full:
                 done[4] += here
                 j += 1
-        if not full:
+        if not full and resume <= clauses + 1 + programs:
             done[3] += programs + len(always)
             if found + len(always) * (stop_event - start_event) > len(out_event):
                 done[1] = clauses + 1 + programs
@@ -393,6 +443,50 @@ def match_blocks(  # type: ignore[no-untyped-def]
                         out_event[found] = e
                         out_row[found] = always[i]
                         found += 1
+        # ---- packed groups: which events read which, by event, and then clause by clause
+        if not full and len(loose_predicate):
+            hit_offsets, hit_group = _hits(
+                lanes, loose_predicate, loose_of, touched[:n_touched], masks, stop_event - start_event
+            )
+            at_event, at_hit = start_event, np.int64(0)
+            if resume > clauses + 1 + programs:
+                at_event, at_hit = divmod(resume - clauses - 2 - programs, len(loose_predicate) + 1)
+                at_event += start_event
+            at_event, at_hit, found = verify(
+                loose_words,
+                loose_start,
+                loose_count,
+                shift,
+                offsets,
+                clause_attribute,
+                clause_lo,
+                clause_hi,
+                span_lo,
+                span_hi,
+                event_offsets,
+                event_attribute,
+                event_lo,
+                event_hi,
+                points,
+                inexact,
+                hit_offsets,
+                hit_group,
+                start_event,
+                at_event,
+                at_hit,
+                stop_event,
+                coarse,
+                slot_lo,
+                slot_hi,
+                slot_more,
+                out_event,
+                out_row,
+                found,
+                done,
+            )
+            if at_event < stop_event:
+                done[1] = clauses + 2 + programs + (at_event - start_event) * (len(loose_predicate) + 1) + at_hit
+                full = True
         # ---- leave the masks as they were found
         for t in range(n_touched):
             a = touched[t]

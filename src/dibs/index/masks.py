@@ -5,6 +5,8 @@ of events and gives a mask, a bit for each event. A clause is then the AND of it
 instructions. Clauses stand in groups that share their most selective predicate; a group whose mask is empty is
 skipped, and so are all groups of attributes that no event of the block has. The survivors of the second predicate are
 first collected without branches (an unpredictable branch costs more than the test), then finished, then written out.
+Small groups that few events reach share nothing worth a mask: their clauses are packed as in index.records, and only
+the group's own predicate is a mask, which says which events read the group.
 
 A predicate's mask: the values of its attribute in the block are sorted once, with cumulative masks; a span is then
 two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
@@ -20,6 +22,9 @@ Arrays (predicates and groups are ordered by attribute):
     second              uint32  a clause's second predicate (the true one, numbered last, if it has none)
     rest_start, rest    uint32  clauses + 1, and a clause's other predicates
     row                 int32   a clause's row
+    loose_predicate     uint32  the predicate of a packed group
+    loose_of            int64   attributes + 1: the packed groups of each attribute
+    loose_words, loose_start, loose_count, shift    their clauses, as in index.records
     always              int32   rows without predicates
     program_row         int32   rows that are programs
     program_start       int64   programs + 1
@@ -40,9 +45,12 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import WORD, match_blocks, number_pairs, order_each
+from dibs.index.records import coarse_shifts, is_inexact, pack, work_space
 
 WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
+SMALL_GROUP = 16  # clauses
+FEW_EVENTS = 4  # of a block
 
 
 class Masks:
@@ -58,6 +66,12 @@ class Masks:
         "rest_start",
         "rest",
         "row",
+        "loose_predicate",
+        "loose_of",
+        "loose_words",
+        "loose_start",
+        "loose_count",
+        "shift",
         "always",
         "program_row",
         "program_start",
@@ -70,19 +84,27 @@ class Masks:
         self._arrays = arrays
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
+        self._inexact = is_inexact(arrays["loose_words"], arrays["loose_start"])
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def __len__(self) -> int:
-        return len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
+        loose = int(self._arrays["loose_count"].sum())
+        return loose + len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
 
     @classmethod
     def build(
-        cls, clauses: Clauses, conjunctions: NDArray[np.int64], programs: NDArray[np.int64], share: NDArray[np.float32]
+        cls,
+        clauses: Clauses,
+        conjunctions: NDArray[np.int64],
+        programs: NDArray[np.int64],
+        share: NDArray[np.float32],
+        highest: NDArray[np.int32],
     ) -> Masks:
-        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
+        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds; highest: the highest
+        cell that predicates of an attribute cover."""
         size = np.diff(clauses.offsets)
         always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
         used = _runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
@@ -101,32 +123,56 @@ class Masks:
             place = np.argsort(key, kind="stable")
         else:
             place = np.lexsort((second, n, access))
-        access, n, first = access[place], n[place], first[place]
+        access, n, first, second, plain = access[place], n[place], first[place], second[place], plain[place]
         begins = np.flatnonzero(np.concatenate([[True], access[1:] != access[:-1]])) if len(access) else access
-        rest = np.maximum(n - 2, 0)
-        group_attribute = clauses.attribute[distinct[access[begins]]]
+        members = np.diff(np.append(begins, len(access)))
+        predicate = access[begins]
+        loose = (members <= SMALL_GROUP) & (share[distinct[predicate]] * len(WIDE) * WORD <= FEW_EVENTS)
+        packed, kept = np.repeat(loose, members), np.repeat(~loose, members)
+        shift = coarse_shifts(highest)
+        loose_words, loose_start = pack(
+            plain[packed],
+            np.repeat(np.arange(int(loose.sum())), members[loose]),
+            distinct[predicate[loose]],
+            shift,
+            clauses.offsets,
+            clauses.attribute,
+            clauses.lo,
+            clauses.hi,
+            clauses.span_lo,
+            clauses.span_hi,
+        )
+        rest = np.maximum(n[kept] - 2, 0)
+        attribute_of = clauses.attribute[distinct]
 
         def starts(counts: NDArray[Any], dtype: Any) -> NDArray[Any]:
             result = np.zeros(len(counts) + 1, dtype)
             np.cumsum(counts, out=result[1:])
             return result
 
+        def by_attribute(predicates: NDArray[Any]) -> NDArray[np.int64]:
+            return starts(np.bincount(attribute_of[predicates], minlength=clauses.attributes), np.int64)
+
         return cls(
             clauses,
             {
-                "attribute": clauses.attribute[distinct],
+                "attribute": attribute_of,
                 "lo": clauses.lo[distinct],
                 "hi": clauses.hi[distinct],
-                "of_attribute": starts(
-                    np.bincount(clauses.attribute[distinct], minlength=clauses.attributes), np.int64
-                ),
-                "group_predicate": access[begins].astype(np.uint32),
-                "group_start": np.append(begins, len(access)).astype(np.uint32),
-                "groups_of": starts(np.bincount(group_attribute, minlength=clauses.attributes), np.int64),
-                "second": second[place].astype(np.uint32),
+                "of_attribute": by_attribute(np.arange(true)),
+                "group_predicate": predicate[~loose].astype(np.uint32),
+                "group_start": starts(members[~loose], np.uint32),
+                "groups_of": by_attribute(predicate[~loose]),
+                "second": second[kept].astype(np.uint32),
                 "rest_start": starts(rest, np.uint32),
-                "rest": sorted_[_runs(first + 2, rest)].astype(np.uint32),
-                "row": plain[place].astype(np.int32),
+                "rest": sorted_[_runs(first[kept] + 2, rest)].astype(np.uint32),
+                "row": plain[kept].astype(np.int32),
+                "loose_predicate": predicate[loose].astype(np.uint32),
+                "loose_of": by_attribute(predicate[loose]),
+                "loose_words": loose_words,
+                "loose_start": loose_start,
+                "loose_count": members[loose].astype(np.int32),
+                "shift": shift,
                 "always": always.astype(np.int32),
                 "program_row": programs.astype(np.int32),
                 "program_start": starts(size[programs], np.int64),
@@ -150,17 +196,22 @@ class Masks:
         match_blocks(
             lanes,
             *(a[name] for name in self.ARRAYS),
+            c.offsets,
+            c.attribute,
+            c.lo,
+            c.hi,
             c.span_lo,
             c.span_hi,
             c.on_true,
             c.on_false,
-            c.offsets,
             c.conjunctions,
             self._null_attributes,
             events.offsets,
             events.attribute,
             events.lo,
             events.hi,
+            events.points,
+            self._inexact,
             last,
             *space,
             *room,
@@ -174,6 +225,7 @@ class Masks:
             np.zeros((len(self._arrays["lo"]) + 1) * lanes, np.uint64),  # masks: all zero between calls
             np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
             np.zeros((longest + 1) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
+            *work_space(self._clauses.attributes),
         )
 
 
