@@ -147,6 +147,18 @@ def test_table():
             m.add_table(bad)
 
 
+def test_table_with_texts_that_are_not_utf8():
+    raw = pa.array([b"x = 1", b"x = '\xff'", b"x = '\xc3\xa9'", None], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 4, raw.buffers())
+    ids = pa.Array.from_buffers(pa.string(), 4, pa.array([b"a", b"b", b"\xfe", b"d"], pa.binary()).buffers())
+    m = dibs.Matcher()
+    with pytest.raises(dibs.SubscriptionErrors, match="not valid UTF-8"):
+        m.add_table(pa.table({"id": ids, "expression": texts}))
+    skipped = m.add_table(pa.table({"id": ids, "expression": texts}), on_error="skip")
+    assert [(r.position, r.id) for r in skipped] == [(1, "b"), (2, b"\xfe"), (3, "d")]
+    assert m.match({"x": 1}) == ["a"]
+
+
 def test_unknown_ids_and_wrong_arguments():
     m = dibs.Matcher()
     for call in (lambda: m.remove("x"), lambda: m.replace("x", "a = 1"), lambda: m.expression("x")):

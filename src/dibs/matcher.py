@@ -19,9 +19,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.coding.events import WantedNames, read_events
+from dibs.coding.events_arrow_values import invalid_texts, text_buffers
 from dibs.errors import (
     DibsError,
     DuplicateId,
@@ -165,7 +167,7 @@ class Matcher:
 
         def reject(mask: NDArray[np.bool_], message: str) -> None:
             for i in np.flatnonzero(mask & good).tolist():
-                bad.append(Rejected(i, ids[i].as_py(), texts[i].as_py(), DibsError(message)))
+                bad.append(Rejected(i, _shown(ids[i]), _shown(texts[i]), DibsError(message)))
             good[mask] = False
 
         if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
@@ -173,13 +175,14 @@ class Matcher:
             texts = pa.nulls(len(table), pa.large_string())
         texts = texts.cast(pa.large_string())
         reject(_nulls(texts), "the expression is null; write TRUE for a subscription that always matches")
+        texts = self._readable(texts, reject, "the expression")
         if pa.types.is_integer(ids.type):
             try:
                 ids = ids.cast(pa.int64())
             except pa.ArrowInvalid:
                 reject(good.copy(), "an id does not fit into 64 bits with sign")
         elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
-            ids = ids.cast(pa.large_string())
+            ids = self._readable(ids.cast(pa.large_string()), reject, "the id")
         else:
             reject(good.copy(), f"an id must be a string or an integer, not {ids.type}")
         reject(_nulls(ids), "the id is null")
@@ -194,6 +197,18 @@ class Matcher:
             ids, texts = ids.take(rows), texts.take(rows)
             weights = None if weights is None else weights[places]
         return self._add_columns(ids, texts, weights, places, bad, on_error, progress)
+
+    @staticmethod
+    def _readable(column: pa.Array, reject: Callable[[NDArray[np.bool_], str], None], what: str) -> pa.Array:
+        """The column of strings without those that are not UTF-8, which are rejected."""
+        if not len(column):
+            return column
+        _, content = text_buffers(column)
+        invalid = invalid_texts(column, content)
+        if invalid is None:
+            return column
+        reject(invalid, f"{what} is not valid UTF-8")
+        return pc.if_else(pa.array(invalid), pa.scalar(None, column.type), column)
 
     def _add_columns(
         self,
@@ -565,6 +580,13 @@ def _named(columns: list[tuple[NDArray[np.int64], pa.Array]], places: Iterable[i
         for i, row in enumerate(rows.tolist()):
             if row in wanted:
                 yield row, column[i].as_py()
+
+
+def _shown(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return value.as_buffer().to_pybytes()
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

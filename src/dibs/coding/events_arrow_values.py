@@ -111,7 +111,7 @@ def invalid_texts(array: pa.Array, content: NDArray[np.uint8]) -> NDArray[np.boo
         array.validate(full=True)
     except pa.ArrowInvalid:
         raw = array.cast(pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()).to_pylist()
-        return np.array([not _decodes(text) for text in raw])
+        return np.array([text is not None and not _decodes(text) for text in raw])
     return None
 
 

@@ -25,7 +25,7 @@ from dibs.index.masks import WIDE, Masks
 from dibs.index.records import Records
 from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
 
-OFTEN = 0.03  # share of events with the attribute from which on masks are cheaper
+OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
 ENOUGH_EVENTS = 1024  # before measured shares are believed
 WORTH_PLANNING = 0.1  # share of clauses that would move
 
@@ -121,4 +121,4 @@ def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Mas
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
     records = Records.build(clauses, rows, access, other, highest)
-    return records, Masks.build(clauses, np.flatnonzero(left), programs, share, highest), often
+    return records, Masks.build(clauses, np.flatnonzero(left), programs, share), often

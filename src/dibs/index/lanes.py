@@ -49,6 +49,21 @@ def and_two(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
 
 @intrinsic
+def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-def]
+    """out[to:] = masks[a:] & ~masks[b:]."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = _data(context, builder, signature.args[1], args[1])
+        target = _data(context, builder, signature.args[4], args[4])
+        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        builder.store(builder.and_(x, builder.not_(y)), _vector(builder, target, args[5], width), align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, a, b, out, to), code
+
+
+@intrinsic
 def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
     """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns the OR of the words."""
 

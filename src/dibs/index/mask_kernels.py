@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dibs.index.lanes import and_run, and_two, count_bits, is_empty, lowest_bit
-from dibs.index.records import verify
+from dibs.index.lanes import and_not, and_run, and_two, count_bits, is_empty, lowest_bit
 from dibs.language.table import ACCEPT
 
 WORD = 64  # events of a mask word
@@ -59,10 +58,25 @@ def order_each(items, first, size, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fill(  # type: ignore[no-untyped-def]
-    lanes, a, first, last, lo, hi, span_lo, span_hi, entry_event, entry_lo, entry_hi, n, valid, masks, cumulative, rank
+    lanes,
+    first,
+    plain,
+    last,
+    lo,
+    hi,
+    span_lo,
+    span_hi,
+    entry_event,
+    entry_lo,
+    entry_hi,
+    n,
+    valid,
+    masks,
+    cumulative,
+    rank,
 ):
-    """The masks of the predicates first to last, all of attribute a, from its n entries (sorted by event). `valid`
-    has a bit for each event of the block."""
+    """The masks of the predicates first to last of an attribute from its n entries (sorted by event). Those before
+    `plain` are single spans of values; `valid` has a bit for each event of the block."""
     width = len(lanes)
     # Events with one point come first, sorted by value; the others stay behind them.
     points = 0
@@ -93,15 +107,22 @@ def _fill(  # type: ignore[no-untyped-def]
         for k in range(width):
             cumulative[(i + 1) * width + k] = cumulative[i * width + k]
         cumulative[(i + 1) * width + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
-    # rank[c]: how many points lie at or below cell c.
-    top = entry_lo[order[points - 1]] if points else -1
+    # rank[c]: how many points lie at or below cell c; cells above the top one count as the one behind it.
+    top = entry_lo[order[points - 1]] if points else 0
     tabulated = top < SMALL_DOMAIN
     if tabulated:
         i = 0
-        for c in range(top + 1):
+        for c in range(top + 2):
             while i < points and entry_lo[order[i]] <= c:
                 i += 1
             rank[c] = i
+    if tabulated and points == n:
+        lane = np.uint64(width)
+        for p in range(np.uint64(first), np.uint64(plain)):
+            above = np.uint64(rank[min(hi[p], top + 1)]) * lane
+            below = np.uint64(rank[min(lo[p] - 1, top + 1)]) * lane
+            and_not(lanes, cumulative, above, below, masks, p * lane)
+        first = plain
     for p in range(first, last):
         base = p * width
         spans = 1 if hi[p] >= 0 else -hi[p]
@@ -116,8 +137,8 @@ def _fill(  # type: ignore[no-untyped-def]
                     for k in range(width):
                         masks[base + k] |= valid[k] & ~present[k]
                 if tabulated:
-                    above = points if y > top else rank[y]
-                    below = 0 if x <= 0 else (points if x - 1 > top else rank[x - 1])
+                    above = rank[min(y, top + 1)]
+                    below = 0 if x <= 0 else rank[min(x - 1, top + 1)]
                 else:
                     above = _at_most(y, entry_lo, order, points)
                     below = _at_most(x - 1, entry_lo, order, points)
@@ -155,46 +176,13 @@ def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _hits(lanes, loose_predicate, loose_of, touched, masks, events):  # type: ignore[no-untyped-def]
-    """The packed groups that each event of the block reads: offsets by event, groups in order."""
-    width = len(lanes)
-    offsets = np.zeros(events + 1, np.int64)
-    reached = np.empty(len(loose_predicate), np.int32)
-    n = 0
-    for a in touched:
-        for g in range(loose_of[a], loose_of[a + 1]):
-            base = np.uint64(loose_predicate[g]) * np.uint64(width)
-            if not is_empty(lanes, masks, base):
-                reached[n] = g
-                n += 1
-                for k in range(width):
-                    x = masks[base + np.uint64(k)]
-                    while x:
-                        offsets[k * WORD + lowest_bit(x) + 1] += 1
-                        x &= x - np.uint64(1)
-    for e in range(events):
-        offsets[e + 1] += offsets[e]
-    group = np.empty(offsets[events], np.int32)
-    at = offsets[:-1].copy()
-    for i in range(n):
-        base = np.uint64(loose_predicate[reached[i]]) * np.uint64(width)
-        for k in range(width):
-            x = masks[base + np.uint64(k)]
-            while x:
-                e = k * WORD + lowest_bit(x)
-                group[at[e]] = reached[i]
-                at[e] += 1
-                x &= x - np.uint64(1)
-    return offsets, group
-
-
-@njit(cache=True, nogil=True)
 def match_blocks(  # type: ignore[no-untyped-def]
     lanes,
     attribute,
     lo,
     hi,
     of_attribute,
+    plain_of,
     group_predicate,
     group_start,
     groups_of,
@@ -202,20 +190,11 @@ def match_blocks(  # type: ignore[no-untyped-def]
     rest_start,
     rest,
     row,
-    loose_predicate,
-    loose_of,
-    loose_words,
-    loose_start,
-    loose_count,
-    shift,
     always,
     program_row,
     program_start,
     program,
     offsets,
-    clause_attribute,
-    clause_lo,
-    clause_hi,
     span_lo,
     span_hi,
     on_true,
@@ -226,16 +205,10 @@ def match_blocks(  # type: ignore[no-untyped-def]
     event_attribute,
     event_lo,
     event_hi,
-    points,
-    inexact,
     last_event,
     masks,
     entries_of,
     reach,
-    coarse,
-    slot_lo,
-    slot_hi,
-    slot_more,
     out_event,
     out_row,
     done,
@@ -249,7 +222,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
     survivors = np.empty(CHUNK * width, np.uint64)
     word = np.empty(CHUNK * width, np.uint64)
     word_of = np.empty(CHUNK * width, np.uint64)
-    rank = np.empty(SMALL_DOMAIN + 1, np.int32)
+    rank = np.empty(SMALL_DOMAIN + 2, np.int32)
     valid = np.empty(width, np.uint64)
     found = np.int64(0)
     resume = done[1]
@@ -303,8 +276,8 @@ def match_blocks(  # type: ignore[no-untyped-def]
             x, y = begin[t], begin[t + 1]
             _fill(
                 lanes,
-                a,
                 of_attribute[a],
+                plain_of[a],
                 of_attribute[a + 1],
                 lo,
                 hi,
@@ -432,7 +405,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
             if not full:
                 done[4] += here
                 j += 1
-        if not full and resume <= clauses + 1 + programs:
+        if not full:
             done[3] += programs + len(always)
             if found + len(always) * (stop_event - start_event) > len(out_event):
                 done[1] = clauses + 1 + programs
@@ -443,50 +416,6 @@ def match_blocks(  # type: ignore[no-untyped-def]
                         out_event[found] = e
                         out_row[found] = always[i]
                         found += 1
-        # ---- packed groups: which events read which, by event, and then clause by clause
-        if not full and len(loose_predicate):
-            hit_offsets, hit_group = _hits(
-                lanes, loose_predicate, loose_of, touched[:n_touched], masks, stop_event - start_event
-            )
-            at_event, at_hit = start_event, np.int64(0)
-            if resume > clauses + 1 + programs:
-                at_event, at_hit = divmod(resume - clauses - 2 - programs, len(loose_predicate) + 1)
-                at_event += start_event
-            at_event, at_hit, found = verify(
-                loose_words,
-                loose_start,
-                loose_count,
-                shift,
-                offsets,
-                clause_attribute,
-                clause_lo,
-                clause_hi,
-                span_lo,
-                span_hi,
-                event_offsets,
-                event_attribute,
-                event_lo,
-                event_hi,
-                points,
-                inexact,
-                hit_offsets,
-                hit_group,
-                start_event,
-                at_event,
-                at_hit,
-                stop_event,
-                coarse,
-                slot_lo,
-                slot_hi,
-                slot_more,
-                out_event,
-                out_row,
-                found,
-                done,
-            )
-            if at_event < stop_event:
-                done[1] = clauses + 2 + programs + (at_event - start_event) * (len(loose_predicate) + 1) + at_hit
-                full = True
         # ---- leave the masks as they were found
         for t in range(n_touched):
             a = touched[t]

@@ -5,8 +5,6 @@ of events and gives a mask, a bit for each event. A clause is then the AND of it
 instructions. Clauses stand in groups that share their most selective predicate; a group whose mask is empty is
 skipped, and so are all groups of attributes that no event of the block has. The survivors of the second predicate are
 first collected without branches (an unpredictable branch costs more than the test), then finished, then written out.
-Small groups that few events reach share nothing worth a mask: their clauses are packed as in index.records, and only
-the group's own predicate is a mask, which says which events read the group.
 
 A predicate's mask: the values of its attribute in the block are sorted once, with cumulative masks; a span is then
 two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
@@ -15,16 +13,14 @@ programs are run over masks too: each step splits the events that reach it into 
 
 Arrays (predicates and groups are ordered by attribute):
     attribute, lo, hi   int32   the distinct predicates, as in coding.clauses (spans in the clauses' own arrays)
-    of_attribute        int64   attributes + 1: the predicates of each attribute
+    of_attribute        int64   attributes + 1: the predicates of each attribute; first those that are one span of
+    plain_of            int64   attributes: values (not IS NULL, not empty), which end here
     group_predicate     uint32  the predicate that a group's clauses share
     group_start         uint32  groups + 1: its clauses
     groups_of           int64   attributes + 1: the groups of each attribute
     second              uint32  a clause's second predicate (the true one, numbered last, if it has none)
     rest_start, rest    uint32  clauses + 1, and a clause's other predicates
     row                 int32   a clause's row
-    loose_predicate     uint32  the predicate of a packed group
-    loose_of            int64   attributes + 1: the packed groups of each attribute
-    loose_words, loose_start, loose_count, shift    their clauses, as in index.records
     always              int32   rows without predicates
     program_row         int32   rows that are programs
     program_start       int64   programs + 1
@@ -45,12 +41,9 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import WORD, match_blocks, number_pairs, order_each
-from dibs.index.records import coarse_shifts, is_inexact, pack, work_space
 
 WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
-SMALL_GROUP = 16  # clauses
-FEW_EVENTS = 4  # of a block
 
 
 class Masks:
@@ -59,6 +52,7 @@ class Masks:
         "lo",
         "hi",
         "of_attribute",
+        "plain_of",
         "group_predicate",
         "group_start",
         "groups_of",
@@ -66,12 +60,6 @@ class Masks:
         "rest_start",
         "rest",
         "row",
-        "loose_predicate",
-        "loose_of",
-        "loose_words",
-        "loose_start",
-        "loose_count",
-        "shift",
         "always",
         "program_row",
         "program_start",
@@ -84,12 +72,10 @@ class Masks:
         self._arrays = arrays
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
-        self._inexact = is_inexact(arrays["loose_words"], arrays["loose_start"])
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def __len__(self) -> int:
-        loose = int(self._arrays["loose_count"].sum())
-        return loose + len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
+        return len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
@@ -101,10 +87,8 @@ class Masks:
         conjunctions: NDArray[np.int64],
         programs: NDArray[np.int64],
         share: NDArray[np.float32],
-        highest: NDArray[np.int32],
     ) -> Masks:
-        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds; highest: the highest
-        cell that predicates of an attribute cover."""
+        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
         size = np.diff(clauses.offsets)
         always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
         used = _runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
@@ -127,22 +111,7 @@ class Masks:
         begins = np.flatnonzero(np.concatenate([[True], access[1:] != access[:-1]])) if len(access) else access
         members = np.diff(np.append(begins, len(access)))
         predicate = access[begins]
-        loose = (members <= SMALL_GROUP) & (share[distinct[predicate]] * len(WIDE) * WORD <= FEW_EVENTS)
-        packed, kept = np.repeat(loose, members), np.repeat(~loose, members)
-        shift = coarse_shifts(highest)
-        loose_words, loose_start = pack(
-            plain[packed],
-            np.repeat(np.arange(int(loose.sum())), members[loose]),
-            distinct[predicate[loose]],
-            shift,
-            clauses.offsets,
-            clauses.attribute,
-            clauses.lo,
-            clauses.hi,
-            clauses.span_lo,
-            clauses.span_hi,
-        )
-        rest = np.maximum(n[kept] - 2, 0)
+        rest = np.maximum(n - 2, 0)
         attribute_of = clauses.attribute[distinct]
 
         def starts(counts: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -160,19 +129,15 @@ class Masks:
                 "lo": clauses.lo[distinct],
                 "hi": clauses.hi[distinct],
                 "of_attribute": by_attribute(np.arange(true)),
-                "group_predicate": predicate[~loose].astype(np.uint32),
-                "group_start": starts(members[~loose], np.uint32),
-                "groups_of": by_attribute(predicate[~loose]),
-                "second": second[kept].astype(np.uint32),
+                "plain_of": by_attribute(np.arange(true))[:-1]
+                + np.bincount(attribute_of[_plain(clauses, distinct)], minlength=clauses.attributes),
+                "group_predicate": predicate.astype(np.uint32),
+                "group_start": starts(members, np.uint32),
+                "groups_of": by_attribute(predicate),
+                "second": second.astype(np.uint32),
                 "rest_start": starts(rest, np.uint32),
-                "rest": sorted_[_runs(first[kept] + 2, rest)].astype(np.uint32),
-                "row": plain[kept].astype(np.int32),
-                "loose_predicate": predicate[loose].astype(np.uint32),
-                "loose_of": by_attribute(predicate[loose]),
-                "loose_words": loose_words,
-                "loose_start": loose_start,
-                "loose_count": members[loose].astype(np.int32),
-                "shift": shift,
+                "rest": sorted_[_runs(first + 2, rest)].astype(np.uint32),
+                "row": plain.astype(np.int32),
                 "always": always.astype(np.int32),
                 "program_row": programs.astype(np.int32),
                 "program_start": starts(size[programs], np.int64),
@@ -197,9 +162,6 @@ class Masks:
             lanes,
             *(a[name] for name in self.ARRAYS),
             c.offsets,
-            c.attribute,
-            c.lo,
-            c.hi,
             c.span_lo,
             c.span_hi,
             c.on_true,
@@ -210,8 +172,6 @@ class Masks:
             events.attribute,
             events.lo,
             events.hi,
-            events.points,
-            self._inexact,
             last,
             *space,
             *room,
@@ -222,17 +182,29 @@ class Masks:
     def _space(self, lanes: int) -> tuple[NDArray[Any], ...]:
         longest = int(np.diff(self._arrays["program_start"]).max(initial=0))
         return (
-            np.zeros((len(self._arrays["lo"]) + 1) * lanes, np.uint64),  # masks: all zero between calls
+            _aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),  # masks: all zero between calls
             np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
             np.zeros((longest + 1) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
-            *work_space(self._clauses.attributes),
         )
+
+
+def _aligned_zeros(words: int) -> NDArray[np.uint64]:
+    """Zeros from a cache line's start on: no mask of 4 words lies across two lines."""
+    room = np.zeros(words + 8, np.uint64)
+    skip = -room.ctypes.data // 8 % 8
+    return room[skip : skip + words]
 
 
 def _runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
     """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
     total = int(sizes.sum())
     return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64) + np.arange(total)
+
+
+def _plain(clauses: Clauses, predicates: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which predicates are one span of values."""
+    lo, hi = clauses.lo[predicates], clauses.hi[predicates]
+    return (lo > 0) & (lo <= hi)
 
 
 def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -250,7 +222,7 @@ def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int
         lo[several] = codes
     # The low bits of lo << 32 | hi tell single spans (hi >= 0) from lists (hi < 0).
     number, example = number_pairs(attribute, (lo << 32) | (hi.astype(np.int64) & 0xFFFFFFFF))
-    order = np.argsort(attribute[example], kind="stable")
+    order = np.argsort(2 * attribute[example] + ~_plain(clauses, used[example]), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place[number], used[example[order]]

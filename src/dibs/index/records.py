@@ -48,7 +48,7 @@ class Records:
         self._clauses = clauses
         self.rate = Rate()
         self._words, self._start, self._count, self._shift = (arrays[name] for name in self.ARRAYS)
-        self._inexact = is_inexact(self._words, self._start)
+        self._inexact = _is_inexact(self._words, self._start)
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Records:
     ) -> Records:
         """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
         predicates; highest: the highest cell that predicates of an attribute cover."""
-        shift = coarse_shifts(highest)
+        shift = _coarse_shifts(highest)
         # By attribute, then length (loops of one length are predicted), then another attribute (failures cluster).
         filed, size = clauses.attribute[access], np.diff(clauses.offsets)[rows]
         if clauses.attributes < 1 << 22:
@@ -76,8 +76,7 @@ class Records:
         else:
             order = np.lexsort((other, size, filed))
         own = clauses.offsets, clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi
-        nothing = np.full(clauses.attributes, -1, np.int64)
-        words, start = pack(rows[order], filed[order], nothing, shift, *own)
+        words, start = _pack(rows[order], filed[order], shift, *own)
         count = np.bincount(filed, minlength=clauses.attributes).astype(np.int32)
         return cls(clauses, {"words": words, "start": start, "count": count, "shift": shift})
 
@@ -86,9 +85,8 @@ class Records:
     ) -> None:
         """See index.base.in_parts; done[1] is the entry of the event to go on with."""
         c = self._clauses
-        space = self._spaces.pop() if self._spaces else work_space(c.attributes)
-        # An event's entries are its groups: a group is an attribute.
-        done[0], done[1], done[2] = verify(
+        space = self._spaces.pop() if self._spaces else _work_space(c.attributes)
+        _match(
             self._words,
             self._start,
             self._count,
@@ -105,21 +103,15 @@ class Records:
             events.hi,
             events.points,
             self._inexact,
-            events.offsets,
-            events.attribute,
-            0,
-            done[0],
-            done[1],
             last,
             *space,
             *room,
-            0,
             done,
         )
         self._spaces.append(space)
 
 
-def work_space(attributes: int) -> tuple[NDArray[Any], ...]:
+def _work_space(attributes: int) -> tuple[NDArray[Any], ...]:
     """Slots for one event by attribute (coarse cell; lo, hi, more of index.kernels): all zero between calls."""
     return (
         np.zeros(attributes, np.uint16),
@@ -129,34 +121,31 @@ def work_space(attributes: int) -> tuple[NDArray[Any], ...]:
     )
 
 
-def coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
     """By how many bits the cells of each attribute are shifted to fit, with room for "above" and "never"."""
     bits = np.ceil(np.log2(highest + 4.0)).astype(np.int64)
     return np.maximum(bits - 16, 0).astype(np.uint8)
 
 
 @njit(cache=True, nogil=True)
-def pack(rows, group, implied, shift, offsets, attribute, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
-    """The stream of the rows, which are ordered by group, and where the words of each group start. implied[g]: a
-    predicate that every event holds that reads group g, so it is left out; -1 for none."""
-    start = np.zeros(len(implied) + 1, np.int64)
+def _pack(rows, filed, shift, offsets, attribute, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
+    """The stream of the rows, which are ordered by the attribute they are filed under, and where each one starts."""
+    start = np.zeros(len(shift) + 1, np.int64)
     for i in range(len(rows)):
-        start[group[i] + 1] += 1 + _tests(rows[i], implied[group[i]], shift, offsets, attribute, lo, hi)[0]
-    for g in range(len(implied)):
-        start[g + 1] += start[g]
+        start[filed[i] + 1] += 1 + _tests(rows[i], shift, offsets, attribute, lo, hi)[0]
+    for a in range(len(shift)):
+        start[a + 1] += start[a]
     words = np.empty(start[-1], np.uint64)
     at = 0
     for i in range(len(rows)):
-        r, known = rows[i], implied[group[i]]
-        n, verify = _tests(r, known, shift, offsets, attribute, lo, hi)
+        r = rows[i]
+        n, verify = _tests(r, shift, offsets, attribute, lo, hi)
         words[at] = (np.uint64(r) << np.uint64(32)) | (np.uint64(verify) << np.uint64(16)) | np.uint64(n)
         at += 1
         if n == 0:
             continue
         for p in range(offsets[r], offsets[r + 1]):
             a = attribute[p]
-            if known >= 0 and a == attribute[known] and lo[p] == lo[known] and hi[p] == hi[known]:
-                continue
             spans = 1 if hi[p] >= 0 else -hi[p]
             low = lo[p] if hi[p] >= 0 else span_lo[lo[p]]
             high = hi[p] if hi[p] >= 0 else span_hi[lo[p] + spans - 1]
@@ -171,7 +160,7 @@ def pack(rows, group, implied, shift, offsets, attribute, lo, hi, span_lo, span_
 
 
 @njit(cache=True, nogil=True)
-def is_inexact(words, start):  # type: ignore[no-untyped-def]
+def _is_inexact(words, start):  # type: ignore[no-untyped-def]
     """Whether some clause has to be verified."""
     at = 0
     while at < start[-1]:
@@ -182,12 +171,10 @@ def is_inexact(words, start):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _tests(r, known, shift, offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
+def _tests(r, shift, offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
     """How many tests a row has, and whether they are wider than its predicates."""
     n, verify = 0, False
     for p in range(offsets[r], offsets[r + 1]):
-        if known >= 0 and attribute[p] == attribute[known] and lo[p] == lo[known] and hi[p] == hi[known]:
-            continue
         spans = 1 if hi[p] >= 0 else -hi[p]
         coarse = shift[attribute[p]] > 0
         if coarse or spans > MOST_SPANS:
@@ -208,7 +195,7 @@ def _test(a, low, high, shift):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def verify(  # type: ignore[no-untyped-def]
+def _match(  # type: ignore[no-untyped-def]
     words,
     start,
     count,
@@ -225,11 +212,6 @@ def verify(  # type: ignore[no-untyped-def]
     event_hi,
     points,
     inexact,
-    hit_offsets,
-    hit_group,
-    hit_base,
-    first_event,
-    first_hit,
     last_event,
     coarse,
     slot_lo,
@@ -237,39 +219,35 @@ def verify(  # type: ignore[no-untyped-def]
     slot_more,
     out_event,
     out_row,
-    found,
     done,
 ):
-    """Tests the clauses of the groups that each event reads, hit_group[hit_offsets[e - hit_base]: ...] (a group named
-    twice in a row is read once). Starts at (first_event, first_hit) and stops when the room is full; returns the
-    event and hit to go on with and the number of pairs so far. Counts into done[3] and done[4]."""
     slots = not points  # then tests on one coarse cell do not do, and every candidate goes to its clause
     candidates, tests = np.int64(0), np.int64(0)
     one, low_half, short, half = np.uint64(1), np.uint64(0xFFFF), np.uint64(16), np.uint64(32)
-    hits_end = hit_offsets[last_event - hit_base]
-    for e in range(first_event, last_event):
+    found = np.int64(0)
+    entry = done[1]
+    entries_end = event_offsets[last_event]
+    for e in range(done[0], last_event):
         first, last = event_offsets[e], event_offsets[e + 1]
         if slots or inexact:
             lay_out(first, last, event_attribute, event_lo, event_hi, slot_lo, slot_hi, slot_more)
         for i in range(first, last):
             a = event_attribute[i]
             coarse[a] = np.uint16(min(event_lo[i] >> shift[a], COARSE - 2))  # above every span, below "never"
-        hit, end_hit = hit_offsets[e - hit_base], hit_offsets[e - hit_base + 1]
-        begin_hit = hit
         full = False
-        for i in range(hit + first_hit, end_hit):
-            g = hit_group[i]
-            if i + 1 < hits_end:
-                b = hit_group[i + 1]
+        for i in range(first + entry, last):
+            g = event_attribute[i]
+            if i + 1 < entries_end:
+                b = event_attribute[i + 1]
                 at, end = start[b], min(start[b + 1], start[b] + 8 * LINES)
                 while at < end:
                     prefetch(words, at)
                     at += 8
-            if count[g] == 0 or (i > begin_hit and hit_group[i - 1] == g):
-                continue
+            if count[g] == 0 or (i > first and event_attribute[i - 1] == g):
+                continue  # nothing filed here, or another value of an attribute that is done
             if found + count[g] > len(out_event):
                 full = True
-                first_hit = i - begin_hit
+                done[0], done[1] = e, i - first
                 break
             p, end_p = np.uint64(start[g]), np.uint64(start[g + 1])
             candidates += count[g]
@@ -307,10 +285,9 @@ def verify(  # type: ignore[no-untyped-def]
         if slots or inexact:
             clear(first, last, event_attribute, slot_lo, slot_hi, slot_more)
         if full:
-            done[3] += candidates
-            done[4] += tests
-            return e, first_hit, found
-        first_hit = 0
+            break
+        entry = np.int64(0)
+        done[0], done[1] = e + 1, 0
+    done[2] = found
     done[3] += candidates
     done[4] += tests
-    return last_event, np.int64(0), found

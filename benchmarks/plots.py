@@ -1,0 +1,135 @@
+"""The plots of BENCHMARKS.md: SVG, white background, the same bytes for the same results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
+# Ours in strong colours, everybody else in greys; told apart without colour by their order, which the legend repeats.
+COLOURS = {
+    "scan": "#d9d9d9",
+    "NumPy counting": "#b3b3b3",
+    "access lists": "#8c8c8c",
+    "bit slices": "#595959",
+    "match_batch": "#f0a202",
+    "auto": "#0b6e99",
+    "auto, 2 threads": "#7fc4de",
+}
+STYLE = {
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "font.size": 10,
+    "svg.hashsalt": "dibs",
+}
+
+
+def draw(results: dict[str, Any], folder: Path) -> list[Path]:
+    """Draws every plot; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sections = results["sections"]
+    written = []
+    with plt.rc_context(STYLE):
+        for name, plot in (("matching", _matching), ("growth", _growth), ("single", _single), ("batches", _batches)):
+            figure = plot(sections)
+            path = folder / f"{name}.svg"
+            figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+            plt.close(figure)
+            written.append(path)
+    return written
+
+
+def _matching(sections: dict[str, Any]) -> Figure:
+    figure, axes = plt.subplots(figsize=(9, 4))
+    width = 0.8 / len(COLOURS)
+    for k, (name, colour) in enumerate(COLOURS.items()):
+        times = [sections[s]["microseconds an event"][name]["best"] for s in SHAPES]
+        places = [i - 0.4 + (k + 0.5) * width for i in range(len(SHAPES))]
+        bars = axes.bar(places, times, width * 0.92, color=colour, label=name)
+        if name in ("auto", "match_batch"):
+            axes.bar_label(bars, [f"{t:.0f}" for t in times], fontsize=7, padding=1)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(SHAPES)), SHAPES)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("microseconds an event (log)")
+    subscriptions = sections["sparse"]["subscriptions"]
+    axes.set_title(f"One event against {subscriptions:,} subscriptions, lower is better", loc="left", fontsize=11)
+    axes.legend(ncols=4, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08))
+    return figure
+
+
+def _growth(sections: dict[str, Any]) -> Figure:
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for shape, colour in (("sparse", "#0b6e99"), ("dense", "#f0a202")):
+        points = sections[f"growth-{shape}"]["points"]
+        n, times = [p["subscriptions"] for p in points], [p["microseconds an event"] for p in points]
+        axes.plot(n, times, "o-", color=colour, label=shape)
+        for x, y in zip(n, times):
+            axes.annotate(
+                f"{y:.0f}" if y >= 10 else f"{y:.1f}", (x, y), (5, -11), textcoords="offset points", fontsize=8
+            )
+        axes.plot(n, [times[0] * x / n[0] for x in n], ":", color=colour, linewidth=1)
+    axes.plot([], [], ":", color="#595959", linewidth=1, label="in proportion")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = [p["subscriptions"] for p in sections["growth-sparse"]["points"]]
+    axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("subscriptions (log)")
+    axes.set_ylabel("microseconds an event (log)")
+    axes.set_title("auto, coded batches, one thread", loc="left", fontsize=11)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _single(sections: dict[str, Any]) -> Figure:
+    figure, axes = plt.subplots(figsize=(8, 2.4))
+    kinds = ("many matches", "few matches")
+    colours = ("#f0a202", "#e8c468", "#0b6e99", "#7fc4de", "#b3b3b3")
+    left = [0.0, 0.0]
+    for name, colour in zip(sections["single"]["few matches"]["stages"], colours):
+        # A stage that is faster inside match(dict) than alone would give a negative rest.
+        times = [max(sections["single"][k]["stages"][name], 0.0) for k in kinds]
+        axes.barh(kinds, times, left=left, color=colour, label=name, height=0.6)
+        left = [a + b for a, b in zip(left, times)]
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("microseconds an event")
+    axes.set_title("match(dict), one event at a time", loc="left", fontsize=11)
+    axes.legend(ncols=5, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.25))
+    return figure
+
+
+def _batches(sections: dict[str, Any]) -> Figure:
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for shape, colour in (("sparse", "#0b6e99"), ("dense", "#f0a202")):
+        times = sections["cliffs"]["batch sizes"][shape]
+        _line(axes, [int(s) for s in times], list(times.values()), colour, shape)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    sizes = [int(s) for s in sections["cliffs"]["batch sizes"]["sparse"]]
+    axes.set_xticks(sizes, [f"{s:,}" for s in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("events of a batch (log)")
+    axes.set_ylabel("microseconds an event (log)")
+    axes.set_title("auto by batch size, coded batches, one thread", loc="left", fontsize=11)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _line(axes: Axes, x: list[int], y: list[float], colour: str, label: str) -> None:
+    axes.plot(x, y, "o-", color=colour, label=label)
+    for a, b in zip(x, y):
+        axes.annotate(f"{b:,.0f}", (a, b), (4, 5), textcoords="offset points", fontsize=8)

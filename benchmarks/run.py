@@ -1,0 +1,172 @@
+"""Measures everything and writes BENCHMARKS.md.
+
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about a quarter of an hour
+    python benchmarks/run.py --quick            100,000 subscriptions, fewer repeats: about a minute
+    python benchmarks/run.py --only sparse ads  some sections
+
+Each section runs in a process of its own, so that none finds the memory or the caches of another. Only a full run
+writes benchmarks/results/full.json, the plots and BENCHMARKS.md; others go to results/partial.json or --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import host
+
+HERE = Path(__file__).parent
+FULL, QUICK = 1_000_000, 100_000  # subscriptions
+EVENTS = 1_000
+SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
+
+# name -> module of sections/, and what its run() gets first
+SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "first-use": ("first_use", ()),
+    "parsing": ("parsing", ()),
+    "bulk": ("bulk", ()),
+    **{shape: ("matching", (shape,)) for shape in SHAPES},
+    "growth-sparse": ("growth", ("sparse",)),
+    "growth-dense": ("growth", ("dense",)),
+    "single": ("single", ()),
+    "updates": ("updates", ()),
+    "cliffs": ("cliffs", ()),
+}
+
+
+def main() -> int:
+    options = _options()
+    console = Console(stderr=True)
+    names = options.only or list(SECTIONS)
+    full = not (options.only or options.quick or options.subscriptions or options.events != EVENTS)
+    out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
+    subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
+    size = {
+        "subscriptions": subscriptions,
+        "repeats": options.repeats or (5 if options.quick else 15),
+        "events": options.events,
+        "texts": min(5_000 if options.quick else 20_000, subscriptions),
+    }
+    results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}}
+    start = time.monotonic()
+    try:
+        with _progress(console) as progress:
+            task = progress.add_task("", total=len(names), doing="")
+            for name in names:
+                progress.update(task, description=name, doing="")
+                run = _run_here if options.together else _run_in_own_process
+                result = run(name, size, lambda text: progress.update(task, doing=text))
+                results["sections"][name] = result
+                progress.advance(task)
+    except SectionFailed as e:
+        console.print(f"[bold red]{e.section} failed[/]: nothing is written.", highlight=False)
+        console.print(e.reason, markup=False, highlight=False)
+        return 1
+    results["minutes"] = (time.monotonic() - start) / 60
+    results["load average afterwards"] = host.load_average()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    report = import_module("report")
+    report.show(results, Console())
+    console.print(f"Wrote {out}", highlight=False)
+    if full and options.out is None:
+        for path in report.write(results):
+            console.print(f"Wrote {path}", highlight=False)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} subscriptions, fewer repeats")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SECTIONS, help=", ".join(SECTIONS))
+    parser.add_argument("--subscriptions", type=_positive, metavar="N", help=f"{FULL:,} by default")
+    parser.add_argument("--events", type=_positive, metavar="N", default=EVENTS, help=f"{EVENTS:,} by default")
+    parser.add_argument("--repeats", type=_positive, metavar="N", help="timed calls of each rival; the best counts")
+    parser.add_argument("--together", action="store_true", help="one process for all sections: starts faster")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")
+    return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace("_", "").replace(",", ""))
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("[bold]{task.description:<14}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[doing]}"),
+        console=console,
+    )
+
+
+class SectionFailed(Exception):
+    def __init__(self, section: str, reason: str):
+        super().__init__(section)
+        self.section, self.reason = section, reason
+
+
+def _run_here(name: str, size: dict[str, int], say: Any) -> Any:
+    """The section's results, with how long it took and how busy the machine was."""
+    from measure import Size
+
+    before, start = host.load_average(), time.monotonic()
+    module, arguments = SECTIONS[name]
+    try:
+        result = import_module(f"sections.{module}").run(*arguments, Size(**size), say)
+    except SystemExit as e:
+        raise SectionFailed(name, str(e)) from None
+    except Exception:
+        raise SectionFailed(name, traceback.format_exc()) from None
+    return {**result, "run": {"seconds": time.monotonic() - start, "load average before": before}}
+
+
+def _run_in_own_process(name: str, size: dict[str, int], say: Any) -> Any:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(name, size, theirs))
+    process.start()
+    theirs.close()
+    try:
+        while True:
+            kind, content = ours.recv()
+            if kind == "doing":
+                say(content)
+            elif kind == "done":
+                return content
+            else:
+                raise SectionFailed(name, content)
+    except EOFError:
+        process.join()
+        reason = f"its process ended with {process.exitcode} (-9: the machine had no memory left)"
+        raise SectionFailed(name, reason) from None
+    finally:
+        process.join()
+
+
+def _answer(name: str, size: dict[str, int], to: Connection) -> None:
+    """Runs in the section's process."""
+    try:
+        to.send(("done", _run_here(name, size, lambda text: to.send(("doing", text)))))
+    except SectionFailed as e:
+        to.send(("failed", e.reason))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

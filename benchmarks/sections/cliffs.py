@@ -1,0 +1,108 @@
+"""Where it gets slower: small batches, events with arrays, expressions with OR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import dibs
+from dibs.index import create
+from dibs.segments.segment import Segment
+from dibs.workloads import boolean
+from dibs.workloads.boolean import Workload
+from measure import (
+    MICRO,
+    Keys,
+    Say,
+    Size,
+    coded_events,
+    events_from,
+    interleaved,
+    matcher_of,
+    per_event,
+    settle,
+    timed,
+    warm_up,
+)
+
+BATCHES = (1, 4, 16, 64, 256, 1000)
+PROGRAMS = 20_000
+
+
+def run(size: Size, say: Say) -> dict[str, Any]:
+    warm_up(say)
+    result: dict[str, Any] = {"subscriptions": size.subscriptions, "batch sizes": {}, "arrays": {}}
+    for shape in ("sparse", "dense"):
+        say(f"{shape}: generating")
+        workload = boolean.named(shape, size.subscriptions, events=size.events)
+        _, segment, _ = matcher_of(workload, lambda text, shape=shape: say(f"{shape}: {text}"))
+        settle(segment, coded_events(workload.event_batch(), segment, "attributes"))
+        say(f"{shape}: small batches")
+        result["batch sizes"][shape] = _batch_sizes(workload, segment, size)
+        say(f"{shape}: events with an array")
+        result["arrays"][shape] = _arrays(workload, segment, size)
+    say("expressions with OR")
+    result["programs"] = _programs(size)
+    return result
+
+
+def _batch_sizes(workload: Workload, segment: Segment, size: Size) -> dict[str, float]:
+    """Microseconds an event of the kernel, by events of a batch."""
+    coded = coded_events(workload.event_batch(), segment, "attributes")
+    expected = len(segment.index.match(coded, 1))
+    rivals = {}
+    for wanted in BATCHES:
+        # Small batches of dense events take long: a part of the events is enough to tell.
+        events = len(coded) if wanted >= 64 else min(len(coded), max(100, wanted))
+        parts = [events_from(coded, a, min(a + wanted, events)) for a in range(0, events, wanted)]
+        if events == len(coded):
+            assert sum(len(segment.index.match(p, 1)) for p in parts) == expected
+        rivals[wanted] = (events, parts)
+    seconds = interleaved(
+        {str(w): lambda parts=parts: [segment.index.match(p, 1) for p in parts] for w, (_, parts) in rivals.items()},
+        max(size.repeats // 2, 1),
+    )
+    return {name: min(s) / rivals[int(name)][0] * MICRO for name, s in seconds.items()}
+
+
+def _arrays(workload: Workload, segment: Segment, size: Size) -> dict[str, float]:
+    """Microseconds an event of the kernel for plain events, and for the same ones when one value is an array of two."""
+    plain = workload.event_dicts()
+    arrays = [dict(e) for e in plain]
+    for event in arrays:
+        name = next(iter(event))
+        event[name] = [event[name], (event[name] + 1) % workload.shape.cardinality]  # type: ignore[assignment]
+    coded = {"plain": coded_events(plain, segment), "with an array": coded_events(arrays, segment)}
+    few = events_from(coded["with an array"], 0, size.few_events)
+    found, expected = segment.index.match(coded["with an array"], 1), create("scan", segment.clauses).match(few, 1)
+    Keys(found.event, found.row).check("scan", expected.event, expected.row, size.few_events)
+    rivals = {name: lambda c=c: segment.index.match(c, 1) for name, c in coded.items()}
+    times = per_event(interleaved(rivals, max(size.repeats // 2, 1)), len(plain))
+    return {name: t["best"] for name, t in times.items()}
+
+
+def _programs(size: Size) -> dict[str, Any]:
+    """Two conjunctions of the dense shape joined by OR, against the same conjunctions one by one."""
+    count = min(PROGRAMS, size.subscriptions)
+    workload = boolean.named("dense", 2 * count, events=size.events)
+    texts = workload.subscription_table()["expression"].to_pylist()
+    joined = pa.table({"id": range(count), "expression": [f"({a}) OR ({b})" for a, b in zip(texts[::2], texts[1::2])]})
+    halves = pa.table({"id": range(2 * count), "expression": texts})
+    result: dict[str, Any] = {"expressions": count}
+    rivals, matched = {}, {}
+    for name, table in (("with OR", joined), ("conjunctions", halves)):
+        matcher = dibs.Matcher(threads=1)
+        seconds, _ = timed(lambda m=matcher, t=table: m.add_table(t))
+        result[f"{name}: microseconds to add one"] = seconds / len(table) * MICRO
+        (segment,) = matcher._segments
+        coded = coded_events(workload.event_batch(), segment, "attributes")
+        settle(segment, coded)
+        pairs = segment.index.match(coded, 1)
+        ids = segment.ids.ids.to_numpy()[pairs.row]
+        matched[name] = set(zip(pairs.event.tolist(), (ids // (1 if name == "with OR" else 2)).tolist()))
+        rivals[name] = lambda segment=segment, coded=coded: segment.index.match(coded, 1)
+    assert matched["with OR"] == matched["conjunctions"], "an OR must match what either side matches"
+    for name, times in per_event(interleaved(rivals, max(size.repeats // 2, 1)), size.events).items():
+        result[f"{name}: microseconds an event"] = times["best"]
+    return result

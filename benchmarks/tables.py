@@ -1,0 +1,293 @@
+"""The tables of BENCHMARKS.md, as Markdown, from the results of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
+OTHERS = ("first-use", "parsing", "bulk", "growth-sparse", "growth-dense", "single", "updates", "cliffs")
+KERNELS = ("access lists", "bit slices", "auto", "auto, 2 threads")
+WHOLE = ("match_batch", "match_batch of columns", "match_batch, 2 threads")
+SLOW = ("scan", "NumPy counting")
+
+
+class Promise(NamedTuple):
+    """A figure that is promised: at most (or, for scan, at least) so much."""
+
+    measure: str
+    where: str
+    must: str
+    aim: str
+    value: float
+    kept: bool
+
+    @property
+    def shown(self) -> str:
+        return number(self.value)
+
+
+def missing(results: dict[str, Any]) -> list[str]:
+    """The sections that BENCHMARKS.md needs and the results do not have."""
+    return [name for name in (*SHAPES, *OTHERS) if name not in results["sections"]]
+
+
+def promises(results: dict[str, Any]) -> Iterator[Promise]:
+    """Every promise about which the results say something."""
+    sections = results["sections"]
+
+    def at_most(measure: str, where: str, must: float, aim: float | None, value: float) -> Promise:
+        shown_aim = "" if aim is None else f"{aim:g}"
+        return Promise(measure, where, f"at most {must:g}", shown_aim, value, value <= must)
+
+    for measure, must, aim in (
+        ("auto / better baseline", 0.8, 0.4),
+        ("match_batch / better baseline", 1.5, 0.8),
+        ("2 threads / 1 thread", 0.6, 0.52),
+        ("build / lexsort", 3, 1.5),
+    ):
+        for shape in SHAPES:
+            if shape in sections:
+                yield at_most(measure, shape, must, aim, sections[shape]["ratios"][measure])
+    for shape in SHAPES:
+        if shape in sections:
+            yield at_most("index bytes a predicate", shape, 24, 12, sections[shape]["bytes a predicate"]["index"])
+    for shape in SHAPES:
+        if shape in sections:
+            value = sections[shape]["ratios"]["scan / auto"]
+            yield Promise("scan / auto", shape, "at least 30", "100", value, value >= 30)
+    for shape in ("sparse", "dense"):
+        value = sections.get(f"growth-{shape}", {}).get("4 times as many / 1")
+        if value is not None:
+            yield at_most("time at 4 times as many subscriptions", shape, 4.5, 4, value)
+    if "single" in sections:
+        value = sections["single"]["few matches"]["match(dict) / kernel"]
+        yield at_most("match(dict) / kernel for one event", "sparse", 5, 2, value)
+    if "parsing" in sections:
+        parsing = sections["parsing"]
+        yield at_most(
+            "fast lane / sqlglot", "sparse", 0.1, None, parsing["fast lane"]["of sqlglot's time"]["fast lane"]
+        )
+        yield at_most("ms to add 40 factors", "", 50, None, parsing["40 factors"]["milliseconds to add"])
+
+
+def number(value: float | None) -> str:
+    """Three digits that count."""
+    if value is None:
+        return ""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table; the first column is text, the others numbers."""
+
+    def line(cells: Sequence[Any]) -> str:
+        return "| " + " | ".join(c if isinstance(c, str) else number(c) for c in cells) + " |"
+
+    ruler = "| --- |" + " ---: |" * (len(head) - 1)
+    return "\n".join([line(head), ruler, *map(line, rows)])
+
+
+def blocks(results: dict[str, Any]) -> dict[str, str]:
+    """What stands between the markers of each name, as far as the results go."""
+    sections = results["sections"]
+    found = {"host": _host(results), "promises": _promises(results)}
+    for name, make, needs in (
+        ("matching", _matching, SHAPES),
+        ("building", _building, SHAPES),
+        ("growth", _growth, ("growth-sparse", "growth-dense")),
+        ("parsing", _parsing, ("parsing",)),
+        ("bulk", _bulk, ("bulk",)),
+        ("single", _single, ("single",)),
+        ("updates", _updates, ("updates",)),
+        ("cliffs", _cliffs, ("cliffs", *SHAPES)),
+        ("first-use", _first_use, ("first-use",)),
+    ):
+        if all(section in sections for section in needs):
+            found[name] = make(sections)
+    return found
+
+
+def _host(results: dict[str, Any]) -> str:
+    host = results["host"]
+    caches = ", ".join(f"{name} {size}" for name, size in host["caches"].items())
+    packages = ", ".join(f"{name} {version}" for name, version in host["packages"].items() if version)
+    load = f"load average {host['load average'][0]} before, {results['load average afterwards'][0]} after"
+    return "\n".join(
+        [
+            f"- {host['date'][:10]}, {results['minutes']:.0f} minutes; {load}",
+            f"- {host['cpu']}, {host['cores']} cores ({caches}), {host['memory'] / 2**30:.0f} GB; {host['system']}",
+            f"- {host['python']}; {packages}",
+            f"- {results['size']['subscriptions']:,} subscriptions, {results['size']['events']:,} events, "
+            f"best of {results['size']['repeats']}",
+        ]
+    )
+
+
+def _promises(results: dict[str, Any]) -> str:
+    rows: dict[str, list[Promise]] = {}
+    for promise in promises(results):
+        rows.setdefault(promise.measure, []).append(promise)
+    return markdown(
+        ["measure", "must", "aim", "measured"],
+        [
+            (
+                measure,
+                found[0].must,
+                found[0].aim,
+                ", ".join(f"{p.where} {p.shown}".strip() if p.kept else f"**{p.where} {p.shown}**" for p in found),
+            )
+            for measure, found in rows.items()
+        ],
+    )
+
+
+def _matching(sections: dict[str, Any]) -> str:
+    times = {shape: sections[shape]["microseconds an event"] for shape in SHAPES}
+
+    def row(title: str, values: Iterable[Any]) -> list[Any]:
+        return [title, *values]
+
+    rows = [row(name, (times[s].get(name, {}).get("best") for s in SHAPES)) for name in (*KERNELS, *WHOLE, *SLOW)]
+    rows += [
+        row(f"*{name}*", (sections[s][name] for s in SHAPES)) for name in ("matches an event", "candidates an event")
+    ]
+    stages = [
+        row(name, (sections[s]["stages of match_batch"][name] for s in SHAPES))
+        for name in ("read", "code", "kernel", "pairs")
+    ]
+    head = ["microseconds an event", *SHAPES]
+    return (
+        f"{markdown(head, rows)}\n\n![Microseconds an event by workload](benchmarks/plots/matching.svg)\n\n"
+        f"The stages of `match_batch` (one thread), each timed alone:\n\n{markdown(head, stages)}"
+    )
+
+
+def _building(sections: dict[str, Any]) -> str:
+    return markdown(
+        ["", *SHAPES],
+        [
+            ["build, seconds", *(sections[s]["build"]["build"] for s in SHAPES)],
+            ["lexsort of the predicates, seconds", *(sections[s]["build"]["lexsort"] for s in SHAPES)],
+            ["index, bytes a predicate", *(sections[s]["bytes a predicate"]["index"] for s in SHAPES)],
+            ["coded clauses, bytes a predicate", *(sections[s]["bytes a predicate"]["clauses"] for s in SHAPES)],
+            ["subscriptions filed as records", *(f"{sections[s]['plan']['records']:,}" for s in SHAPES)],
+            ["subscriptions filed as masks", *(f"{sections[s]['plan']['masks']:,}" for s in SHAPES)],
+        ],
+    )
+
+
+def _growth(sections: dict[str, Any]) -> str:
+    rows, notes = [], []
+    for shape in ("sparse", "dense"):
+        growth = sections[f"growth-{shape}"]
+        for p in growth["points"]:
+            rows.append([shape, f"{p['subscriptions']:,}", p["microseconds an event"], p["matches an event"]])
+        notes += [f"\nLeft out ({shape}): {note}." for note in growth["left out"]]
+    table = markdown(["", "subscriptions", "microseconds an event", "matches an event"], rows)
+    return table + "".join(notes) + "\n\n![Time an event by subscriptions](benchmarks/plots/growth.svg)"
+
+
+def _parsing(sections: dict[str, Any]) -> str:
+    parsing = sections["parsing"]
+    lane, factors = parsing["fast lane"], parsing["40 factors"]
+    table = markdown(
+        ["", "microseconds a text", "of sqlglot's time"],
+        [[name, t, lane["of sqlglot's time"][name]] for name, t in lane["microseconds a text"].items()],
+    )
+    return (
+        f"{table}\n\n{lane['texts']:,} texts of the sparse workload. The expression of 40 factors takes "
+        f"{number(factors['milliseconds to add'])} ms to add, {number(factors['milliseconds to add and match'])} ms "
+        "with the first match."
+    )
+
+
+def _bulk(sections: dict[str, Any]) -> str:
+    bulk = sections["bulk"]
+    n, seconds, parts = bulk["subscriptions"], bulk["seconds"], bulk["bytes a subscription"]
+    stages = markdown(
+        ["", "seconds", "microseconds a subscription"],
+        [[name, s, s / n * 1e6] for name, s in seconds.items()],
+    )
+    total = sum(parts.values())
+    memory = markdown(
+        ["", "bytes a subscription"],
+        [
+            *([name, b] for name, b in parts.items() if b),
+            ["all arrays", total],
+            ["more memory of the process afterwards", bulk["resident bytes a subscription"]],
+            ["more memory at the peak of `add_table`", bulk["peak bytes a subscription"]],
+        ],
+    )
+    return f"{n:,} subscriptions, {bulk['predicates']:,} predicates:\n\n{stages}\n\n{memory}"
+
+
+def _single(sections: dict[str, Any]) -> str:
+    single = sections["single"]
+    few, many = single["few matches"], single["many matches"]
+    names = ("match(dict)", "kernel", "kernel in one batch", "match_batch(list of dicts)")
+    rows: list[list[Any]] = [[n, few["microseconds an event"][n], many["microseconds an event"][n]] for n in names]
+    rows.append(["match(dict) / kernel", few["match(dict) / kernel"], many["match(dict) / kernel"]])
+    rows.append(["*matches an event*", few["matches an event"], many["matches an event"]])
+    stages = [[n, f"{t:.1f}", f"{many['stages'][n]:.1f}"] for n, t in few["stages"].items()]
+    return (
+        f"{markdown(['microseconds an event', 'few matches', 'many matches'], rows)}\n\n"
+        f"Where the time of `match(dict)` goes, each stage timed alone:\n\n"
+        f"{markdown(['microseconds an event', 'few matches', 'many matches'], stages)}\n\n"
+        "![Stages of match(dict)](benchmarks/plots/single.svg)"
+    )
+
+
+def _updates(sections: dict[str, Any]) -> str:
+    updates = sections["updates"]
+    names = list(updates["adds"])
+    table = markdown(["", *names], [[kind, *(updates[kind][n] for n in names)] for kind in ("adds", "removes")])
+    return (
+        f"{updates['changes']:,} of each, one by one, with a match after every {updates['a match after every']}, "
+        f"on top of {updates['subscriptions']:,} sparse subscriptions:\n\n{table}"
+    )
+
+
+def _cliffs(sections: dict[str, Any]) -> str:
+    cliffs = sections["cliffs"]
+    sizes = list(cliffs["batch sizes"]["sparse"])
+    batches = markdown(
+        ["events of a batch", *sizes],
+        [[shape, *(times[s] for s in sizes)] for shape, times in cliffs["batch sizes"].items()],
+    )
+    arrays = markdown(
+        ["microseconds an event", "plain", "one value is an array"],
+        [[shape, t["plain"], t["with an array"]] for shape, t in cliffs["arrays"].items()],
+    )
+    p = cliffs["programs"]
+    count = p["expressions"]
+    programs = markdown(
+        ["", "microseconds an event", "microseconds to add one"],
+        [
+            [f"{n:,} {title}", p[f"{name}: microseconds an event"], p[f"{name}: microseconds to add one"]]
+            for name, title, n in (
+                ("with OR", "expressions `(... AND ...) OR (... AND ...)`", count),
+                ("conjunctions", "conjunctions, their halves", 2 * count),
+            )
+        ],
+    )
+    unplanned = markdown(
+        ["microseconds an event", *SHAPES],
+        [
+            ["before any event was seen", *(sections[s]["before any event was seen"] for s in SHAPES)],
+            ["planned from events", *(sections[s]["microseconds an event"]["auto"]["best"] for s in SHAPES)],
+        ],
+    )
+    return (
+        f"Microseconds an event of the kernel by batch size:\n\n{batches}\n\n"
+        f"![Time an event by batch size](benchmarks/plots/batches.svg)\n\n"
+        f"Arrays:\n\n{arrays}\n\nOR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
+    )
+
+
+def _first_use(sections: dict[str, Any]) -> str:
+    first = sections["first-use"]
+    names = list(first["nothing compiled yet"])
+    return markdown(["seconds", *names], [[when, *(first[when][n] for n in names)] for when in first if when != "run"])
