@@ -21,6 +21,11 @@ def id_order(id: Id) -> tuple[bool, Any]:
     return isinstance(id, str), id
 
 
+def _in_order(ids: list[Id], types: frozenset[pa.DataType]) -> list[Id]:
+    ids.sort(key=id_order if len(types) > 1 else None)
+    return ids
+
+
 class Matches:
     """Which subscriptions each event of a batch satisfies.
 
@@ -77,19 +82,21 @@ class Matches:
         )
 
     def __iter__(self) -> Iterator[list[Id]]:
-        ids: list[Id] = [i for s, _, rows in self._parts for i in s.ids.ids.take(pa.array(rows)).to_pylist()]
+        ids: list[Id] = [i for s, _, rows in self._parts for i in s.ids.at(rows)]
+        if self._events == 1:
+            yield _in_order(ids, self._id_types)
+            return
         event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
         order = np.argsort(event, kind="stable")
         bounds = np.searchsorted(event[order], np.arange(self._events + 1)).tolist()
         places = order.tolist()
         for a, b in zip(bounds, bounds[1:]):
-            yield sorted((ids[i] for i in places[a:b]), key=id_order)
+            yield _in_order([ids[i] for i in places[a:b]], self._id_types)
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""
         found: list[list[tuple[float, Id]]] = [[] for _ in range(self._events)]
         for s, event, rows in self._parts:
-            ids = s.ids.ids.take(pa.array(rows)).to_pylist()
-            for e, w, i in zip(event.tolist(), s.weights_at(rows).tolist(), ids):
+            for e, w, i in zip(event.tolist(), s.weights_at(rows).tolist(), s.ids.at(rows)):
                 found[e].append((w, i))
         return [[i for _, i in sorted(f, key=lambda x: (-x[0], id_order(x[1])))[:k]] for f in found]

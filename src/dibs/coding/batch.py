@@ -61,9 +61,16 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 def _pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     def numbers_of(facet: Facet) -> NDArray[np.int32]:
-        """The attribute number of each name of the batch, -1 where no predicate mentions it."""
-        find = domains.number_of.get
-        return np.fromiter((find((n, facet), -1) for n in values.names), np.int32, len(values.names))
+        """The attribute number of each name of the batch, -1 where no predicate mentions it. Batch after batch has
+        the same list of names, so this is kept."""
+        named = domains.named
+        if named[0] is not values.names:
+            named = domains.named = (values.names, {})
+        known = named[1]
+        if facet not in known:
+            find = domains.number_of.get
+            known[facet] = np.fromiter((find((n, facet), -1) for n in values.names), np.int32, len(values.names))
+        return known[facet]
 
     own = numbers_of(Facet.VALUE)
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable

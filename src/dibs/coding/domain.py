@@ -51,6 +51,9 @@ class Domains:
     string_base: NDArray[np.int32] = field(init=False, repr=False)  # the cell where the attribute's strings start
     time_base: NDArray[np.int32] = field(init=False, repr=False)
     cells: NDArray[np.int32] = field(init=False, repr=False)  # how many cells the attribute has
+    named: tuple[list[str], dict[Facet, NDArray[np.int32]]] = field(  # see coding.batch
+        init=False, repr=False, default_factory=lambda: ([], {})
+    )
     patterns: dict[int, Any] = field(init=False, repr=False, default_factory=dict)  # compiled, see coding.patterns
 
     ARRAYS = (

@@ -21,7 +21,7 @@ from dibs.coding.events_dicts import read_dicts
 from dibs.coding.events_json import json_texts
 from dibs.coding.events_rows import ValueParts
 from dibs.coding.events_scalars import EXPECTED, OUTSIDE_TIME
-from dibs.coding.events_wanted import BatchNames, WantedNames
+from dibs.coding.events_wanted import WantedNames
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
 
@@ -53,7 +53,7 @@ def read_arrow(
             reader.read(batch, column)
     except pa.ArrowException as error:
         raise EventError(f"the Arrow data cannot be read: {error}") from error
-    return reader.parts.finish(reader.events, reader.names.names, on_error)
+    return reader.parts.finish(reader.events, wanted.names, on_error)
 
 
 def _attribute_column(schema: pa.Schema, attributes: str) -> int:
@@ -90,7 +90,6 @@ def _chunks(batch: pa.Table | pa.RecordBatch, column: int) -> list[pa.Array]:
 class _ArrowReader:
     def __init__(self, wanted: WantedNames):
         self.wanted = wanted
-        self.names = BatchNames(wanted)
         self.parts = ValueParts()
         self.events = 0
 
@@ -104,7 +103,7 @@ class _ArrowReader:
         for column, name in enumerate(schema.names):
             if attributes is None:
                 # The names go first: the type of a column that nobody wants is not even asked for.
-                if not (name in self.wanted.names or self.wanted.leads(name)):
+                if not (name in self.wanted.codes or self.wanted.leads(name)):
                     continue
                 if not self._useful([name], schema.field(column).type)[0]:
                     continue
@@ -120,7 +119,7 @@ class _ArrowReader:
         """Whether a wanted attribute may come of elements of this type at each of the paths."""
         if holds_objects(type_):
             return [self.wanted.leads(path) for path in paths]
-        return [path in self.wanted.names for path in paths]
+        return [path in self.wanted.codes for path in paths]
 
     def _read_elements(self, elements: _Elements) -> None:
         stack = [elements]
@@ -165,6 +164,12 @@ class _ArrowReader:
             message = f"found a map with keys of type {array.type.key_type}; expected keys that are strings"
             self.parts.broken_events.append((np.unique(held), message))
             return
+        if paths[0] is None and not holds_objects(array.type.item_type):
+            # The keys are attributes: found by their bytes, all at once.
+            found = self.wanted.numbers_of(keys)
+            found = found if which is None else np.where(which >= 0, found, np.int32(-1))
+            yield _Elements(array.items.slice(first, count), event, self.wanted.names, found)
+            return
         coded = keys.dictionary_encode()
         key = coded.indices.fill_null(-1).to_numpy()
         names = _names(coded.dictionary)
@@ -187,8 +192,11 @@ class _ArrowReader:
         array, event, paths, _ = elements
         if pa.types.is_string_view(array.type):
             array = array.cast(pa.large_string())
-        numbers = self.names.numbers(cast("list[str]", paths))
         which = _without_nulls(elements)
+        if paths is self.wanted.names:
+            numbers = np.arange(len(paths), dtype=np.int32)
+        else:
+            numbers = np.array([self.wanted.codes[cast("str", path)] for path in paths], np.int32)
         if which is None:
             name = np.full(len(array), numbers[0], np.int32)
         else:

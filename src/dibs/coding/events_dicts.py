@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.events_rows import drop_events
 from dibs.coding.events_scalars import EXACT_SCALARS, LONE_SURROGATE, UnreadableValue, is_text, read_range, read_scalar
-from dibs.coding.events_wanted import LEADS, SKIP, BatchNames, WantedNames
+from dibs.coding.events_wanted import LEADS, SKIP, WantedNames
 from dibs.coding.values import (
     Booleans,
     EventProblem,
@@ -60,7 +60,6 @@ def read_dicts(events: Iterable[object], wanted: WantedNames, on_error: str) -> 
 class _DictReader:
     def __init__(self, wanted: WantedNames, stop: bool):
         self.wanted = wanted
-        self.batch_names = BatchNames(wanted)
         self.stop = stop
         self.below: dict[str, dict[str, tuple[str, int]] | None] = {}  # path -> key -> (path, code); None: skip all
         self.event = -1  # the number of the event at hand
@@ -81,7 +80,7 @@ class _DictReader:
         numbers, number_names = self.numbers.append, self.number_names.append
         strings, string_names = self.strings.append, self.string_names.append
         booleans, boolean_names = self.booleans.append, self.boolean_names.append
-        code_of = self.batch_names.codes.get
+        code_of = self.wanted.codes.get
         ends = _Ends()
         try:
             for event in events:
@@ -130,8 +129,7 @@ class _DictReader:
                 raise _BadEvent(_no_key(key, path))
             key = str.__str__(key)  # other classes may hash and print as they like
         name = key if path is None else f"{path}.{key}"
-        code = self.batch_names.codes.get(name)
-        return self.batch_names.code(name) if code is None else code
+        return self.wanted.code(name)
 
     def _structure(self, path: str, code: int, value: Any) -> None:
         """Everything inside a value, depth first, without recursion."""
@@ -182,7 +180,7 @@ class _DictReader:
             except UnreadableValue as problem:
                 if not isinstance(value, Mapping):
                     self.unreadable.append((self.event, code))
-                    self._problem(self.batch_names.names[code], str(problem))
+                    self._problem(self.wanted.names[code], str(problem))
                     return None
         return self._fields(path, value) if isinstance(value, Mapping) else None
 
@@ -248,7 +246,7 @@ class _DictReader:
         if self.unreadable:
             event, name = np.array(self.unreadable, np.int32).T.copy()
             rows["unreadable"] = Unreadable(event, name)
-        values = EventValues(events, self.batch_names.names, ranges=self.ranges, problems=self.problems, **rows)
+        values = EventValues(events, self.wanted.names, ranges=self.ranges, problems=self.problems, **rows)
         if self.unreadable_events:
             values = drop_events(values, np.array(self.unreadable_events, np.int32))
         return values
@@ -263,7 +261,7 @@ class _DictReader:
             good = np.array([is_text(string) for string in strings])
             for row in np.flatnonzero(~good):
                 self.unreadable.append((int(event[row]), int(name[row])))
-                problem = EventProblem(int(event[row]), self.batch_names.names[name[row]], LONE_SURROGATE)
+                problem = EventProblem(int(event[row]), self.wanted.names[name[row]], LONE_SURROGATE)
                 self.problems.append(problem)
             event, name = event[good], name[good]
             text = pa.array([strings[row] for row in np.flatnonzero(good)], pa.large_string())

@@ -40,6 +40,7 @@ class Auto:
         self._often = often  # by attribute: where its clauses were put
         self._fixed = fixed  # memory-mapped: another plan would need memory of its own
         self._presence = Presence(clauses.attributes)
+        self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
         self._planning = threading.Lock()
         self._plans = 1
 
@@ -67,7 +68,7 @@ class Auto:
         records, masks = self._parts
         found = Pairs([], 0, 0)
         for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
-            if len(part):
+            if part.size:
                 pairs = in_parts(partial(part.match, events), len(events), threads, block, part.rate)
                 found.chunks += pairs.chunks
                 found.candidates += pairs.candidates
@@ -79,8 +80,8 @@ class Auto:
         """What went where, and on what grounds."""
         records, masks = self._parts
         return {
-            "records": len(records),
-            "masks": len(masks),
+            "records": records.size,
+            "masks": masks.size,
             "attributes often present": int(self._often.sum()),
             "events seen": int(self._presence.events),
             "plans": self._plans,
@@ -97,7 +98,9 @@ class Auto:
             return
         share = self._presence.share()
         moved = (share >= OFTEN) != self._often
-        concerned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
+        if self._mentioned is None:
+            self._mentioned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
+        concerned = self._mentioned
         if concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1) and self._planning.acquire(blocking=False):
             threading.Thread(target=self._plan_again, args=(share,), daemon=True, name="dibs-planner").start()
 

@@ -93,7 +93,7 @@ def in_parts(work: Callable[..., None], events: int, threads: int, block: int = 
     predicates]. It is called again until done[0] == last."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
-    bounds = np.minimum(np.linspace(0, blocks, parts + 1).astype(int) * block, events).tolist()
+    bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
 
     def run(first: int, last: int) -> tuple[list[Chunk], int, int]:
         done = np.array([first, 0, 0, 0, 0], np.int64)

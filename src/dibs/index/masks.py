@@ -70,12 +70,10 @@ class Masks:
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
+        self.size = len(arrays["row"]) + len(arrays["always"]) + len(arrays["program_row"])
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
-
-    def __len__(self) -> int:
-        return len(self._arrays["row"]) + len(self._arrays["always"]) + len(self._arrays["program_row"])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays

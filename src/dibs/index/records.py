@@ -48,11 +48,9 @@ class Records:
         self._clauses = clauses
         self.rate = Rate()
         self._words, self._start, self._count, self._shift = (arrays[name] for name in self.ARRAYS)
+        self.size = int(self._count.sum())
         self._inexact = _is_inexact(self._words, self._start)
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
-
-    def __len__(self) -> int:
-        return int(self._count.sum())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, f"_{name}") for name in self.ARRAYS}

@@ -29,7 +29,10 @@ class Presence:
             self.events /= 2
             self._present /= 2
         self.events += len(events)
-        self._present += np.bincount(events.attribute, minlength=len(self._present))
+        if len(events.attribute) < len(self._present):
+            np.add.at(self._present, events.attribute, 1.0)
+        else:
+            self._present += np.bincount(events.attribute, minlength=len(self._present))
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)

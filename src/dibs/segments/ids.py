@@ -58,6 +58,12 @@ class IdIndex:
         self.hashes = hashes
         self.rows = rows
 
+    def at(self, rows: NDArray[np.int32]) -> list[Id]:
+        """The ids of the rows."""
+        if pa.types.is_integer(self.ids.type):
+            return self.ids.to_numpy()[rows].tolist()
+        return self.ids.take(pa.array(rows)).to_pylist()
+
     def find(self, id: Id) -> int | None:
         """The row of the id."""
         if isinstance(id, str) == pa.types.is_integer(self.ids.type):
