@@ -24,12 +24,13 @@ ALLOWED = {
     "explain_words": ["errors", "language", "coding.values", "reference"],
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
     "matches": ["errors", *STAGES[: STAGES.index("matcher")]],
+    "intake": ["errors", *STAGES[: STAGES.index("matcher")]],
     "workloads": ["errors", *STAGES[: STAGES.index("matcher")], "reference"],
     "java": ["errors"],
     "__init__": ["errors", *STAGES, "reference", "explain", "matches"],
     **{shell: ["errors", *STAGES, "matches", "reference", "explain", "workloads", "java"] for shell in SHELLS},
 }
-ALLOWED["matcher"] += ["reference", "explain", "matches"]
+ALLOWED["matcher"] += ["reference", "explain", "intake", "matches"]
 ALLOWED["index"] += ["reference"]
 ALLOWED["cli"] += ["spark", "service"]
 

@@ -207,6 +207,40 @@ def test_weights_and_top():
     assert m.weight("b") == 3
 
 
+def test_top_and_count_of_batches(monkeypatch):
+    """Both see every pair, in rooms of any size, and keep what they need only."""
+    monkeypatch.setattr("dibs.index.base.FIRST_ROOM", 50)
+    rng = np.random.default_rng(2)
+    m = dibs.Matcher(threads=2)
+    weights = rng.integers(0, 40, 300).tolist()
+    m.add_many([(i, f"x <= {rng.integers(60)}", w) for i, w in enumerate(weights)])
+    m.add_many([(f"s{i}", f"x > {i}", 20) for i in range(30)])
+    m.remove(3)
+    batch = [{"x": int(x)} for x in rng.integers(0, 70, 200)] + [{}]
+    everything = m.match_batch(batch)
+    assert m.count(batch).tolist() == [len(ids) for ids in everything]
+    for k in (1, 3, 1000):
+        kept = m.match_batch(batch, top=k)
+        assert kept.top(k) == everything.top(k)
+        assert kept.count <= everything.count
+    assert m.match_batch(batch, top=1).count < everything.count / 2
+    with pytest.raises(ValueError, match="top must be a positive number"):
+        m.match_batch(batch, top=0)
+
+
+def test_plan_is_explained():
+    m = dibs.Matcher()
+    assert m.explain_plan() == "no subscriptions"
+    m.add_many([(i, f"a{i} = 1") for i in range(1000)] + [("or", "a = 1 OR b = 2")])
+    plan = m.explain_plan()
+    assert "segment 1 of 2: 1,000 subscriptions, index auto" in plan
+    assert "records: 1,000" in plan and "Shares are guessed from the subscriptions" in plan
+    assert m.stats()["plans"][1]["masks"] == 1
+    scan = dibs.Matcher(index="scan")
+    scan.add("a", "x = 1")
+    assert "every clause is tested against every event" in scan.explain_plan()
+
+
 def test_many_single_adds_keep_few_segments():
     m = dibs.Matcher()
     for i in range(200):
@@ -310,7 +344,7 @@ def test_damaged_files(tmp_path):
         dibs.Matcher.load(tmp_path / "index")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").write_text("keep")
-    with pytest.raises(dibs.FormatError, match="not empty"):
+    with pytest.raises(dibs.FormatError, match="exists and holds no saved index"):
         m.save(tmp_path / "other")
     with pytest.raises(dibs.FormatError, match="holds no saved index"):
         dibs.Matcher.load(tmp_path / "nowhere")

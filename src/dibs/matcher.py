@@ -9,28 +9,23 @@ number of moves and the number of segments stays small.
 
 from __future__ import annotations
 
-import math
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.coding.events import WantedNames, read_events
-from dibs.coding.events_arrow_values import invalid_texts, text_buffers
+from dibs.coding.values import EventValues
 from dibs.errors import (
     DibsError,
     DuplicateId,
     EventError,
-    ExpressionError,
-    FormatError,
-    Problem,
     Rejected,
     SubscriptionErrors,
     UnknownId,
@@ -38,14 +33,16 @@ from dibs.errors import (
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
-from dibs.index import AUTO, INDEXES
+from dibs.index import AUTO, INDEXES, Pairs, Sink
+from dibs.intake import by_type, checked_columns, checked_id, checked_item, checked_weight, named_at
 from dibs.language.expression import Expression
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
-from dibs.matches import Matches, Part
+from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments import store
 from dibs.segments.compile import compile_forms, compile_texts
 from dibs.segments.ids import Id, IdIndex
+from dibs.segments.removed import Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
 
 OnError = Literal["raise", "skip"]
@@ -56,34 +53,6 @@ class _Waiting(NamedTuple):
     text: str
     weight: float
     form: Expression
-
-
-class _Removed:
-    """Which rows of a segment are gone, and since when: a reader that started at version v still sees the rows that
-    were removed later, so a replaced subscription is never missing."""
-
-    NEVER = np.iinfo(np.int64).max
-
-    def __init__(self, rows: int):
-        self._rows = rows
-        self._at: NDArray[np.int64] | None = None  # made at the first removal
-        self.count = 0
-
-    def add(self, row: int, version: int) -> None:
-        if self._at is None:
-            self._at = np.full(self._rows, self.NEVER)
-        self._at[row] = version
-        self.count += 1
-
-    def alive(self, rows: NDArray[Any], version: int) -> NDArray[np.bool_] | None:
-        """Which of the rows a reader of this version sees; None: all."""
-        return None if self._at is None else self._at[rows] > version
-
-    def has(self, row: int) -> bool:
-        return self._at is not None and bool(self._at[row] != self.NEVER)
-
-    def kept(self) -> NDArray[np.int64]:
-        return np.arange(self._rows) if self._at is None else np.flatnonzero(self._at == self.NEVER)
 
 
 class Matcher:
@@ -105,7 +74,7 @@ class Matcher:
         self.index = index
         self.threads = threads or os.cpu_count() or 1
         self._segments: list[Segment] = []
-        self._removed: list[_Removed] = []  # beside _segments
+        self._removed: list[Removed] = []  # beside _segments
         self._version = 0  # counts removals
         self._waiting: dict[Id, _Waiting] = {}
         self._lock = threading.RLock()
@@ -119,7 +88,7 @@ class Matcher:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         with self._lock:
             self._check_writable()
-            id, weight = _checked_id(id), _checked_weight(weight)
+            id, weight = checked_id(id), checked_weight(weight)
             form = normal_form(parse(expression))
             if id in self:
                 raise DuplicateId(id)
@@ -133,7 +102,7 @@ class Matcher:
         places: list[int] = []
         for position, item in enumerate(items):
             try:
-                id, text, weight = _checked_item(item)
+                id, text, weight = checked_item(item)
             except DibsError as e:
                 shown = item if isinstance(item, (tuple, list)) else (None, None)
                 bad.append(Rejected(position, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
@@ -154,61 +123,8 @@ class Matcher:
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
         path. All or none, as add_many. `progress` is told how many more rows are parsed."""
-        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        for name in ("id", "expression"):
-            if name not in table.column_names:
-                raise SubscriptionErrors(
-                    [Rejected(0, None, None, DibsError(f"the table has no column {name!r}, only {table.column_names}"))]
-                )
-        ids = _one_array(table["id"])
-        texts = _one_array(table["expression"])
-        bad: list[Rejected] = []
-        good = np.ones(len(table), np.bool_)
-
-        def reject(mask: NDArray[np.bool_], message: str) -> None:
-            for i in np.flatnonzero(mask & good).tolist():
-                bad.append(Rejected(i, _shown(ids[i]), _shown(texts[i]), DibsError(message)))
-            good[mask] = False
-
-        if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-            reject(good.copy(), f"an expression must be a string, not {texts.type}")
-            texts = pa.nulls(len(table), pa.large_string())
-        texts = texts.cast(pa.large_string())
-        reject(_nulls(texts), "the expression is null; write TRUE for a subscription that always matches")
-        texts = self._readable(texts, reject, "the expression")
-        if pa.types.is_integer(ids.type):
-            try:
-                ids = ids.cast(pa.int64())
-            except pa.ArrowInvalid:
-                reject(good.copy(), "an id does not fit into 64 bits with sign")
-        elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
-            ids = self._readable(ids.cast(pa.large_string()), reject, "the id")
-        else:
-            reject(good.copy(), f"an id must be a string or an integer, not {ids.type}")
-        reject(_nulls(ids), "the id is null")
-        weights = None
-        if "weight" in table.column_names:
-            column = _one_array(table["weight"]).cast(pa.float64(), safe=False)
-            weights = column.fill_null(DEFAULT_WEIGHT).to_numpy(zero_copy_only=False).copy()
-            reject(np.isnan(weights), "the weight is NaN")
-        places = np.flatnonzero(good)
-        if len(places) < len(table):
-            rows = pa.array(places)
-            ids, texts = ids.take(rows), texts.take(rows)
-            weights = None if weights is None else weights[places]
+        ids, texts, weights, places, bad = checked_columns(table)
         return self._add_columns(ids, texts, weights, places, bad, on_error, progress)
-
-    @staticmethod
-    def _readable(column: pa.Array, reject: Callable[[NDArray[np.bool_], str], None], what: str) -> pa.Array:
-        """The column of strings without those that are not UTF-8, which are rejected."""
-        if not len(column):
-            return column
-        _, content = text_buffers(column)
-        invalid = invalid_texts(column, content)
-        if invalid is None:
-            return column
-        reject(invalid, f"{what} is not valid UTF-8")
-        return pc.if_else(pa.array(invalid), pa.scalar(None, column.type), column)
 
     def _add_columns(
         self,
@@ -225,13 +141,13 @@ class Matcher:
         with self._lock:
             self._check_writable()
             compiled = compile_texts(texts, progress)
-            columns = _by_type(ids)
+            columns = by_type(ids)
             errors: dict[int, DibsError] = dict(compiled.errors)
             for rows, column in columns:
                 for i in self._taken(column):
                     errors.setdefault(int(rows[i]), DuplicateId(column[i].as_py()))
             if errors:
-                named = dict(_named(columns, errors))
+                named = dict(named_at(columns, errors))
                 for i in errors:
                     bad.append(Rejected(int(places[i]), named[i], texts[i].as_py(), errors[i]))
             bad.sort(key=lambda r: r.position)
@@ -287,7 +203,7 @@ class Matcher:
             self._check_writable()
             form = normal_form(parse(expression))
             _, old_weight = self._get(id)
-            weight = old_weight if weight is None else _checked_weight(weight)
+            weight = old_weight if weight is None else checked_weight(weight)
             self.remove(id)
             self._waiting[id] = _Waiting(expression, weight, form)
 
@@ -344,20 +260,56 @@ class Matcher:
             raise EventError(
                 f"an event is a dict of attributes, not {type(event).__name__}; use match_batch for several"
             )
-        matches = self.match_batch([event])
-        if top is None:
-            return next(iter(matches))
-        if not isinstance(top, int) or top < 1:
-            raise ValueError(f"top must be a positive number, not {top!r}")
-        return matches.top(top)[0]
+        matches = self.match_batch([event], top=top)
+        return next(iter(matches)) if top is None else matches.top(top)[0]
 
-    def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches:
+    def match_batch(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", top: int | None = None
+    ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
         attributes: the MAP, STRUCT or JSON column that holds the attributes (else the columns are the attributes).
+        top: keep only the pairs whose weight is among the event's `top` highest (ties included; Matches.top(k) then
+        orders them); the others are forgotten as they are found, so memory does not grow with them.
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
         """
+        if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+            raise ValueError(f"top must be a positive number, not {top!r}")
+        segments, values, readers = self._read(events, attributes, on_error)
+        parts: list[Part] = []
+        for segment, seen in zip(segments, readers):
+            if top is None:
+                parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
+            else:
+                best = Heaviest(segment.weights_at, seen, top)
+                self._matched(segment, values, best.add)
+                parts.append((segment, *best.pairs()))
+        id_types = frozenset(s.ids.ids.type for s in segments)
+        matches = Matches(values.events, parts, values.problems, id_types)
+        self._counters["pairs"] += matches.count
+        return matches
+
+    def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
+        """How many subscriptions each event satisfies, without making the pairs."""
+        segments, values, readers = self._read(events, attributes, on_error)
+        result = np.zeros(values.events, np.int64)
+        lock = threading.Lock()
+        for segment, seen in zip(segments, readers):
+
+            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
+                found = np.bincount(s(event, row)[0], minlength=len(result))
+                with lock:
+                    np.add(result, found, out=result)
+
+            self._matched(segment, values, add)
+        self._counters["pairs"] += int(result.sum())
+        return result
+
+    def _read(
+        self, events: Any, attributes: str | None, on_error: OnError
+    ) -> tuple[list[Segment], EventValues, list[Reader]]:
+        """The segments to match, the values of the events, and for each segment which of its pairs count."""
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
         segments, removed, version = self._snapshot()
@@ -366,21 +318,14 @@ class Matcher:
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
-        parts: list[Part] = []
-        for segment, gone in zip(segments, removed):
-            pairs = segment.match(values, self.threads)
-            for event, row in pairs.chunks:
-                keep = gone.alive(row, version)
-                if dead is not None:
-                    keep = ~dead[event] if keep is None else keep & ~dead[event]
-                parts.append((segment, event, row) if keep is None else (segment, event[keep], row[keep]))
-            self._counters["candidates"] += pairs.candidates
-            self._counters["predicates"] += pairs.predicates
-        id_types = frozenset(s.ids.ids.type for s in segments)
-        matches = Matches(values.events, parts, values.problems, id_types)
         self._counters["events"] += values.events
-        self._counters["pairs"] += matches.count
-        return matches
+        return segments, values, [partial(_seen, gone, version, dead) for gone in removed]
+
+    def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
+        pairs = segment.match(values, self.threads, sink)
+        self._counters["candidates"] += pairs.candidates
+        self._counters["predicates"] += pairs.predicates
+        return pairs
 
     def _wanted(self, segments: list[Segment]) -> WantedNames:
         """The attributes that some subscription mentions; made anew only when the segments have changed."""
@@ -411,13 +356,26 @@ class Matcher:
             "attributes": len(frozenset().union(*(s.names for s in segments))),
             "predicates": sum(len(s.clauses.attribute) for s in segments),
             "threads": self.threads,
+            "plans": [s.index.plan() for s in segments],
             "bytes": parts,
             "matching": dict(self._counters),
         }
 
+    def explain_plan(self) -> str:
+        """How the index has filed the subscriptions, and why."""
+        segments, _, _ = self._snapshot()
+        lines = []
+        for number, s in enumerate(segments, 1):
+            lines.append(f"segment {number} of {len(segments)}: {len(s):,} subscriptions, index {s.index.name}")
+            lines += [
+                f"  {key}: {value:,}" if isinstance(value, int) else f"  {key}: {value}"
+                for key, value in s.index.plan().items()
+            ]
+        return "\n".join(lines) or "no subscriptions"
+
     # ---- segments ----
 
-    def _snapshot(self) -> tuple[list[Segment], list[_Removed], int]:
+    def _snapshot(self) -> tuple[list[Segment], list[Removed], int]:
         with self._lock:
             if self._waiting:
                 self._flush()
@@ -438,7 +396,7 @@ class Matcher:
 
     def _append(self, segment: Segment) -> None:
         self._segments.append(segment)
-        self._removed.append(_Removed(len(segment)))
+        self._removed.append(Removed(len(segment)))
         kind = segment.ids.ids.type
         while True:
             own = [i for i, s in enumerate(self._segments) if s.ids.ids.type == kind]
@@ -456,7 +414,7 @@ class Matcher:
         gone = set(numbers)
         if any(len(rows) for _, rows in parts):
             merged = merge(parts, self.index)
-            self._segments[numbers[0]], self._removed[numbers[0]] = merged, _Removed(len(merged))
+            self._segments[numbers[0]], self._removed[numbers[0]] = merged, Removed(len(merged))
             gone.remove(numbers[0])
         for i in sorted(gone, reverse=True):
             del self._segments[i], self._removed[i]
@@ -478,34 +436,15 @@ class Matcher:
         is replaced; anything else is left alone and refused."""
         with self._lock:
             self.compact()
-            target = Path(path)
-            if target.exists() and any(target.iterdir()) and not (target / "index.dibs").exists():
-                raise FormatError(f"{target} is not empty and holds no saved index: give a new folder")
-            partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            for i, segment in enumerate(self._segments):
-                store.save(segment, partial / f"segment-{i}")
-            (partial / "index.dibs").write_text(f"{store.FORMAT} {len(self._segments)} {self.index}\n")
-            if target.exists():
-                shutil.rmtree(target)
-            os.replace(partial, target)
+            store.save_all(self._segments, Path(path), self.index)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
         """Opens what save() wrote, memory-mapped and read-only."""
-        source = Path(path)
-        try:
-            version, segments, index = (source / "index.dibs").read_text().split()
-        except FileNotFoundError:
-            raise FormatError(f"{source} holds no saved index; write one with Matcher.save") from None
-        except ValueError:
-            raise FormatError(f"{source / 'index.dibs'} is damaged; save the index again") from None
-        if version != str(store.FORMAT):
-            raise FormatError(f"{source} has the format {version}, this version of Dibs reads {store.FORMAT}")
+        index, segments = store.load_all(Path(path))
         matcher = cls(index=index, threads=threads)
-        matcher._segments = [store.load(source / f"segment-{i}") for i in range(int(segments))]
-        matcher._removed = [_Removed(len(s)) for s in matcher._segments]
+        matcher._segments = segments
+        matcher._removed = [Removed(len(s)) for s in matcher._segments]
         matcher._closed_to_changes = "was opened from saved files and is read-only: add to a new one and save it"
         return matcher
 
@@ -529,70 +468,11 @@ class Matcher:
         return f"<Matcher: {len(self):,} subscriptions, index {self.index!r}>"
 
 
-def _checked_id(id: Any) -> Id:
-    if isinstance(id, bool) or not isinstance(id, (str, int)):
-        raise DibsError(f"an id is a string or an integer, not {type(id).__name__} ({id!r})")
-    if isinstance(id, int):
-        if not -(2**63) <= id < 2**63:
-            raise DibsError(f"the id {id} does not fit into 64 bits with sign; use a string")
-        return int(id)
-    try:
-        id.encode()
-    except UnicodeEncodeError:
-        raise DibsError(f"the id {id!r} is not valid Unicode (lone surrogate)") from None
-    return str(id)
-
-
-def _checked_weight(weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, (int, float, np.number)) or math.isnan(weight):
-        raise DibsError(f"a weight is a number, not {weight!r}")
-    return float(weight)
-
-
-def _checked_item(item: Any) -> tuple[Id, str, float]:
-    if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
-        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {item!r}")
-    id, text = _checked_id(item[0]), item[1]
-    if not isinstance(text, str):
-        raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        parse(text)  # says where
-    return id, text, _checked_weight(item[2]) if len(item) == 3 else DEFAULT_WEIGHT
-
-
-def _by_type(ids: list[Id] | pa.Array) -> list[tuple[NDArray[np.int64], pa.Array]]:
-    """The ids as arrays of one type each, with the places they came from."""
-    if isinstance(ids, pa.Array):
-        return [(np.arange(len(ids)), ids)]
-    result = []
-    for type_, text in ((pa.int64(), False), (pa.large_string(), True)):
-        rows = [i for i, x in enumerate(ids) if isinstance(x, str) == text]
-        if rows:
-            result.append((np.array(rows, np.int64), pa.array([ids[i] for i in rows], type_)))
-    return result
-
-
-def _named(columns: list[tuple[NDArray[np.int64], pa.Array]], places: Iterable[int]) -> Iterable[tuple[int, Id]]:
-    wanted = set(places)
-    for rows, column in columns:
-        for i, row in enumerate(rows.tolist()):
-            if row in wanted:
-                yield row, column[i].as_py()
-
-
-def _shown(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except UnicodeDecodeError:
-        return value.as_buffer().to_pybytes()
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
-
-
-def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return array.is_null().to_numpy(zero_copy_only=False)
+def _seen(
+    gone: Removed, version: int, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The pairs that count: of subscriptions that are there at this version, of events that could be read."""
+    keep = gone.alive(row, version)
+    if dead is not None:
+        keep = ~dead[event] if keep is None else keep & ~dead[event]
+    return (event, row) if keep is None else (event[keep], row[keep])

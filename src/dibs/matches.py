@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ from dibs.segments.segment import Segment
 Part = tuple[Segment, NDArray[np.int32], NDArray[np.int32]]  # segment, event, row
 
 
+Reader = Callable[
+    [NDArray[np.int32], NDArray[np.int32]], tuple[NDArray[np.int32], NDArray[np.int32]]
+]  # pairs that count
+
+
 def id_order(id: Id) -> tuple[bool, Any]:
     """The order of ids: integers first, then strings by code point."""
     return isinstance(id, str), id
@@ -24,6 +30,36 @@ def id_order(id: Id) -> tuple[bool, Any]:
 def _in_order(ids: list[Id], types: frozenset[pa.DataType]) -> list[Id]:
     ids.sort(key=id_order if len(types) > 1 else None)
     return ids
+
+
+class Heaviest:
+    """The pairs of each event whose weight is among its k highest, ties included. Takes pairs as they are found, from
+    any thread, and forgets the others again and again."""
+
+    def __init__(self, weights_at: Callable[[NDArray[np.int32]], NDArray[np.float64]], seen: Reader, k: int):
+        self._weights_at = weights_at
+        self._seen = seen
+        self._k = k
+        self._lock = threading.Lock()
+        self._event, self._row, self._weight = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64)
+
+    def add(self, event: NDArray[np.int32], row: NDArray[np.int32]) -> None:
+        event, row = self._seen(event, row)
+        weight = self._weights_at(row)
+        with self._lock:
+            event = np.concatenate([self._event, event])
+            row = np.concatenate([self._row, row])
+            weight = np.concatenate([self._weight, weight])
+            order = np.lexsort((-weight, event))
+            event, row, weight = event[order], row[order], weight[order]
+            first = np.searchsorted(event, event)  # where each pair's event starts
+            kth = np.minimum(first + self._k, len(event)) - 1
+            least = np.where(event[kth] == event, weight[kth], -np.inf)
+            keep = weight >= least
+            self._event, self._row, self._weight = event[keep], row[keep], weight[keep]
+
+    def pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        return self._event, self._row
 
 
 class Matches:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dibs.coding.clauses import Clauses
 from dibs.errors import UnknownIndex
 from dibs.index.auto import Auto
-from dibs.index.base import Index, Pairs
+from dibs.index.base import Index, Pairs, Sink
 from dibs.index.scan import Scan
 
 AUTO = Auto.name
 INDEXES: dict[str, type[Index]] = {Auto.name: Auto, Scan.name: Scan}
 
-__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "create"]
+__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create"]
 
 
 def create(name: str, clauses: Clauses) -> Index:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.index.base import Pairs, in_parts
+from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
 from dibs.index.records import Records
@@ -64,12 +64,12 @@ class Auto:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.arrays().values())
 
-    def match(self, events: CodedEvents, threads: int) -> Pairs:
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
         found = Pairs([], 0, 0)
         for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
             if part.size:
-                pairs = in_parts(partial(part.match, events), len(events), threads, block, part.rate)
+                pairs = in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink)
                 found.chunks += pairs.chunks
                 found.candidates += pairs.candidates
                 found.predicates += pairs.predicates
@@ -79,12 +79,18 @@ class Auto:
     def plan(self) -> dict[str, Any]:
         """What went where, and on what grounds."""
         records, masks = self._parts
+        seen = int(self._presence.events)
         return {
             "records": records.size,
             "masks": masks.size,
             "attributes often present": int(self._often.sum()),
-            "events seen": int(self._presence.events),
+            "events seen": seen,
             "plans": self._plans,
+            "grounds": (
+                f"records: clauses with an attribute that less than {OFTEN:.0%} of events have; masks: all others. "
+                + ("Shares are guessed from the subscriptions" if self._plans == 1 else "Shares were measured")
+                + (f"; {seen:,} events seen since." if seen else ".")
+            ),
         }
 
     def _observe(self, events: CodedEvents) -> None:

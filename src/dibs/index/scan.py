@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.index.base import Pairs, in_parts
+from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.language.table import ACCEPT
 
@@ -46,7 +46,10 @@ class Scan:
     def nbytes(self) -> int:
         return 0
 
-    def match(self, events: CodedEvents, threads: int) -> Pairs:
+    def plan(self) -> dict[str, Any]:
+        return {"grounds": "every clause is tested against every event"}
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         c = self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
@@ -70,7 +73,7 @@ class Scan:
                 done,
             )
 
-        return in_parts(work, len(events), threads)
+        return in_parts(work, len(events), threads, sink=sink)
 
 
 @njit(cache=True, nogil=True)

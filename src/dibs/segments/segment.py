@@ -19,7 +19,7 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
 from dibs.coding.merge import merge_clauses
 from dibs.coding.values import EventValues
-from dibs.index import Index, Pairs, create
+from dibs.index import Index, Pairs, Sink, create
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
 
@@ -38,8 +38,8 @@ class Segment:
     def __len__(self) -> int:
         return len(self.clauses)
 
-    def match(self, events: EventValues, threads: int) -> Pairs:
-        return self.index.match(code_events(events, self.domains), threads)
+    def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
+        return self.index.match(code_events(events, self.domains), threads, sink)
 
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from dibs.segments.segment import Segment
 
 FORMAT = 1
 MANIFEST = "segment.json"
+HEAD = "index.dibs"  # of a directory of segments: format, number of segments, index
 
 
 def save(segment: Segment, directory: Path) -> None:
@@ -108,3 +110,32 @@ def _map(path: Path) -> NDArray[Any]:
 def _map_column(path: Path) -> pa.Array:
     with pa.memory_map(str(path)) as source:
         return pa.ipc.open_file(source).get_batch(0).column(0)
+
+
+def save_all(segments: list[Segment], target: Path, index: str) -> None:
+    """Writes the segments of a matcher as one directory. An index that stands there is replaced; anything else is left
+    alone and refused."""
+    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / HEAD).exists())):
+        raise FormatError(f"{target} exists and holds no saved index: give a new folder")
+    partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for i, segment in enumerate(segments):
+        save(segment, partial / f"segment-{i}")
+    (partial / HEAD).write_text(f"{FORMAT} {len(segments)} {index}\n")
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(partial, target)
+
+
+def load_all(source: Path) -> tuple[str, list[Segment]]:
+    """The index name and the segments of a saved matcher."""
+    try:
+        version, segments, index = (source / HEAD).read_text().split()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FormatError(f"{source} holds no saved index; write one with Matcher.save") from None
+    except ValueError:
+        raise FormatError(f"{source / HEAD} is damaged; save the index again") from None
+    if version != str(FORMAT):
+        raise FormatError(f"{source} has the format {version}, this version of Dibs reads {FORMAT}")
+    return index, [load(source / f"segment-{i}") for i in range(int(segments))]
