@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dibs.index.lanes import and_not, and_run, and_two, count_bits, is_empty, lowest_bit
+from dibs.index.lanes import and_not, and_run, and_two, count_bits, is_empty, lowest_bit, prefetch
 from dibs.language.table import ACCEPT
 
 WORD = 64  # events of a mask word
 CHUNK = 1024  # survivors collected at once
+AHEAD, LATER = 12, 4  # clauses and survivors whose masks are prefetched
 MOST_SPANS = 16  # a predicate of more spans is tested value by value
 SMALL_DOMAIN = 4096  # cells; larger ones are searched instead of tabulated
 
@@ -57,6 +58,22 @@ def order_each(items, first, size, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _sort(items, n, key):  # type: ignore[no-untyped-def]
+    """Sorts the first n items by key[item]: Shell's way. (Numba's own sort takes seconds to compile.)"""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            x, at = items[i], i
+            while at >= gap and key[items[at - gap]] > key[x]:
+                items[at] = items[at - gap]
+                at -= gap
+            items[at] = x
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
 def _fill(  # type: ignore[no-untyped-def]
     lanes,
     first,
@@ -98,8 +115,7 @@ def _fill(  # type: ignore[no-untyped-def]
         else:
             order[behind] = i
             behind += 1
-    if points > 1:
-        order[:points] = order[:points][np.argsort(entry_lo[order[:points]])]
+    _sort(order, points, entry_lo)
     for k in range(width):
         cumulative[k] = 0
     for i in range(points):
@@ -244,7 +260,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
             if entries_of[null_attributes[i]] == 0:
                 touched[n_touched] = null_attributes[i]
                 n_touched += 1
-        touched[:n_touched].sort()
+        _sort(touched, n_touched, of_attribute)  # which grows with every attribute that has predicates
         begin = np.zeros(n_touched + 1, np.int64)
         most = 0
         for t in range(n_touched):
@@ -330,6 +346,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                 stop = min(end, s + CHUNK // 2)
                 done[3] += stop - s
                 for c in range(np.uint64(s), np.uint64(stop)):
+                    prefetch(masks, np.uint64(second[c + np.uint64(AHEAD)]) * lane)
                     some = and_two(lanes, masks, f, np.uint64(second[c]) * lane, survivors, count * lane)
                     chosen[count] = c
                     count += np.uint64(some != 0)
@@ -341,6 +358,10 @@ def match_blocks(  # type: ignore[no-untyped-def]
             for i in range(count):
                 c = np.uint64(chosen[i])
                 to = np.uint64(i) * lane
+                if i + LATER < count:
+                    later = np.uint64(chosen[i + LATER])
+                    for q in range(np.int64(rest_start[later]), np.int64(rest_start[later + np.uint64(1)])):
+                        prefetch(masks, np.uint64(rest[q]) * lane)
                 q, q_end = np.int64(rest_start[c]), np.int64(rest_start[c + np.uint64(1)])
                 tested += q_end - q
                 and_run(lanes, masks, rest, q, q_end, survivors, to)

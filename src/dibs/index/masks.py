@@ -18,7 +18,7 @@ Arrays (predicates and groups are ordered by attribute):
     group_predicate     uint32  the predicate that a group's clauses share
     group_start         uint32  groups + 1: its clauses
     groups_of           int64   attributes + 1: the groups of each attribute
-    second              uint32  a clause's second predicate (the true one, numbered last, if it has none)
+    second              uint32  a clause's second predicate (the true one, numbered last, if it has none); AHEAD more
     rest_start, rest    uint32  clauses + 1, and a clause's other predicates
     row                 int32   a clause's row
     always              int32   rows without predicates
@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Rate
-from dibs.index.mask_kernels import WORD, match_blocks, number_pairs, order_each
+from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
 
 WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
@@ -132,7 +132,7 @@ class Masks:
                 "group_predicate": predicate.astype(np.uint32),
                 "group_start": starts(members, np.uint32),
                 "groups_of": by_attribute(predicate),
-                "second": second.astype(np.uint32),
+                "second": np.append(second, np.full(AHEAD, true)).astype(np.uint32),
                 "rest_start": starts(rest, np.uint32),
                 "rest": sorted_[_runs(first + 2, rest)].astype(np.uint32),
                 "row": plain.astype(np.int32),
