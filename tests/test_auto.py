@@ -10,7 +10,7 @@ import pytest
 import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.index import auto, base, create
+from dibs.index import auto, base, create, statistics
 from dibs.index.auto import Auto
 
 EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
@@ -118,3 +118,37 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     assert index.plan()["plans"] == 2
     assert index.plan()["records"] == 0
     assert m.match_batch(batch).count == first
+
+
+def test_plans_follow_a_drift_and_its_return(monkeypatch):
+    """Events of one half of the attributes, then of the other, then of the first again: exact all the way."""
+    monkeypatch.setattr(auto, "ENOUGH_EVENTS", 200)
+    monkeypatch.setattr(auto, "LOOK_EVERY", 200)
+    monkeypatch.setattr(statistics, "MEMORY", 400)
+    m = dibs.Matcher()
+    m.add_many([(i, f"a{i % 400} = {i % 5} AND a{(i + 1) % 400} >= 0") for i in range(4_000)])
+    oracle = dibs.Matcher(index="scan")
+    oracle.add_many([(i, m.expression(i)) for i in range(4_000)])
+    rng = np.random.default_rng(4)
+
+    def events(first):
+        return [
+            {f"a{first + k}": int(rng.integers(5)) for k in [*range(20), *rng.integers(20, 200, 3).tolist()]}
+            for _ in range(100)
+        ]
+
+    m.match({})
+    index = m._segments[0].index
+    seen = []
+    for first in (0, 200, 0):
+        deadline = time.time() + 60
+        while time.time() < deadline:
+            batch = events(first)
+            assert m.match_batch(batch).count == oracle.match_batch(batch).count
+            names = {m._segments[0].domains.attributes[a][0] for a in np.flatnonzero(index._often)}
+            if {f"a{first + k}" for k in range(20)} <= names and f"a{(first + 200) % 400}" not in names:
+                break
+        else:
+            pytest.fail(f"never planned for events from a{first} on: {index.plan()}")
+        seen.append(index.plan()["plans"])
+    assert seen == sorted(set(seen)), "each turn took a new plan"

@@ -133,7 +133,7 @@ def _shown(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except UnicodeDecodeError:
-        return value.as_buffer().to_pybytes()
+        return value.as_buffer().to_pybytes().decode(errors="replace")
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -26,7 +26,8 @@ from dibs.index.records import Records
 from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
 
 OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
-ENOUGH_EVENTS = 1024  # before measured shares are believed
+ENOUGH_EVENTS = 1024  # before measured shares are believed for the first time
+LOOK_EVERY = 4096  # events, after that
 WORTH_PLANNING = 0.1  # share of clauses that would move
 
 
@@ -41,6 +42,7 @@ class Auto:
         self._fixed = fixed  # memory-mapped: another plan would need memory of its own
         self._presence = Presence(clauses.attributes)
         self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
+        self._until_look = ENOUGH_EVENTS
         self._planning = threading.Lock()
         self._plans = 1
 
@@ -96,12 +98,11 @@ class Auto:
     def _observe(self, events: CodedEvents) -> None:
         if self._fixed:
             return
-        before = self._presence.events
         self._presence.observe(events)
-        now = self._presence.events
-        # Looked at when enough has come and then each time the number of events has doubled or faded.
-        if now < ENOUGH_EVENTS or (int(before).bit_length() == int(now).bit_length() and before >= ENOUGH_EVENTS):
+        self._until_look -= len(events)
+        if self._until_look > 0:
             return
+        self._until_look = LOOK_EVERY
         share = self._presence.share()
         moved = (share >= OFTEN) != self._often
         if self._mentioned is None:

@@ -14,7 +14,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
-MEMORY = 65_536  # events; older ones fade out
+MEMORY = 16_384  # events; older ones fade out
 
 
 class Presence:
