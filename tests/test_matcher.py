@@ -87,6 +87,13 @@ def test_forty_factors_add_in_milliseconds():
     assert m.match(event | {"b39": 2}) == []
 
 
+def test_ids_of_numpy_are_integers():
+    m = dibs.Matcher()
+    m.add(np.int32(5), "x = 1")
+    m.add_many([(np.int64(6), "x = 1")])
+    assert m.match({"x": 1}) == [5, 6]
+
+
 def test_duplicates():
     m = dibs.Matcher()
     m.add("a", "x = 1")
@@ -355,8 +362,9 @@ def test_close():
         m.add("a", "x = 1")
         assert m.match({"x": 1}) == ["a"]
     assert len(m) == 0
-    with pytest.raises(dibs.DibsError, match="closed"):
-        m.add("b", "x = 1")
+    for call in (lambda: m.add("b", "x = 1"), lambda: m.match({"x": 1}), lambda: m.stats()):
+        with pytest.raises(dibs.DibsError, match="this matcher is closed"):
+            call()
 
 
 class Life(RuleBasedStateMachine):

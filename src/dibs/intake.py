@@ -19,6 +19,8 @@ from dibs.segments.segment import DEFAULT_WEIGHT
 
 
 def checked_id(id: Any) -> Id:
+    if isinstance(id, np.integer):
+        id = int(id)
     if isinstance(id, bool) or not isinstance(id, (str, int)):
         raise DibsError(f"an id is a string or an integer, not {type(id).__name__} ({id!r})")
     if isinstance(id, int):

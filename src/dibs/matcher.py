@@ -46,6 +46,7 @@ from dibs.segments.removed import Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
 
 OnError = Literal["raise", "skip"]
+CLOSED = "is closed"
 MERGE_RATIO = 4  # a segment at most this many times as large as the next one is merged with it
 
 
@@ -377,6 +378,8 @@ class Matcher:
 
     def _snapshot(self) -> tuple[list[Segment], list[Removed], int]:
         with self._lock:
+            if self._closed_to_changes == CLOSED:
+                raise DibsError(f"this matcher {CLOSED}")
             if self._waiting:
                 self._flush()
             return list(self._segments), list(self._removed), self._version
@@ -453,10 +456,10 @@ class Matcher:
             raise DibsError(f"this matcher {self._closed_to_changes}")
 
     def close(self) -> None:
-        """Lets go of everything; the matcher is empty and read-only afterwards."""
+        """Lets go of everything; the matcher can be neither changed nor asked afterwards."""
         with self._lock:
             self._segments, self._removed, self._waiting = [], [], {}
-            self._closed_to_changes = "is closed"
+            self._closed_to_changes = CLOSED
 
     def __enter__(self) -> Matcher:
         return self
