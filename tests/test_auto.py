@@ -79,7 +79,7 @@ def test_small_rooms(often, monkeypatch):
         assert pairs_of(create("auto", clauses), events) == expected(clauses, events)
 
 
-@pytest.mark.parametrize("events", [1, 63, 64, 65, 255, 256, 257, 600])
+@pytest.mark.parametrize("events", [1, 63, 64, 65, 192, 193, 511, 512, 513, 1100])
 def test_blocks_of_every_size(often, events):
     rng = np.random.default_rng(events)
     clauses = random_clauses(rng, 60, 4, 12)

@@ -1,7 +1,7 @@
 """auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
 
     rarely present access attribute, conjunction     -> records   one event at a time, one run of memory a group
-    often present attributes, programs, IS NULL      -> masks     256 events at a time, one bit each
+    often present attributes, programs, IS NULL      -> masks     512 events at a time, one bit each
 
 The choice is made clause by clause from the share of events that have its access attribute: first guessed from the
 subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned again

@@ -65,7 +65,7 @@ def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
 @intrinsic
 def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
-    """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns the OR of the words."""
+    """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
@@ -80,7 +80,9 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ig
             builder.store(builder.and_(builder.load(held), mask), held)
         result = builder.load(held)
         builder.store(result, place, align=8)
-        return _some(builder, result, width)
+        zero = ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width)
+        filled = builder.icmp_unsigned("!=", result, zero)
+        return builder.zext(builder.bitcast(filled, ir.IntType(width)), WORD_TYPE)
 
     return types.uint64(lanes, masks, numbers, types.int64, types.int64, out, to), code
 

@@ -364,12 +364,14 @@ def match_blocks(  # type: ignore[no-untyped-def]
                         prefetch(masks, np.uint64(rest[q]) * lane)
                 q, q_end = np.int64(rest_start[c]), np.int64(rest_start[c + np.uint64(1)])
                 tested += q_end - q
-                and_run(lanes, masks, rest, q, q_end, survivors, to)
-                for k in range(width):
-                    x = survivors[to + np.uint64(k)]
+                filled = and_run(lanes, masks, rest, q, q_end, survivors, to)
+                while filled:
+                    k = np.uint64(lowest_bit(filled))
+                    filled &= filled - np.uint64(1)
+                    x = survivors[to + k]
                     word[words] = x
-                    word_of[words] = (c << np.uint64(8)) | np.uint64(k)
-                    words += np.uint64(x != 0)
+                    word_of[words] = (c << np.uint64(8)) | k
+                    words += np.uint64(1)
                     pairs += count_bits(x)
             done[4] += tested
             if found + pairs > len(out_event):

@@ -1,7 +1,7 @@
 """masks: a batch of events at once, one bit each. The other half of `auto`.
 
 The idea: subscriptions repeat each other's predicates, so each distinct predicate is evaluated once for a whole block
-of events and gives a mask, a bit for each event. A clause is then the AND of its masks, 256 events by a handful of
+of events and gives a mask, a bit for each event. A clause is then the AND of its masks, 512 events by a handful of
 instructions. Clauses stand in groups that share their most selective predicate; a group whose mask is empty is
 skipped, and so are all groups of attributes that no event of the block has. The survivors of the second predicate are
 first collected without branches (an unpredictable branch costs more than the test), then finished, then written out.
@@ -42,8 +42,9 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
 
-WIDE = (0, 0, 0, 0)  # 256 events a block; the length of the tuple is a constant to the compiler
+WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
+FEW_BLOCKS = 3  # up to so many narrow blocks are cheaper than a wide one
 
 
 class Masks:
@@ -147,7 +148,7 @@ class Masks:
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
     ) -> None:
         """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with."""
-        lanes = WIDE if last - done[0] > WORD else NARROW
+        lanes = WIDE if last - done[0] > FEW_BLOCKS * WORD else NARROW
         a, c = self._arrays, self._clauses
         key = len(lanes)
         try:
@@ -187,7 +188,7 @@ class Masks:
 
 
 def _aligned_zeros(words: int) -> NDArray[np.uint64]:
-    """Zeros from a cache line's start on: no mask of 4 words lies across two lines."""
+    """Zeros from a cache line's start on: no mask lies across two lines."""
     room = np.zeros(words + 8, np.uint64)
     skip = -room.ctypes.data // 8 % 8
     return room[skip : skip + words]
