@@ -75,7 +75,7 @@ def test_small_rooms(often, monkeypatch):
     rng = np.random.default_rng(3)
     for _ in range(6):
         clauses = random_clauses(rng, 80, 3, 9)
-        events = random_events(rng, 300, 3, 9)
+        events = random_events(rng, int(rng.choice([300, 600, 700])), 3, 9)
         assert pairs_of(create("auto", clauses), events) == expected(clauses, events)
 
 

@@ -100,14 +100,14 @@ def in_parts(
     """Splits the events into runs (of whole blocks) and calls `work(last, (out_event, out_row), done)` on each: a
     kernel that releases the GIL. A kernel fills its room and then stops (growing arrays inside a kernel costs more
     than the matching); `done` is where it stopped and what it did: [next event, next row, pairs, candidates,
-    predicates]. It is called again until done[0] == last. With a sink, each filled room goes there (from any thread)
+    predicates, for the index's own use]. It is called again until done[0] == last. With a sink, each filled room goes there (from any thread)
     and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
 
     def run(first: int, last: int) -> tuple[list[Chunk], int, int]:
-        done = np.array([first, 0, 0, 0, 0], np.int64)
+        done = np.array([first, 0, 0, 0, 0, 0], np.int64)
         chunks: list[Chunk] = []
         size = FIRST_ROOM if rate is None or sink else rate.room(last - first)
         room = np.empty(size, np.int32), np.empty(size, np.int32)

@@ -147,8 +147,11 @@ class Masks:
     def match(
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
     ) -> None:
-        """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with."""
-        lanes = WIDE if last - done[0] > FEW_BLOCKS * WORD else NARROW
+        """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with, which
+        only means something for blocks of the same width: done[5] keeps it."""
+        if done[5] == 0:
+            done[5] = len(WIDE if last - done[0] > FEW_BLOCKS * WORD else NARROW)
+        lanes = WIDE if done[5] == len(WIDE) else NARROW
         a, c = self._arrays, self._clauses
         key = len(lanes)
         try:
