@@ -241,10 +241,13 @@ def _join(path: str | None, name: str) -> str:
 def _without_nulls(elements: _Elements) -> NDArray[np.int32] | None:
     """`which` with the null elements marked as left out."""
     array, which = elements.array, elements.which
-    # Unions count no nulls of their own, though their values may be null.
-    if not array.null_count and not pa.types.is_union(array.type):
+    if pa.types.is_union(array.type):
+        # Unions count no nulls of their own, and not every version of Arrow looks into their values.
+        valid = np.array([value is not None for value in array.to_pylist()])
+    elif not array.null_count:
         return which
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    else:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
     return np.where(valid, np.int32(0) if which is None else which, np.int32(-1))
 
 
