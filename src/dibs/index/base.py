@@ -20,6 +20,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 
 FIRST_ROOM, LARGEST_ROOM = 1 << 14, 1 << 22  # pairs
+SINK_ROOM = 1 << 19  # at most; going on after a full room costs masks some work
 Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 Sink = Callable[[NDArray[np.int32], NDArray[np.int32]], None]  # takes event and row, which are overwritten afterwards
 
@@ -100,39 +101,39 @@ def in_parts(
     """Splits the events into runs (of whole blocks) and calls `work(last, (out_event, out_row), done)` on each: a
     kernel that releases the GIL. A kernel fills its room and then stops (growing arrays inside a kernel costs more
     than the matching); `done` is where it stopped and what it did: [next event, next row, pairs, candidates,
-    predicates, for the index's own use]. It is called again until done[0] == last. With a sink, each filled room goes there (from any thread)
-    and is used again, so nothing grows with the number of pairs."""
+    predicates, for the index's own use]. It is called again until done[0] == last. With a sink, each filled room goes
+    there (from any thread) and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
 
-    def run(first: int, last: int) -> tuple[list[Chunk], int, int]:
+    def run(first: int, last: int) -> tuple[list[Chunk], int, int, int]:
         done = np.array([first, 0, 0, 0, 0, 0], np.int64)
         chunks: list[Chunk] = []
-        size = FIRST_ROOM if rate is None or sink else rate.room(last - first)
+        given = 0
+        size = FIRST_ROOM if rate is None else rate.room(last - first)
+        size = min(size, SINK_ROOM) if sink else size
         room = np.empty(size, np.int32), np.empty(size, np.int32)
         while True:
             work(last, room, done)
             if done[2]:
                 found = room[0][: done[2]], room[1][: done[2]]
+                given += len(found[0])
                 if sink:
                     sink(*found)
                 else:
                     chunks.append(found)
             if done[0] >= last:
-                return chunks, int(done[3]), int(done[4])
-            if done[2] == 0:
-                size *= 4  # nothing fitted: as large as it takes
-            elif not sink:
-                size = min(4 * size, LARGEST_ROOM)
-            if not sink or done[2] == 0:
-                room = np.empty(size, np.int32), np.empty(size, np.int32)
+                return chunks, given, int(done[3]), int(done[4])
+            larger = 4 * size if done[2] == 0 else min(4 * size, SINK_ROOM if sink else LARGEST_ROOM)
+            if not sink or larger > size:  # nothing fitted: as large as it takes
+                room = np.empty(larger, np.int32), np.empty(larger, np.int32)
+            size = max(size, larger)
 
     if threads <= 1 or parts == 1:
         done = [run(a, b) for a, b in zip(bounds, bounds[1:])]
     else:
         done = list(_pool().map(run, bounds[:-1], bounds[1:]))
-    pairs = Pairs([c for d in done for c in d[0]], sum(d[1] for d in done), sum(d[2] for d in done))
-    if rate is not None and not sink:
-        rate.saw(len(pairs), events)
-    return pairs
+    if rate is not None:
+        rate.saw(sum(d[1] for d in done), events)
+    return Pairs([c for d in done for c in d[0]], sum(d[2] for d in done), sum(d[3] for d in done))
