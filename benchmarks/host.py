@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ def facts() -> dict[str, Any]:
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "commit": _commit(),
         "packages": {name: _version(name) for name in PACKAGES},
         "load average": load_average(),
     }
@@ -51,6 +53,15 @@ def _caches() -> dict[str, str]:
             continue
         found[f"L{level} {kind}".removesuffix(" Unified")] = size
     return found
+
+
+def _commit() -> str | None:
+    """The version of the sources; "-dirty": with changes that are not committed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _version(package: str) -> str | None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from baselines import AccessLists, BitSlices
 from dibs.coding.batch import CodedEvents, code_events
-from dibs.coding.events import read_events
+from dibs.coding.events import WantedNames, read_events
 from dibs.index import create
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
@@ -61,6 +61,10 @@ class Keys:
     def up_to(self, events: int) -> int:
         """The number of matches of the first events."""
         return int(np.searchsorted(self._sorted, events << 32))
+
+    def of_each_event(self, events: int) -> NDArray[np.int64]:
+        """The number of matches of each event."""
+        return np.bincount(self._sorted >> 32, minlength=events)
 
     def check(self, who: str, event: NDArray[Any], subscription: NDArray[Any], events: int | None = None) -> None:
         """That `who` found exactly these matches (of the first events)."""
@@ -128,6 +132,11 @@ def matcher_of(workload: Workload, say: Say, threads: int = 1) -> tuple[Matcher,
     seconds, _ = timed(lambda: matcher.add_table(table))
     (segment,) = matcher._segments
     return matcher, segment, seconds
+
+
+def wanted_names(matcher: Matcher) -> WantedNames:
+    """The matcher's own list of names: what is coded once for it would be coded again for another one."""
+    return matcher._wanted(matcher._segments)
 
 
 def coded_events(events: Any, segment: Segment, attributes: str | None = None) -> CodedEvents:

@@ -21,7 +21,6 @@ COLOURS = {
     "bit slices": "#595959",
     "match_batch": "#f0a202",
     "auto": "#0b6e99",
-    "auto, 2 threads": "#7fc4de",
 }
 STYLE = {
     "figure.facecolor": "white",

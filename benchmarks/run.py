@@ -1,6 +1,6 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about a quarter of an hour
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about ten minutes
     python benchmarks/run.py --quick            100,000 subscriptions, fewer repeats: about a minute
     python benchmarks/run.py --only sparse ads  some sections
 
@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 def main() -> int:
     options = _options()
     console = Console(stderr=True)
-    names = options.only or list(SECTIONS)
+    names = options.only or [name for name in SECTIONS if not (options.quick and name == "first-use")]
     full = not (options.only or options.quick or options.subscriptions or options.events != EVENTS)
     out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
     subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
@@ -124,7 +124,7 @@ class SectionFailed(Exception):
 
 def _run_here(name: str, size: dict[str, int], say: Any) -> Any:
     """The section's results, with how long it took and how busy the machine was."""
-    from measure import Size
+    from measure import Size, peak_bytes
 
     before, start = host.load_average(), time.monotonic()
     module, arguments = SECTIONS[name]
@@ -134,7 +134,8 @@ def _run_here(name: str, size: dict[str, int], say: Any) -> Any:
         raise SectionFailed(name, str(e)) from None
     except Exception:
         raise SectionFailed(name, traceback.format_exc()) from None
-    return {**result, "run": {"seconds": time.monotonic() - start, "load average before": before}}
+    seconds = time.monotonic() - start
+    return {**result, "run": {"seconds": seconds, "load average before": before, "peak bytes": peak_bytes()}}
 
 
 def _run_in_own_process(name: str, size: dict[str, int], say: Any) -> Any:

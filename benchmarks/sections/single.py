@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from baselines import AccessLists
 from dibs.coding.batch import code_events
-from dibs.coding.events import WantedNames, read_events
+from dibs.coding.events import read_events
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
 from dibs.workloads import boolean
@@ -23,6 +25,7 @@ from measure import (
     interleaved,
     matcher_of,
     settle,
+    wanted_names,
     warm_up,
 )
 
@@ -58,24 +61,41 @@ def _one_by_one(
     one_by_one = [matcher.match(d) for d in dicts]
     event = np.repeat(np.arange(count), [len(ids) for ids in one_by_one])
     keys.check("match(dict)", event, np.array([i for ids in one_by_one for i in ids], np.int64))
-    wanted, index, domains = WantedNames(segment.names), segment.index, segment.domains
-    values = [read_events([d], wanted) for d in dicts]
-    matches = [matcher.match_batch([d]) for d in dicts]
+    wanted, index, domains = wanted_names(matcher), segment.index, segment.domains
+
+    def stages() -> NDArray[np.float64]:
+        """Seconds of each stage, one event after the other as match(dict) has them: alone, each stage would find
+        its own data in the caches. The output comes after a match_batch of its own."""
+        seconds = np.zeros(4)
+        for event in dicts:
+            clock = [time.perf_counter()]
+            values = read_events([event], wanted)
+            clock.append(time.perf_counter())
+            one = code_events(values, domains)
+            clock.append(time.perf_counter())
+            index.match(one, 1)
+            clock.append(time.perf_counter())
+            seconds[:3] += np.diff(clock)
+        for event in dicts:
+            matches = matcher.match_batch([event])
+            start = time.perf_counter()
+            next(iter(matches))
+            seconds[3] += time.perf_counter() - start
+        return seconds
+
     rivals = {
         "match(dict)": lambda: [matcher.match(d) for d in dicts],
         "kernel": lambda: [index.match(c, 1) for c in alone],
-        "read": lambda: [read_events([d], wanted) for d in dicts],
-        "code": lambda: [code_events(v, domains) for v in values],
-        "output": lambda: [next(iter(m)) for m in matches],
         "kernel in one batch": lambda: index.match(coded, 1),
         "match_batch(list of dicts)": lambda: list(matcher.match_batch(dicts)),
     }
     times = {name: min(s) / count * MICRO for name, s in interleaved(rivals, size.repeats).items()}
-    stages = {name: times[name] for name in ("read", "code", "kernel", "output")}
+    parts = np.min([stages() for _ in range(size.repeats)], axis=0) / count * MICRO
+    by_stage = dict(zip(("read", "code", "kernel", "output"), parts.tolist()))
     return {
         "events": count,
         "matches an event": len(keys) / count,
         "microseconds an event": times,
-        "stages": stages | {"the rest": times["match(dict)"] - sum(stages.values())},
+        "stages": by_stage | {"the rest": times["match(dict)"] - sum(by_stage.values())},
         "match(dict) / kernel": times["match(dict)"] / times["kernel"],
     }

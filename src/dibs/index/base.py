@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 
-FIRST_ROOM, LARGEST_ROOM = 1 << 14, 1 << 22  # pairs
+FIRST_ROOM, LARGEST_ROOM = 1 << 12, 1 << 22  # pairs
 SINK_ROOM = 1 << 19  # at most; going on after a full room costs masks some work
 Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 Sink = Callable[[NDArray[np.int32], NDArray[np.int32]], None]  # takes event and row, which are overwritten afterwards
