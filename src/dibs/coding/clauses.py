@@ -43,6 +43,12 @@ class Clauses:
         return sum(getattr(self, name).nbytes for name in self.ARRAYS)
 
 
+def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
+    first = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64)
+    return first + np.arange(len(first))
+
+
 def code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:
     """Domains and coded clauses of a table."""
     domains, cell = domains_of(table)
@@ -112,7 +118,7 @@ def _several_spans(
     op = table.operator[rows]
     starts, counts = table.literal_offsets[rows], np.diff(table.literal_offsets)[rows]
     group = np.repeat(np.arange(len(rows)), counts)
-    literal = np.repeat(starts, counts) + np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    literal = runs(starts, counts)
     c = cell[literal] if len(literal) else np.empty(0, np.int32)
     first, last = domains.section(table.kind[literal], table.attribute[rows][group]) if len(literal) else (c, c)
     code = op[group]

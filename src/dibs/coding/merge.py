@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.clauses import Clauses
+from dibs.coding.clauses import Clauses, runs
 from dibs.coding.domain import (
     NUMBER_BASE,
     Domains,
@@ -74,14 +74,14 @@ def _moved(
 ) -> dict[str, NDArray[Any]]:
     to_attribute, cell_base, first_cell, last_cell = moved
     size = np.diff(clauses.offsets)[rows]
-    take = _runs(clauses.offsets[rows], size)
+    take = runs(clauses.offsets[rows], size)
     attribute, lo, hi = clauses.attribute[take], clauses.lo[take].copy(), clauses.hi[take].copy()
     filled = (hi >= 0) & (lo <= hi)
     lo[filled] = first_cell[cell_base[attribute[filled]] + lo[filled]]
     hi[filled] = last_cell[cell_base[attribute[filled]] + hi[filled]]
     several = np.flatnonzero(hi < 0)
     spans = -hi[several].astype(np.int64)
-    side = _runs(lo[several].astype(np.int64), spans)
+    side = runs(lo[several].astype(np.int64), spans)
     owner = np.repeat(cell_base[attribute[several]], spans)
     lo[several] = np.cumsum(spans) - spans
     jumps = take - clauses.offsets[clauses.conjunctions] if programs else np.empty(0, np.int64)
@@ -96,11 +96,6 @@ def _moved(
         "on_true": clauses.on_true[jumps],
         "on_false": clauses.on_false[jumps],
     }
-
-
-def _runs(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
-    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 def _merge_domains(olds: list[Domains]) -> tuple[Domains, list[Any]]:

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses
+from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
 
@@ -90,7 +90,7 @@ class Masks:
         """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
         size = np.diff(clauses.offsets)
         always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
-        used = _runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
+        used = runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
         number, distinct = _distinct(clauses, used)
         true = len(distinct)
         n = size[plain]
@@ -135,7 +135,7 @@ class Masks:
                 "groups_of": by_attribute(predicate),
                 "second": np.append(second, np.full(AHEAD, true)).astype(np.uint32),
                 "rest_start": starts(rest, np.uint32),
-                "rest": sorted_[_runs(first + 2, rest)].astype(np.uint32),
+                "rest": sorted_[runs(first + 2, rest)].astype(np.uint32),
                 "row": plain.astype(np.int32),
                 "always": always.astype(np.int32),
                 "program_row": programs.astype(np.int32),
@@ -195,12 +195,6 @@ def _aligned_zeros(words: int) -> NDArray[np.uint64]:
     room = np.zeros(words + 8, np.uint64)
     skip = -room.ctypes.data // 8 % 8
     return room[skip : skip + words]
-
-
-def _runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
-    total = int(sizes.sum())
-    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64) + np.arange(total)
 
 
 def _plain(clauses: Clauses, predicates: NDArray[np.int64]) -> NDArray[np.bool_]:
