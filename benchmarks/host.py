@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 import platform
 import subprocess
@@ -62,6 +63,14 @@ def _commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def sources() -> str:
+    """A fingerprint of the code that is measured."""
+    digest = hashlib.sha256()
+    for path in sorted((Path(__file__).parent.parent / "src").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str | None:

@@ -50,7 +50,6 @@ def main() -> int:
     console = Console(stderr=True)
     names = options.only or [name for name in SECTIONS if not (options.quick and name == "first-use")]
     full = not (options.only or options.quick or options.subscriptions or options.events != EVENTS)
-    out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
     subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
     size = {
         "subscriptions": subscriptions,
@@ -58,6 +57,7 @@ def main() -> int:
         "events": options.events,
         "texts": min(5_000 if options.quick else 20_000, subscriptions),
     }
+    measured = host.sources()
     results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}}
     start = time.monotonic()
     try:
@@ -73,8 +73,12 @@ def main() -> int:
         console.print(f"[bold red]{e.section} failed[/]: nothing is written.", highlight=False)
         console.print(e.reason, markup=False, highlight=False)
         return 1
+    if host.sources() != measured:
+        console.print("[bold red]The sources were changed while they were measured[/]: BENCHMARKS.md stays as it is.")
+        full = results["full"] = False
     results["minutes"] = (time.monotonic() - start) / 60
     results["load average afterwards"] = host.load_average()
+    out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n")
     report = import_module("report")

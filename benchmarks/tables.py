@@ -291,7 +291,8 @@ def _cliffs(sections: dict[str, Any]) -> str:
     return (
         f"Microseconds an event of the kernel by batch size:\n\n{batches}\n\n"
         f"![Time an event by batch size](benchmarks/plots/batches.svg)\n\n"
-        f"An array of two values for one attribute:\n\n{arrays}\n\nOR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
+        f"An array of two values for one attribute:\n\n{arrays}\n\n"
+        f"OR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
     )
 
 
