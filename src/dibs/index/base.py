@@ -107,13 +107,19 @@ def in_parts(
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
 
-    def run(first: int, last: int) -> tuple[list[Chunk], int, int, int]:
-        done = np.array([first, 0, 0, 0, 0, 0], np.int64)
+    # One allocation for the first rooms of all runs: a large one gets large pages, and many small ones would make the
+    # threads wait for each other at every page that they touch first.
+    sizes = [FIRST_ROOM if rate is None else rate.room(b - a) for a, b in zip(bounds, bounds[1:])]
+    sizes = [min(size, SINK_ROOM) for size in sizes] if sink else sizes
+    ends = np.cumsum(sizes).tolist()
+    whole = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
+
+    def run(part: int) -> tuple[list[Chunk], int, int, int]:
+        last, size, end = bounds[part + 1], sizes[part], ends[part]
+        done = np.array([bounds[part], 0, 0, 0, 0, 0], np.int64)
         chunks: list[Chunk] = []
         given = 0
-        size = FIRST_ROOM if rate is None else rate.room(last - first)
-        size = min(size, SINK_ROOM) if sink else size
-        room = np.empty(size, np.int32), np.empty(size, np.int32)
+        room = whole[0][end - size : end], whole[1][end - size : end]
         while True:
             work(last, room, done)
             if done[2]:
@@ -131,9 +137,9 @@ def in_parts(
             size = max(size, larger)
 
     if threads <= 1 or parts == 1:
-        done = [run(a, b) for a, b in zip(bounds, bounds[1:])]
+        done = [run(part) for part in range(parts)]
     else:
-        done = list(_pool().map(run, bounds[:-1], bounds[1:]))
+        done = list(_pool().map(run, range(parts)))
     if rate is not None:
         rate.saw(sum(d[1] for d in done), events)
     return Pairs([c for d in done for c in d[0]], sum(d[2] for d in done), sum(d[3] for d in done))
