@@ -16,6 +16,7 @@ import multiprocessing
 import sys
 import time
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -73,6 +74,9 @@ def main() -> int:
         console.print(f"[bold red]{e.section} failed[/]: nothing is written.", highlight=False)
         console.print(e.reason, markup=False, highlight=False)
         return 1
+    except KeyboardInterrupt:
+        console.print("Stopped: nothing is written.")
+        return 130
     if host.sources() != measured:
         console.print("[bold red]The sources were changed while they were measured[/]: BENCHMARKS.md stays as it is.")
         full = results["full"] = False
@@ -167,10 +171,11 @@ def _run_in_own_process(name: str, size: dict[str, int], say: Any) -> Any:
 
 def _answer(name: str, size: dict[str, int], to: Connection) -> None:
     """Runs in the section's process."""
-    try:
-        to.send(("done", _run_here(name, size, lambda text: to.send(("doing", text)))))
-    except SectionFailed as e:
-        to.send(("failed", e.reason))
+    with suppress(BrokenPipeError, KeyboardInterrupt):  # nobody waits for the answer any more
+        try:
+            to.send(("done", _run_here(name, size, lambda text: to.send(("doing", text)))))
+        except SectionFailed as e:
+            to.send(("failed", e.reason))
 
 
 if __name__ == "__main__":

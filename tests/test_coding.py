@@ -163,3 +163,15 @@ def test_pattern_set_falls_back_when_the_set_gives_up():
     for t in texts:
         assert normal.find(t) == broken.find(t)
     assert Kind.STRING == 2, "language.table and coding.domain rely on the numbers of kinds"
+
+
+def test_columns_have_the_types_that_kernels_are_compiled_for():
+    """Fresh, merged or loaded: one version of each kernel serves all."""
+    domains, clauses, _ = coded("a = 1 AND b <> 'x'", "a = 1 OR c IN (1, 2)")
+    merged_domains, merged, _ = merge_clauses([(domains, clauses, np.arange(2))])
+    for part in (clauses, merged):
+        types = {name: getattr(part, name).dtype for name in part.ARRAYS}
+        assert types.pop("offsets") == np.int64
+        assert set(types.values()) == {np.dtype(np.int32)}, types
+    for name in domains.ARRAYS:
+        assert getattr(domains, name).dtype == getattr(merged_domains, name).dtype, name

@@ -92,7 +92,7 @@ def concatenate(tables: Sequence[PredicateTable]) -> PredicateTable:
     for t in tables:
         to_attribute = _intern(t.attributes, attributes)
         to_text = _intern(t.texts, texts)
-        attribute.append(to_attribute[t.attribute])
+        attribute.append(to_attribute[t.attribute].astype(np.int32))
         moved = t.integer.copy()
         strings = t.kind == 2
         moved[strings] = to_text[moved[strings]]
