@@ -7,9 +7,11 @@ import pytest
 
 import dibs
 from coded import expected, random_clauses, random_events
-from dibs.index import INDEXES, create
+from dibs.coding.clauses import concatenated
+from dibs.index import INDEXES, create, restore, takes
 
 NAMES = list(INDEXES)
+DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 
 
 def pairs_of(index, events, threads=1):
@@ -31,7 +33,7 @@ def test_random_clauses(name, several, seed):
     wanted = expected(clauses, events)
     assert pairs_of(index, events) == wanted
     assert pairs_of(index, events, threads=2) == wanted
-    restored = type(index).restore(clauses, {k: v.copy() for k, v in index.arrays().items()})
+    restored = restore(name, clauses, {k: v.copy() for k, v in index.arrays().items()})
     assert pairs_of(restored, events) == wanted
 
 
@@ -66,12 +68,69 @@ def test_soak_equals_scan(name):
     assert pairs_of(create(name, clauses), events, threads=2) == pairs_of(create("scan", clauses), events)
 
 
+@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_updates_in_any_order(name, several, seed):
+    """Rows come and go, attributes are added, and every match in between is that of the rows that are there."""
+    rng = np.random.default_rng(100 + seed)
+    attributes, cells = int(rng.integers(1, 8)), int(rng.integers(5, 40))
+    parts = [random_clauses(rng, int(rng.integers(0, 60)), attributes, cells)]
+    index = create(name, parts[0])
+    alive = set(range(len(parts[0])))
+    for _ in range(12):
+        step = rng.random()
+        if step < 0.45:
+            attributes += int(rng.integers(0, 2))
+            parts.append(random_clauses(rng, int(rng.integers(0, 40)), attributes, cells))
+            first = sum(len(p) for p in parts[:-1])
+            alive |= set(range(first, first + len(parts[-1])))
+            index.insert(parts[-1])
+        elif step < 0.7 and alive:
+            gone = rng.choice(sorted(alive), int(rng.integers(1, len(alive) + 1)), replace=False)
+            alive -= set(gone.tolist())
+            index.delete(np.sort(gone).astype(np.int64))
+        clauses, place = concatenated(parts)
+        events = random_events(rng, 20, attributes, cells, several)
+        wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
+        assert pairs_of(index, events) == {(e, r) for e, r in wanted if r in alive}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_growing_one_by_one_equals_building_at_once(name):
+    rng = np.random.default_rng(9)
+    rows = [random_clauses(rng, 1, 5, 30, programs=0) for _ in range(300)]
+    clauses, place = concatenated(rows)
+    index = create(name, rows[0])
+    for row in rows[1:]:
+        index.insert(row)
+    events = random_events(rng, 60, 5, 30)
+    assert pairs_of(index, events) == {(e, int(place[r])) for e, r in expected(clauses, events)}
+    index.delete(np.arange(0, 300, 2))
+    assert pairs_of(index, events) == {(e, int(place[r])) for e, r in expected(clauses, events) if place[r] % 2}
+
+
 def test_counters_say_what_was_done():
     rng = np.random.default_rng(8)
     clauses, events = random_clauses(rng, 50, 4, 9), random_events(rng, 7, 4, 9)
     pairs = create("scan", clauses).match(events, 1)
     assert pairs.candidates == 50 * 7
     assert 0 < pairs.predicates <= len(clauses.attribute) * 7
+    assert pairs.count == len(pairs)
+    assert pairs.false_candidates == 350 - len(pairs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counters_are_the_same_for_every_number_of_threads_and_with_a_sink(name):
+    rng = np.random.default_rng(8)
+    clauses, events = random_clauses(rng, 400, 6, 9, programs=0), random_events(rng, 40, 6, 9, several=False)
+    index, taken = create(name, clauses), []
+    one, two = index.match(events, 1), index.match(events, 2)
+    sunk = index.match(events, 1, lambda event, row: taken.append(len(event)))
+    for other in (two, sunk):
+        assert (one.predicates, one.count) == (other.predicates, other.count)
+    assert one.count == len(one) == sum(taken)
+    assert one.candidates >= (0 if name == "auto" else one.count)
 
 
 def test_names():

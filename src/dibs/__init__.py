@@ -78,10 +78,10 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def indexes() -> dict[str, str]:
-    """The names that Matcher(index=...) takes, and what each is."""
-    from dibs.index import INDEXES
+    """The names that Matcher(index=...) takes, and what each is and supports."""
+    from dibs.index import INDEXES, supports
 
-    return {name: index.about for name, index in INDEXES.items()}
+    return {name: supports(name) for name in INDEXES}
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,8 @@ class Matcher:
         self._version = 0  # counts removals
         self._waiting: dict[Id, _Waiting] = {}
         self._lock = threading.RLock()
-        self._counters = {"events": 0, "pairs": 0, "candidates": 0, "predicates": 0}
+        counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
+        self._counters = dict.fromkeys(counters, 0)
         self._known_names: tuple[list[Segment], WantedNames] = ([], WantedNames(()))
         self._closed_to_changes = ""  # why, when it is
 
@@ -326,6 +327,8 @@ class Matcher:
         pairs = segment.match(values, self.threads, sink)
         self._counters["candidates"] += pairs.candidates
         self._counters["predicates"] += pairs.predicates
+        self._counters["nodes"] += pairs.nodes
+        self._counters["false candidates"] += pairs.false_candidates
         return pairs
 
     def _wanted(self, segments: list[Segment]) -> WantedNames:

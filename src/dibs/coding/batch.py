@@ -12,6 +12,7 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Range, Strings
@@ -34,6 +35,31 @@ class CodedEvents:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def take(self, events: NDArray[np.int64], points: bool) -> CodedEvents:
+        """The given events; `points` must be true of them."""
+        sizes = np.diff(self.offsets)[events]
+        entries = runs(self.offsets[events], sizes)
+        offsets = np.zeros(len(events) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        lo = self.lo[entries]
+        return CodedEvents(offsets, self.attribute[entries], lo, lo if points else self.hi[entries], points)
+
+    def single_valued(self) -> NDArray[np.bool_]:
+        """Which events have one cell for each of their attributes."""
+        if self.points:
+            return np.ones(len(self), np.bool_)
+        return _single_valued(self.offsets, self.attribute, self.lo, self.hi)
+
+
+@njit(cache=True, nogil=True)
+def _single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
+    result = np.ones(len(offsets) - 1, np.bool_)
+    for e in range(len(result)):
+        for i in range(offsets[e], offsets[e + 1]):
+            if lo[i] != hi[i] or (i > offsets[e] and attribute[i] == attribute[i - 1]):
+                result[e] = False
+    return result
 
 
 MANY_ENTRIES = 1000

@@ -7,6 +7,7 @@ the empty span (1, 0). This is all that any index ever sees of a subscription.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,37 @@ class Clauses:
     @property
     def nbytes(self) -> int:
         return sum(getattr(self, name).nbytes for name in self.ARRAYS)
+
+
+def concatenated(parts: Sequence[Clauses]) -> tuple[Clauses, NDArray[np.int64]]:
+    """The clauses of several parts over the same domains as one, and for each row its place among all rows of the
+    parts (conjunctions move to the front)."""
+    bases = np.cumsum([0, *(len(p) for p in parts)])
+    side = np.cumsum([0, *(len(p.span_lo) for p in parts)])
+    places, sizes, pieces = [], [], []
+    for programs in (False, True):
+        for p, base, spans in zip(parts, bases, side):
+            rows = slice(p.conjunctions, None) if programs else slice(0, p.conjunctions)
+            cut = int(p.offsets[p.conjunctions])
+            steps = slice(cut, None) if programs else slice(0, cut)
+            lo, hi = p.lo[steps], p.hi[steps]
+            places.append(base + np.arange(len(p))[rows])
+            sizes.append(np.diff(p.offsets)[rows])
+            pieces.append((p.attribute[steps], np.where(hi < 0, lo + spans, lo).astype(np.int32), hi))
+    offsets = np.zeros(bases[-1] + 1, np.int64)
+    np.cumsum(np.concatenate(sizes), out=offsets[1:])
+    attribute, lo, hi = (np.concatenate([p[i] for p in pieces]) for i in range(3))
+    joined = {n: np.concatenate([getattr(p, n) for p in parts]) for n in ("span_lo", "span_hi", "on_true", "on_false")}
+    clauses = Clauses(
+        offsets=offsets,
+        attribute=attribute,
+        lo=lo,
+        hi=hi,
+        **joined,
+        conjunctions=sum(p.conjunctions for p in parts),
+        attributes=max(p.attributes for p in parts),
+    )
+    return clauses, np.concatenate(places)
 
 
 def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,24 +1,66 @@
 """From coded events to matches: structures over integer arrays. No file here knows types, strings or JSON.
 
-`INDEXES` names every structure; `create` builds one by name.
+`INDEXES` names every structure and where it lives (they are imported when first used: most programs use one);
+`create` builds one by name, `restore` takes it from saved arrays.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import Any, cast
+
+from numpy.typing import NDArray
+
 from dibs.coding.clauses import Clauses
 from dibs.errors import UnknownIndex
-from dibs.index.auto import Auto
-from dibs.index.base import Index, Pairs, Sink
-from dibs.index.scan import Scan
+from dibs.index.base import Buildable, Index, Pairs, Sink, Structure, Takes
+from dibs.index.complete import Completed
 
-AUTO = Auto.name
-INDEXES: dict[str, type[Index]] = {Auto.name: Auto, Scan.name: Scan}
+AUTO = "auto"
+INDEXES: dict[str, str] = {
+    "auto": "auto.Auto",
+    "scan": "scan.Scan",
+}
 
-__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create"]
+__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]
+
+
+def find(name: str) -> type[Buildable]:
+    """The class of this name."""
+    if name not in INDEXES:
+        raise UnknownIndex(name, list(INDEXES))
+    module, kind = INDEXES[name].split(".")
+    found: type[Buildable] = getattr(importlib.import_module(f"dibs.index.{module}"), kind)
+    return found
+
+
+def takes(name: str) -> Takes | None:
+    """What the index of this name takes itself, if that is not everything."""
+    return getattr(find(name), "takes", None)
 
 
 def create(name: str, clauses: Clauses) -> Index:
     """The index of this name over the clauses."""
-    if name not in INDEXES:
-        raise UnknownIndex(name, list(INDEXES))
-    return INDEXES[name].build(clauses)
+    kind = find(name)
+    return kind.build(clauses) if takes(name) is None else Completed.build(cast(type[Structure], kind), clauses)
+
+
+def restore(name: str, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Index:
+    """The index of this name from the arrays that it once gave."""
+    kind = find(name)
+    if takes(name) is None:
+        return kind.restore(clauses, arrays)
+    return Completed.restore(cast(type[Structure], kind), clauses, arrays)
+
+
+def supports(name: str) -> str:
+    """What the index is, and what it takes natively; everything else is completed, so that all are exact."""
+    about, part = find(name).about, takes(name)
+    if part is None:
+        return f"{about}; takes everything; static: updates by new segments"
+    own = ["conjunctions"]
+    if part.programs:
+        own.append("OR in conjunctive or disjunctive normal form")
+    own.append("arrays and ranges in events" if part.several else "single values")
+    updates = "insert and delete in place" if part.updates else "static: updates by new segments"
+    return f"{about}; takes {', '.join(own)} itself, the rest is completed by masks; {updates}"

@@ -71,10 +71,7 @@ class Auto:
         found = Pairs([], 0, 0)
         for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
             if part.size:
-                pairs = in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink)
-                found.chunks += pairs.chunks
-                found.candidates += pairs.candidates
-                found.predicates += pairs.predicates
+                found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
         self._observe(events)
         return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,13 @@ class Pairs:
     chunks: list[Chunk]
     candidates: int  # subscriptions looked at
     predicates: int  # predicates evaluated
+    nodes: int = 0  # parts of the structure visited: tree nodes, lists, groups; what counts is said in each file
+    count: int = 0  # pairs found, also those that went to a sink
+
+    @property
+    def false_candidates(self) -> int:
+        """Candidates that were none (0 where one look at a subscription serves many events)."""
+        return max(self.candidates - self.count, 0)
 
     def __len__(self) -> int:
         return sum(len(event) for event, _ in self.chunks)
@@ -45,9 +52,35 @@ class Pairs:
     def row(self) -> NDArray[np.int32]:
         return np.concatenate([np.empty(0, np.int32), *(row for _, row in self.chunks)])
 
+    def add(self, more: Pairs) -> None:
+        self.chunks += more.chunks
+        self.candidates += more.candidates
+        self.predicates += more.predicates
+        self.nodes += more.nodes
+        self.count += more.count
+
 
 class Index(Protocol):
-    """One structure. `about` says in a line what it is, what it is good for and what it supports."""
+    """What matches. `about` says in a line what it is and what it is good for."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def about(self) -> str: ...
+
+    def arrays(self) -> dict[str, NDArray[Any]]: ...
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs: ...
+
+    def plan(self) -> dict[str, Any]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class Buildable(Index, Protocol):
+    """What `dibs.index.INDEXES` names: it takes the whole model, or is a Structure."""
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -58,14 +91,32 @@ class Index(Protocol):
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Index: ...
 
-    def arrays(self) -> dict[str, NDArray[Any]]: ...
 
-    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs: ...
+class Takes(NamedTuple):
+    """What of the coded model a structure takes itself; index.complete does the rest."""
 
-    def plan(self) -> dict[str, Any]: ...
+    several: bool = False  # events with several values, or a range, for one attribute
+    programs: bool = False  # some expressions with OR: it has a class method takes_programs(clauses)
+    updates: bool = False  # insert and delete
 
-    @property
-    def nbytes(self) -> int: ...
+
+class Structure(Buildable, Protocol):
+    """One that takes part of the model: see index.complete for the clauses and events that it gets."""
+
+    takes: ClassVar[Takes]
+
+
+class DynamicStructure(Structure, Protocol):
+    """One whose `takes.updates` holds."""
+
+    def insert(self, clauses: Clauses) -> None:
+        """More rows, of the kind that build gets, numbered on from all rows that there ever were. Their cells mean
+        the same as those before; `attributes` may have grown."""
+        ...
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        """Rows that are there, each once, will not match any more."""
+        ...
 
 
 @lru_cache(maxsize=1)
@@ -101,8 +152,8 @@ def in_parts(
     """Splits the events into runs (of whole blocks) and calls `work(last, (out_event, out_row), done)` on each: a
     kernel that releases the GIL. A kernel fills its room and then stops (growing arrays inside a kernel costs more
     than the matching); `done` is where it stopped and what it did: [next event, next row, pairs, candidates,
-    predicates, for the index's own use]. It is called again until done[0] == last. With a sink, each filled room goes
-    there (from any thread) and is used again, so nothing grows with the number of pairs."""
+    predicates, for the index's own use, nodes]. It is called again until done[0] == last. With a sink, each filled
+    room goes there (from any thread) and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
@@ -114,9 +165,9 @@ def in_parts(
     ends = np.cumsum(sizes).tolist()
     whole = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
 
-    def run(part: int) -> tuple[list[Chunk], int, int, int]:
+    def run(part: int) -> tuple[list[Chunk], int, NDArray[np.int64]]:
         last, size, end = bounds[part + 1], sizes[part], ends[part]
-        done = np.array([bounds[part], 0, 0, 0, 0, 0], np.int64)
+        done = np.array([bounds[part], 0, 0, 0, 0, 0, 0], np.int64)
         chunks: list[Chunk] = []
         given = 0
         room = whole[0][end - size : end], whole[1][end - size : end]
@@ -130,7 +181,7 @@ def in_parts(
                 else:
                     chunks.append(found)
             if done[0] >= last:
-                return chunks, given, int(done[3]), int(done[4])
+                return chunks, given, done
             larger = 4 * size if done[2] == 0 else min(4 * size, SINK_ROOM if sink else LARGEST_ROOM)
             if not sink or larger > size:  # nothing fitted: as large as it takes
                 room = np.empty(larger, np.int32), np.empty(larger, np.int32)
@@ -140,6 +191,8 @@ def in_parts(
         done = [run(part) for part in range(parts)]
     else:
         done = list(_pool().map(run, range(parts)))
+    count = sum(d[1] for d in done)
     if rate is not None:
-        rate.saw(sum(d[1] for d in done), events)
-    return Pairs([c for d in done for c in d[0]], sum(d[2] for d in done), sum(d[3] for d in done))
+        rate.saw(count, events)
+    candidates, predicates, nodes = (sum(int(d[2][i]) for d in done) for i in (3, 4, 6))
+    return Pairs([c for d in done for c in d[0]], candidates, predicates, nodes, count)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
 from dibs.errors import FormatError
-from dibs.index import INDEXES
+from dibs.index import restore
 from dibs.language.table import Facet
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
@@ -96,7 +96,7 @@ def load(directory: Path) -> Segment:
         weights=arrays.get("weights"),
         domains=Domains(attributes=attributes, **own),
         clauses=clauses,
-        index=INDEXES[manifest["index"]].restore(clauses, part("index.")),
+        index=restore(manifest["index"], clauses, part("index.")),
     )
 
 

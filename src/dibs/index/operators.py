@@ -1,0 +1,74 @@
+"""Which relational operator a coded predicate is: for the structures that keep a list for each operator.
+
+Below the coding stage a predicate is a list of spans. `price <= 5` is a span from the first cell of its kind to the
+cell of 5, `price >= 5` one from there to the last cell of its kind. So an attribute's floor is the least cell at which
+wide spans begin, its ceiling the highest at which they end, and
+
+    EQ       lo == hi                                  = c
+    LE       begins at the floor                       < c, <= c
+    GE       ends at the ceiling                       > c, >= c
+    NE       two spans: all from floor to ceiling but one cell
+    BETWEEN  one span otherwise, a prefix included
+    IN       several spans otherwise: IN, NOT IN, NOT BETWEEN
+
+A span that is one of LE and GE begins (ends) exactly at the floor (ceiling), so a value below the floor (above the
+ceiling) satisfies none of them: one test for a whole list. A span from floor to ceiling (IS NOT NULL) counts as LE.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dibs.coding.clauses import Clauses
+
+EQ, LE, GE, NE, BETWEEN, IN = range(6)
+NAMES = ("=", "<=", ">=", "<>", "BETWEEN", "IN")
+
+
+def limits(clauses: Clauses) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Floor and ceiling of each attribute; where no predicate is wide they are (2**31 - 1, -1)."""
+    c = clauses
+    return _limits(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.attributes)
+
+
+def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """The operator of each predicate, by floors and ceilings of its attribute (which need not be the clauses' own:
+    rows that come later are seen by the limits that stand)."""
+    c = clauses
+    return _operators(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, floor, ceiling)
+
+
+@njit(cache=True, nogil=True)
+def _limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no-untyped-def]
+    floor, ceiling = np.full(attributes, 2**31 - 1, np.int32), np.full(attributes, -1, np.int32)
+    for p in range(len(attribute)):
+        low, high = lo[p], hi[p]
+        if high < 0:
+            low, high = span_lo[lo[p]], span_hi[lo[p] - hi[p] - 1]
+        if low < high:
+            floor[attribute[p]] = min(floor[attribute[p]], low)
+            ceiling[attribute[p]] = max(ceiling[attribute[p]], high)
+    return floor, ceiling
+
+
+@njit(cache=True, nogil=True)
+def _operators(attribute, lo, hi, span_lo, span_hi, floor, ceiling):  # type: ignore[no-untyped-def]
+    code = np.empty(len(attribute), np.uint8)
+    for p in range(len(attribute)):
+        a = attribute[p]
+        if hi[p] >= 0:
+            if lo[p] == hi[p]:
+                code[p] = EQ
+            elif lo[p] == floor[a]:
+                code[p] = LE
+            elif hi[p] == ceiling[a]:
+                code[p] = GE
+            else:
+                code[p] = BETWEEN
+            continue
+        s = lo[p]
+        hole = hi[p] == -2 and span_hi[s] + 2 == span_lo[s + 1]
+        code[p] = NE if hole and span_lo[s] == floor[a] and span_hi[s + 1] == ceiling[a] else IN
+    return code
