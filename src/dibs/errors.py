@@ -7,6 +7,7 @@
     ├── UnknownId            no subscription has this id                (.id)
     ├── EventError           an event cannot be read                    (.event, .attribute)
     ├── UnknownIndex         no index of this name                      (.name)
+    ├── IndexTooLarge        an index would need too much memory        (.name, .needed, .limit)
     └── FormatError          a saved index is damaged or of another version
 
 ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
@@ -125,6 +126,14 @@ class UnknownIndex(DibsError, ValueError):
     def __init__(self, name: str, known: list[str]):
         self.name = name
         super().__init__(f"no index is called {name!r}; there are: {', '.join(known)}")
+
+
+class IndexTooLarge(DibsError):
+    """An index would need too much memory: nothing was built."""
+
+    def __init__(self, name: str, needed: int, limit: int, unit: str, advice: str):
+        self.name, self.needed, self.limit = name, needed, limit
+        super().__init__(f"index {name!r} would need {needed:,} {unit}; the limit is {limit:,}: {advice}")
 
 
 class FormatError(DibsError):

@@ -1,7 +1,7 @@
 """auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
 
-    rarely present access attribute, conjunction     -> records   one event at a time, one run of memory a group
-    often present attributes, programs, IS NULL      -> masks     512 events at a time, one bit each
+    rarely present access attributes    -> records   one event at a time, one run of memory a group
+    often present ones, IS NULL         -> masks     512 events at a time, one bit each
 
 The choice is made clause by clause from the share of events that have its access attribute: first guessed from the
 subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned again
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses
+from dibs.coding.clauses import Clauses, runs
+from dibs.index.access_sets import access_sets
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
-from dibs.index.records import Records
+from dibs.index.records import LARGEST_SET, Records, Sets
 from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
 
 OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
@@ -127,5 +128,20 @@ def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Mas
     left = np.ones(clauses.conjunctions, np.bool_)
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
-    records = Records.build(clauses, rows, access, other, highest)
-    return records, Masks.build(clauses, np.flatnonzero(left), programs, share), often
+    filed, sets = _rare_programs(clauses, programs, share, often)
+    records = Records.build(clauses, rows, access, other, highest, sets)
+    return records, Masks.build(clauses, np.flatnonzero(left), programs[~filed], share), often
+
+
+def _rare_programs(
+    clauses: Clauses, programs: NDArray[np.int64], share: NDArray[np.float32], often: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], Sets]:
+    """Which programs have an access set of rarely present attributes only, and those sets."""
+    found, start, access = access_sets(clauses, programs, share)
+    size = np.diff(start)
+    common = np.zeros(len(access) + 1, np.int64)
+    np.cumsum(often[clauses.attribute[access]], out=common[1:])
+    filed = found & (common[start[1:]] == common[start[:-1]]) & (size <= LARGEST_SET)
+    own = np.zeros(filed.sum() + 1, np.int64)
+    np.cumsum(size[filed], out=own[1:])
+    return filed, (programs[filed], own, access[runs(start[:-1][filed], size[filed])])

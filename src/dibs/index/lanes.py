@@ -88,6 +88,48 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ig
 
 
 @intrinsic
+def or_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
+    """out[to:] = the OR of masks[width * n:] for each n of numbers[first:last]; returns the OR of its words."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = _data(context, builder, signature.args[1], args[1])
+        numbers = _data(context, builder, signature.args[2], args[2])
+        place = _vector(builder, _data(context, builder, signature.args[5], args[5]), args[6], width)
+        zero = ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width)
+        held = cgutils.alloca_once_value(builder, zero)
+        with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
+            number = builder.zext(builder.load(builder.gep(numbers, [at])), WORD_TYPE)
+            start = builder.mul(number, ir.Constant(WORD_TYPE, width))
+            mask = builder.load(_vector(builder, data, start, width), align=8)
+            builder.store(builder.or_(builder.load(held), mask), held)
+        result = builder.load(held)
+        builder.store(result, place, align=8)
+        return _some(builder, result, width)
+
+    return types.uint64(lanes, masks, numbers, types.int64, types.int64, out, to), code
+
+
+@intrinsic
+def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[no-untyped-def]
+    """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = _data(context, builder, signature.args[1], args[1])
+        held = _vector(builder, data, args[2], width)
+        target = _data(context, builder, signature.args[3], args[3])
+        here, there, away = (_vector(builder, target, args[i], width) for i in (4, 5, 6))
+        x, m = builder.load(here, align=8), builder.load(held, align=8)
+        builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), here, align=8)
+        for place, part in ((there, builder.and_(x, m)), (away, builder.and_(x, builder.not_(m)))):
+            builder.store(builder.or_(builder.load(place, align=8), part), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, mask, reach, step, yes, no), code
+
+
+@intrinsic
 def is_empty(typingctx, lanes, masks, at):  # type: ignore[no-untyped-def]
     """Whether the mask at masks[at:] is empty."""
 

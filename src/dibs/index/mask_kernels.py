@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dibs.index.lanes import and_not, and_run, and_two, count_bits, is_empty, lowest_bit, prefetch
-from dibs.language.table import ACCEPT
+from dibs.index.lanes import (
+    and_not,
+    and_run,
+    and_two,
+    count_bits,
+    is_empty,
+    lowest_bit,
+    or_run,
+    prefetch,
+    split,
+)
 
 WORD = 64  # events of a mask word
 CHUNK = 1024  # survivors collected at once
@@ -210,6 +219,8 @@ def match_blocks(  # type: ignore[no-untyped-def]
     program_row,
     program_start,
     program,
+    access_start,
+    access,
     offsets,
     span_lo,
     span_hi,
@@ -390,28 +401,28 @@ def match_blocks(  # type: ignore[no-untyped-def]
         # ---- programs: the events that reach a step are split by its mask
         j = max(resume - clauses - 1, np.int64(0))
         while j < programs and not full:
+            some = or_run(lanes, masks, access, access_start[j], access_start[j + 1], reach, np.uint64(0))
+            done[4] += access_start[j + 1] - access_start[j]
+            if some == 0:
+                j += 1
+                continue
             p, end = program_start[j], program_start[j + 1]
             jumps = offsets[program_row[j]] - offsets[conjunctions]
             accepted = np.int64(0)
-            for k in range(width):
-                reach[k] = valid[k]
             here = end - p
-            for k in range(width):
-                reach[here * width + k] = 0  # accepted
             for step in range(here):
-                b = np.int64(program[p + step]) * width
-                yes, no = on_true[jumps + step], on_false[jumps + step]
-                for k in range(width):
-                    x = reach[step * width + k]
-                    reach[step * width + k] = 0
-                    if yes == ACCEPT:
-                        reach[here * width + k] |= x & masks[b + k]
-                    elif yes >= 0:
-                        reach[yes * width + k] |= x & masks[b + k]
-                    if no == ACCEPT:
-                        reach[here * width + k] |= x & ~masks[b + k]
-                    elif no >= 0:
-                        reach[no * width + k] |= x & ~masks[b + k]
+                yes, no = np.int64(on_true[jumps + step]), np.int64(on_false[jumps + step])
+                yes = yes if yes >= 0 else here - 1 - yes  # accepted: behind all steps, and rejected behind that
+                no = no if no >= 0 else here - 1 - no
+                split(
+                    lanes,
+                    masks,
+                    np.uint64(program[p + step]) * lane,
+                    reach,
+                    np.uint64(step) * lane,
+                    np.uint64(yes) * lane,
+                    np.uint64(no) * lane,
+                )
             for k in range(width):
                 accepted += count_bits(reach[here * width + k])
             if found + accepted > len(out_event):
@@ -419,17 +430,18 @@ def match_blocks(  # type: ignore[no-untyped-def]
                 full = True
             for k in range(width):
                 x = reach[here * width + k]
-                reach[here * width + k] = 0
+                reach[here * width + k] = reach[(here + 1) * width + k] = 0
                 while x and not full:
                     out_event[found] = start_event + k * WORD + lowest_bit(x)
                     out_row[found] = program_row[j]
                     found += 1
                     x &= x - np.uint64(1)
             if not full:
+                done[3] += 1
                 done[4] += here
                 j += 1
         if not full:
-            done[3] += programs + len(always)
+            done[3] += len(always)
             if found + len(always) * (stop_event - start_event) > len(out_event):
                 done[1] = clauses + 1 + programs
                 full = True

@@ -9,7 +9,8 @@ first collected without branches (an unpredictable branch costs more than the te
 A predicate's mask: the values of its attribute in the block are sorted once, with cumulative masks; a span is then
 two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
 the complement of the events that have the attribute. So everything that the coded model can say is a mask, and
-programs are run over masks too: each step splits the events that reach it into two jumps.
+programs are run over masks too: each step splits the events that reach it into two jumps. A program starts with the
+events that satisfy some predicate of its access set (index.access_sets), and is passed over where there are none.
 
 Arrays (predicates and groups are ordered by attribute):
     attribute, lo, hi   int32   the distinct predicates, as in coding.clauses (spans in the clauses' own arrays)
@@ -25,6 +26,8 @@ Arrays (predicates and groups are ordered by attribute):
     program_row         int32   rows that are programs
     program_start       int64   programs + 1
     program             uint32  the predicate of each step (jumps in the clauses' own arrays)
+    access_start        int64   programs + 1: its access set; the true predicate if it has none
+    access              uint32  predicates
 
 Useful for: attributes that many events of a block have (dense, skewed data), expressions with OR.
 Not useful for: one event at a time over rare attributes: a mask of one bit shares nothing.
@@ -39,6 +42,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
+from dibs.index.access_sets import access_sets
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
 
@@ -65,6 +69,8 @@ class Masks:
         "program_row",
         "program_start",
         "program",
+        "access_start",
+        "access",
     )
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
@@ -90,6 +96,7 @@ class Masks:
         """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
         size = np.diff(clauses.offsets)
         always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
+        programs, access_start, access_set = _by_access(clauses, programs, share)
         used = runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
         number, distinct = _distinct(clauses, used)
         true = len(distinct)
@@ -118,6 +125,13 @@ class Masks:
             np.cumsum(counts, out=result[1:])
             return result
 
+        def steps_of(members: NDArray[np.int64]) -> NDArray[np.int64]:
+            """The numbers of predicates of the programs, given by their place in the clauses."""
+            row = np.searchsorted(clauses.offsets, members, side="right") - 1
+            place = np.zeros(len(clauses), np.int64)
+            place[programs] = steps + np.cumsum(size[programs]) - size[programs] - clauses.offsets[programs]
+            return number[np.where(members < 0, 0, place[row] + members)] if len(members) else members
+
         def by_attribute(predicates: NDArray[Any]) -> NDArray[np.int64]:
             return starts(np.bincount(attribute_of[predicates], minlength=clauses.attributes), np.int64)
 
@@ -141,6 +155,8 @@ class Masks:
                 "program_row": programs.astype(np.int32),
                 "program_start": starts(size[programs], np.int64),
                 "program": number[steps:].astype(np.uint32),
+                "access_start": access_start,
+                "access": np.where(access_set < 0, true, steps_of(access_set)).astype(np.uint32),
             },
         )
 
@@ -186,8 +202,28 @@ class Masks:
         return (
             _aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),  # masks: all zero between calls
             np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
-            np.zeros((longest + 1) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
+            np.zeros((longest + 2) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
         )
+
+
+def _by_access(
+    clauses: Clauses, programs: NDArray[np.int64], share: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The programs, ordered so that those of like access sets stand together, and their access sets: where each
+    starts, and its predicates; -1 alone for a program that has none."""
+    found, start, members = access_sets(clauses, programs, share)
+    size = np.diff(start)
+    leading = np.full(len(programs), -1, np.int64)
+    some = found & (size > 0)
+    leading[some] = clauses.attribute[members[start[:-1][some]]]
+    order = np.argsort(leading, kind="stable")
+    count = np.where(found, size, 1)[order]
+    result = np.zeros(len(programs) + 1, np.int64)
+    np.cumsum(count, out=result[1:])
+    chosen = np.full(result[-1], -1, np.int64)
+    own = found[order]
+    chosen[runs(result[:-1][own], count[own])] = members[runs(start[:-1][order][own], count[own])]
+    return programs[order], result, chosen
 
 
 def _aligned_zeros(words: int) -> NDArray[np.uint64]:

@@ -25,7 +25,7 @@ from dibs.language.table import Facet
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "segment.json"
 HEAD = "index.dibs"  # of a directory of segments: format, number of segments, index
 
