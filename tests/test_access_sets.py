@@ -16,13 +16,14 @@ from dibs.language.sql import parse
 
 
 def sets_of(clauses, share=None):
+    """The access set of each program, by places in it; None where it has none."""
     rows = np.arange(clauses.conjunctions, len(clauses))
     share = np.ones(len(clauses.attribute), np.float32) if share is None else np.array(share, np.float32)
-    found, start, members = access_sets(clauses, rows, share)
-    return [
-        sorted((members[a:b] - clauses.offsets[r]).tolist()) if f else None
-        for f, a, b, r in zip(found, start, start[1:], rows)
-    ]
+    found, entries = access_sets(clauses, rows, share)
+    members = {int(r): [] for r, f in zip(rows, found) if f}
+    for i in range(len(entries)):
+        members[int(entries.row[i])].append(int(entries.access[i] - clauses.offsets[entries.row[i]]))
+    return [members.get(int(r)) for r in rows]
 
 
 def set_of(text, share=None):
@@ -58,6 +59,21 @@ def test_forty_factors_and_long_lists():
     assert set_of(" OR ".join(f"a{i} = 1" for i in range(5000))) == list(range(5000))
 
 
+def test_entries():
+    clauses = code_clauses(program_table([normal_form(parse("(a = 1 AND (b = 1 OR c = 1) AND d = 1) OR e = 1"))]))[1]
+    _, entries = access_sets(clauses, np.array([0]), np.array([0.9, 0.1, 0.1, 0.9, 0.1], np.float32))
+    assert entries.access.tolist() == [1, 2, 4]
+    assert entries.rank.tolist() == [0, 1, 0]
+    assert entries.first.tolist() == [0, 0, 4]
+    assert entries.last.tolist() == [4, 4, 5]
+    assert [entries.tests[a:b].tolist() for a, b in zip(entries.test_start, entries.test_start[1:])] == [
+        [1, 0, 3],
+        [2, 0, 3],
+        [4],
+    ]
+    assert entries.exact.tolist() == [False, False, True]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_program_accepts_only_with_a_predicate_of_its_set(seed):
     """Random jumps, most of which no expression would give: backed by the words of the definition alone."""
@@ -66,9 +82,19 @@ def test_a_program_accepts_only_with_a_predicate_of_its_set(seed):
     sets = sets_of(clauses, rng.random(len(clauses.attribute)))
     assert any(s is not None and len(s) < clauses.offsets[r + 1] - clauses.offsets[r] for r, s in enumerate(sets))
     events = random_events(rng, 40, 4, 8)
-    for e, (r, members) in itertools.product(range(len(events)), enumerate(sets)):
+    _, entries = access_sets(clauses, np.arange(len(clauses)), np.ones(len(clauses.attribute), np.float32))
+    for e in range(len(events)):
         values: dict[int, list[tuple[int, int]]] = {}
         for i in range(events.offsets[e], events.offsets[e + 1]):
             values.setdefault(int(events.attribute[i]), []).append((int(events.lo[i]), int(events.hi[i])))
-        if members is not None and _row_holds(clauses, r, values):
-            assert any(_holds(clauses, int(clauses.offsets[r]) + p, values) for p in members)
+        matched = [r for r in range(len(clauses)) if _row_holds(clauses, r, values)]
+        for r in matched:
+            members = sets[r]
+            if members is not None:
+                assert any(_holds(clauses, int(clauses.offsets[r]) + p, values) for p in members)
+        passed = {
+            int(entries.row[i])
+            for i, (a, b) in enumerate(itertools.pairwise(entries.test_start))
+            if all(_holds(clauses, int(p), values) for p in entries.tests[a:b])
+        }
+        assert {r for r in matched if r in set(entries.row.tolist())} <= passed

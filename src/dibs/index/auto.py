@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, runs
-from dibs.index.access_sets import access_sets
+from dibs.coding.clauses import Clauses
+from dibs.index.access_sets import Entries, access_sets
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
-from dibs.index.records import LARGEST_SET, Records, Sets
+from dibs.index.records import LARGEST_SET, Records
 from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
 
 OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
@@ -128,20 +128,15 @@ def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Mas
     left = np.ones(clauses.conjunctions, np.bool_)
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
-    filed, sets = _rare_programs(clauses, programs, share, often)
-    records = Records.build(clauses, rows, access, other, highest, sets)
-    return records, Masks.build(clauses, np.flatnonzero(left), programs[~filed], share), often
+    found, entries = access_sets(clauses, programs, share)
+    rare_programs = _rare_programs(clauses, entries, often)
+    records = Records.build(clauses, rows, access, other, highest, entries.take(rare_programs[entries.row]))
+    others = programs[~(found & rare_programs[programs])]
+    return records, Masks.build(clauses, np.flatnonzero(left), others, share), often
 
 
-def _rare_programs(
-    clauses: Clauses, programs: NDArray[np.int64], share: NDArray[np.float32], often: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], Sets]:
-    """Which programs have an access set of rarely present attributes only, and those sets."""
-    found, start, access = access_sets(clauses, programs, share)
-    size = np.diff(start)
-    common = np.zeros(len(access) + 1, np.int64)
-    np.cumsum(often[clauses.attribute[access]], out=common[1:])
-    filed = found & (common[start[1:]] == common[start[:-1]]) & (size <= LARGEST_SET)
-    own = np.zeros(filed.sum() + 1, np.int64)
-    np.cumsum(size[filed], out=own[1:])
-    return filed, (programs[filed], own, access[runs(start[:-1][filed], size[filed])])
+def _rare_programs(clauses: Clauses, entries: Entries, often: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """By row: whether it has entries, not too many, and only by attributes that are rarely present."""
+    common = often[clauses.attribute[entries.access]]
+    count = np.bincount(entries.row, minlength=len(clauses))
+    return (count <= LARGEST_SET) & (np.bincount(entries.row, weights=common, minlength=len(clauses)) == 0)

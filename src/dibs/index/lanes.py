@@ -88,29 +88,6 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ig
 
 
 @intrinsic
-def or_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
-    """out[to:] = the OR of masks[width * n:] for each n of numbers[first:last]; returns the OR of its words."""
-
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        width = len(signature.args[0])
-        data = _data(context, builder, signature.args[1], args[1])
-        numbers = _data(context, builder, signature.args[2], args[2])
-        place = _vector(builder, _data(context, builder, signature.args[5], args[5]), args[6], width)
-        zero = ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width)
-        held = cgutils.alloca_once_value(builder, zero)
-        with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
-            number = builder.zext(builder.load(builder.gep(numbers, [at])), WORD_TYPE)
-            start = builder.mul(number, ir.Constant(WORD_TYPE, width))
-            mask = builder.load(_vector(builder, data, start, width), align=8)
-            builder.store(builder.or_(builder.load(held), mask), held)
-        result = builder.load(held)
-        builder.store(result, place, align=8)
-        return _some(builder, result, width)
-
-    return types.uint64(lanes, masks, numbers, types.int64, types.int64, out, to), code
-
-
-@intrinsic
 def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[no-untyped-def]
     """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
 

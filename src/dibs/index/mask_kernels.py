@@ -12,15 +12,16 @@ from dibs.index.lanes import (
     count_bits,
     is_empty,
     lowest_bit,
-    or_run,
     prefetch,
     split,
 )
+from dibs.language.table import ACCEPT, REJECT
 
 WORD = 64  # events of a mask word
 CHUNK = 1024  # survivors collected at once
 AHEAD, LATER = 12, 4  # clauses and survivors whose masks are prefetched
 MOST_SPANS = 16  # a predicate of more spans is tested value by value
+FEW_EVENTS = 8  # that pass an entry's tests are run through its program one by one
 SMALL_DOMAIN = 4096  # cells; larger ones are searched instead of tabulated
 
 
@@ -200,6 +201,31 @@ def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
     return a
 
 
+@njit(inline="always")
+def _run(lanes, masks, reach, program, begin, steps, part_first, part_last):  # type: ignore[no-untyped-def]
+    """Runs the events at reach[0] through a program; those that it accepts in a step of the part are then at
+    reach[steps], and all else in `reach` is zero, as it was."""
+    lane = np.uint64(len(lanes))
+    for step in range(steps):
+        inside = part_first <= step < part_last
+        place = 4 * (begin + step)
+        yes, no = np.int64(program[place + 1]), np.int64(program[place + 2])
+        # Behind all steps those accepted, and behind them those rejected, or accepted elsewhere.
+        yes = yes if yes >= 0 else steps + np.int64(yes != ACCEPT or not inside)
+        no = no if no >= 0 else steps + np.int64(no != ACCEPT or not inside)
+        split(
+            lanes,
+            masks,
+            np.uint64(program[place]) * lane,
+            reach,
+            np.uint64(step) * lane,
+            np.uint64(yes) * lane,
+            np.uint64(no) * lane,
+        )
+    for k in range(len(lanes)):
+        reach[(steps + 1) * len(lanes) + k] = 0
+
+
 @njit(cache=True, nogil=True)
 def match_blocks(  # type: ignore[no-untyped-def]
     lanes,
@@ -216,17 +242,12 @@ def match_blocks(  # type: ignore[no-untyped-def]
     rest,
     row,
     always,
-    program_row,
-    program_start,
     program,
-    access_start,
-    access,
-    offsets,
+    entry,
+    entry_access,
+    unreached,
     span_lo,
     span_hi,
-    on_true,
-    on_false,
-    conjunctions,
     null_attributes,
     event_offsets,
     event_attribute,
@@ -244,7 +265,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
     lane = np.uint64(width)
     block = width * WORD
     true = len(lo)
-    clauses, programs = len(row), len(program_row)
+    clauses, programs = len(row), unreached[0]
     chosen = np.empty(CHUNK, np.uint32)
     survivors = np.empty(CHUNK * width, np.uint64)
     word = np.empty(CHUNK * width, np.uint64)
@@ -373,9 +394,56 @@ def match_blocks(  # type: ignore[no-untyped-def]
                     later = np.uint64(chosen[i + LATER])
                     for q in range(np.int64(rest_start[later]), np.int64(rest_start[later + np.uint64(1)])):
                         prefetch(masks, np.uint64(rest[q]) * lane)
+                    if row[later] < 0:
+                        prefetch(entry, np.uint64(-8 - 8 * np.int64(row[later])))
                 q, q_end = np.int64(rest_start[c]), np.int64(rest_start[c + np.uint64(1)])
                 tested += q_end - q
                 filled = and_run(lanes, masks, rest, q, q_end, survivors, to)
+                if filled and row[c] < 0:
+                    j = -1 - np.int64(row[c])
+                    begin, steps = np.int64(entry[8 * j + 1]), np.int64(entry[8 * j + 2])
+                    part_first, part_last = np.int64(entry[8 * j + 3]), np.int64(entry[8 * j + 4])
+                    before = j - np.int64(entry[8 * j + 5])
+                    bits = np.int64(0)
+                    for k in range(width):
+                        bits += count_bits(survivors[to + np.uint64(k)])
+                    if bits <= FEW_EVENTS:
+                        for k in range(width):
+                            x = survivors[to + np.uint64(k)]
+                            kept = np.uint64(0)
+                            while x:
+                                b = np.uint64(lowest_bit(x))
+                                x &= x - np.uint64(1)
+                                alone = np.uint64(1)
+                                for q in range(before, j):
+                                    alone &= ~(masks[np.int64(entry_access[q]) * width + k] >> b)
+                                step = np.int64(0) if alone else np.int64(REJECT)
+                                last_step = step
+                                while step >= 0:
+                                    last_step = step
+                                    tested += 1
+                                    at_step = 4 * (begin + step)
+                                    if (masks[np.int64(program[at_step]) * width + k] >> b) & np.uint64(1):
+                                        step = np.int64(program[at_step + 1])
+                                    else:
+                                        step = np.int64(program[at_step + 2])
+                                if step == ACCEPT and part_first <= last_step < part_last:
+                                    kept |= np.uint64(1) << b
+                            reach[steps * width + k] = kept
+                    else:
+                        for k in range(width):
+                            x = survivors[to + np.uint64(k)]
+                            for q in range(before, j):
+                                x &= ~masks[np.int64(entry_access[q]) * width + k]
+                            reach[k] = x
+                        _run(lanes, masks, reach, program, begin, steps, part_first, part_last)
+                        tested += steps
+                    filled = np.uint64(0)
+                    for k in range(width):
+                        x = reach[steps * width + k]
+                        reach[steps * width + k] = 0
+                        survivors[to + np.uint64(k)] = x
+                        filled |= np.uint64(x != 0) << np.uint64(k)
                 while filled:
                     k = np.uint64(lowest_bit(filled))
                     filled &= filled - np.uint64(1)
@@ -392,54 +460,39 @@ def match_blocks(  # type: ignore[no-untyped-def]
             for i in range(words):
                 x = word[i]
                 r = row[word_of[i] >> np.uint64(8)]
+                if r < 0:
+                    r = entry[8 * (-1 - r)]
                 e = start_event + WORD * np.int64(word_of[i] & np.uint64(255))
                 while x:
                     out_event[found] = e + lowest_bit(x)
                     out_row[found] = r
                     found += 1
                     x &= x - np.uint64(1)
-        # ---- programs: the events that reach a step are split by its mask
-        j = max(resume - clauses - 1, np.int64(0))
-        while j < programs and not full:
-            some = or_run(lanes, masks, access, access_start[j], access_start[j + 1], reach, np.uint64(0))
-            done[4] += access_start[j + 1] - access_start[j]
-            if some == 0:
-                j += 1
-                continue
-            p, end = program_start[j], program_start[j + 1]
-            jumps = offsets[program_row[j]] - offsets[conjunctions]
-            accepted = np.int64(0)
-            here = end - p
-            for step in range(here):
-                yes, no = np.int64(on_true[jumps + step]), np.int64(on_false[jumps + step])
-                yes = yes if yes >= 0 else here - 1 - yes  # accepted: behind all steps, and rejected behind that
-                no = no if no >= 0 else here - 1 - no
-                split(
-                    lanes,
-                    masks,
-                    np.uint64(program[p + step]) * lane,
-                    reach,
-                    np.uint64(step) * lane,
-                    np.uint64(yes) * lane,
-                    np.uint64(no) * lane,
-                )
+        # ---- programs that no entry leads to: run for all events
+        u = max(resume - clauses - 1, np.int64(0))
+        while u < programs and not full:
+            begin, steps = np.int64(entry[8 * u + 1]), np.int64(entry[8 * u + 2])
             for k in range(width):
-                accepted += count_bits(reach[here * width + k])
+                reach[k] = valid[k]
+            _run(lanes, masks, reach, program, begin, steps, np.int64(0), steps)
+            accepted = np.int64(0)
+            for k in range(width):
+                accepted += count_bits(reach[steps * width + k])
             if found + accepted > len(out_event):
-                done[1] = clauses + 1 + j
+                done[1] = clauses + 1 + u
                 full = True
             for k in range(width):
-                x = reach[here * width + k]
-                reach[here * width + k] = reach[(here + 1) * width + k] = 0
+                x = reach[steps * width + k]
+                reach[steps * width + k] = 0
                 while x and not full:
                     out_event[found] = start_event + k * WORD + lowest_bit(x)
-                    out_row[found] = program_row[j]
+                    out_row[found] = entry[8 * u]
                     found += 1
                     x &= x - np.uint64(1)
             if not full:
                 done[3] += 1
-                done[4] += here
-                j += 1
+                done[4] += steps
+                u += 1
         if not full:
             done[3] += len(always)
             if found + len(always) * (stop_event - start_event) > len(out_event):

@@ -9,8 +9,8 @@ first collected without branches (an unpredictable branch costs more than the te
 A predicate's mask: the values of its attribute in the block are sorted once, with cumulative masks; a span is then
 two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
 the complement of the events that have the attribute. So everything that the coded model can say is a mask, and
-programs are run over masks too: each step splits the events that reach it into two jumps. A program starts with the
-events that satisfy some predicate of its access set (index.access_sets), and is passed over where there are none.
+programs are run over masks too: each step splits the events that reach it into two jumps. The entries of a program
+(index.access_sets) stand among the clauses, and only the events that pass an entry's tests are run through it.
 
 Arrays (predicates and groups are ordered by attribute):
     attribute, lo, hi   int32   the distinct predicates, as in coding.clauses (spans in the clauses' own arrays)
@@ -21,13 +21,13 @@ Arrays (predicates and groups are ordered by attribute):
     groups_of           int64   attributes + 1: the groups of each attribute
     second              uint32  a clause's second predicate (the true one, numbered last, if it has none); AHEAD more
     rest_start, rest    uint32  clauses + 1, and a clause's other predicates
-    row                 int32   a clause's row
+    row                 int32   a clause's row; that of entry k is -1 - k, unless the entry is exact
     always              int32   rows without predicates
-    program_row         int32   rows that are programs
-    program_start       int64   programs + 1
-    program             uint32  the predicate of each step (jumps in the clauses' own arrays)
-    access_start        int64   programs + 1: its access set; the true predicate if it has none
-    access              uint32  predicates
+    program             int32   of each step of all programs: predicate, jump if it holds, jump if not, 0
+    entry               int32   of each entry: row, first step and number of steps of its program, first and last step
+                                of the part counted from there, rank (as in index.access_sets), 0, 0
+    entry_access        uint32  the access predicate of each entry
+    unreached           int64   1: so many programs have no access set; they come first, one entry each, always run
 
 Useful for: attributes that many events of a block have (dense, skewed data), expressions with OR.
 Not useful for: one event at a time over rare attributes: a mask of one bit shares nothing.
@@ -42,12 +42,13 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
-from dibs.index.access_sets import access_sets
+from dibs.index.access_sets import Entries, access_sets
 from dibs.index.base import Rate
 from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
 
 WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
+FEW_SURVIVORS = 8.0  # expected of the entries of a program and a block
 FEW_BLOCKS = 3  # up to so many narrow blocks are cheaper than a wide one
 
 
@@ -66,18 +67,20 @@ class Masks:
         "rest",
         "row",
         "always",
-        "program_row",
-        "program_start",
         "program",
-        "access_start",
-        "access",
+        "entry",
+        "entry_access",
+        "unreached",
     )
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
-        self.size = len(arrays["row"]) + len(arrays["always"]) + len(arrays["program_row"])
+        row, entry_row = arrays["row"], arrays["entry"][::8]
+        programs = np.unique(np.concatenate([row[row >= clauses.conjunctions], entry_row]))
+        plain = int(((row >= 0) & (row < clauses.conjunctions)).sum())
+        self.size = plain + len(arrays["always"]) + len(programs)  # rows, not entries
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
@@ -93,14 +96,22 @@ class Masks:
         programs: NDArray[np.int64],
         share: NDArray[np.float32],
     ) -> Masks:
-        """conjunctions, programs: rows; share: how likely each predicate of the clauses holds."""
+        """conjunctions, programs: rows, in order; share: how likely each predicate of the clauses holds."""
         size = np.diff(clauses.offsets)
         always, plain = conjunctions[size[conjunctions] == 0], conjunctions[size[conjunctions] > 0]
-        programs, access_start, access_set = _by_access(clauses, programs, share)
-        used = runs(clauses.offsets[np.concatenate([plain, programs])], size[np.concatenate([plain, programs])])
-        number, distinct = _distinct(clauses, used)
+        found, entries = access_sets(clauses, programs, share)
+        found &= _few_survivors(entries, share, len(clauses))[programs]
+        reached = np.zeros(len(clauses), np.bool_)
+        reached[programs[found]] = True
+        entries = entries.take(reached[entries.row])
+        complete = entries.exact & (entries.first == clauses.offsets[entries.row])  # nothing is left to find out
+        own = (runs(clauses.offsets[rows], size[rows]) for rows in (plain, programs))
+        number, distinct = _distinct(clauses, np.concatenate([next(own), entries.tests, next(own)]))
         true = len(distinct)
-        n = size[plain]
+        n = np.concatenate([size[plain], np.diff(entries.test_start)])
+        unreached = programs[~found]
+        entry_number = len(unreached) + np.cumsum(~complete) - 1
+        plain = np.concatenate([plain, np.where(complete, entries.row, -1 - entry_number)])
         steps = int(n.sum())
         first = np.cumsum(n) - n
         sorted_ = number[:steps]
@@ -125,16 +136,23 @@ class Masks:
             np.cumsum(counts, out=result[1:])
             return result
 
-        def steps_of(members: NDArray[np.int64]) -> NDArray[np.int64]:
-            """The numbers of predicates of the programs, given by their place in the clauses."""
-            row = np.searchsorted(clauses.offsets, members, side="right") - 1
-            place = np.zeros(len(clauses), np.int64)
-            place[programs] = steps + np.cumsum(size[programs]) - size[programs] - clauses.offsets[programs]
-            return number[np.where(members < 0, 0, place[row] + members)] if len(members) else members
-
         def by_attribute(predicates: NDArray[Any]) -> NDArray[np.int64]:
             return starts(np.bincount(attribute_of[predicates], minlength=clauses.attributes), np.int64)
 
+        left = entries.take(~complete)
+        begin = np.zeros(len(clauses), np.int64)
+        begin[programs] = np.cumsum(size[programs]) - size[programs]
+        jumps = runs(clauses.offsets[programs], size[programs]) - clauses.offsets[clauses.conjunctions]
+        program = np.zeros((len(jumps), 4), np.int32)
+        program[:, 0], program[:, 1], program[:, 2] = number[steps:], clauses.on_true[jumps], clauses.on_false[jumps]
+        entry = np.zeros((len(unreached) + len(left), 8), np.int32)
+        rows = entry[:, 0] = np.concatenate([unreached, left.row])
+        entry[:, 1], entry[:, 2], entry[: len(unreached), 4] = begin[rows], size[rows], size[unreached]
+        base = clauses.offsets[left.row]
+        for column, values in ((3, left.first - base), (4, left.last - base), (5, left.rank)):
+            entry[len(unreached) :, column] = values
+        entry_access = np.zeros(len(entry), np.uint32)
+        entry_access[len(unreached) :] = program[begin[left.row] + left.access - base, 0]
         return cls(
             clauses,
             {
@@ -152,11 +170,10 @@ class Masks:
                 "rest": sorted_[runs(first + 2, rest)].astype(np.uint32),
                 "row": plain.astype(np.int32),
                 "always": always.astype(np.int32),
-                "program_row": programs.astype(np.int32),
-                "program_start": starts(size[programs], np.int64),
-                "program": number[steps:].astype(np.uint32),
-                "access_start": access_start,
-                "access": np.where(access_set < 0, true, steps_of(access_set)).astype(np.uint32),
+                "program": program.ravel(),
+                "entry": entry.ravel(),
+                "entry_access": entry_access,
+                "unreached": np.array([len(unreached)]),
             },
         )
 
@@ -179,12 +196,8 @@ class Masks:
         match_blocks(
             lanes,
             *(a[name] for name in self.ARRAYS),
-            c.offsets,
             c.span_lo,
             c.span_hi,
-            c.on_true,
-            c.on_false,
-            c.conjunctions,
             self._null_attributes,
             events.offsets,
             events.attribute,
@@ -198,7 +211,7 @@ class Masks:
         self._spaces.append(space)
 
     def _space(self, lanes: int) -> tuple[NDArray[Any], ...]:
-        longest = int(np.diff(self._arrays["program_start"]).max(initial=0))
+        longest = int(self._arrays["entry"].reshape(-1, 8)[:, 2].max(initial=0))
         return (
             _aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),  # masks: all zero between calls
             np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
@@ -206,24 +219,13 @@ class Masks:
         )
 
 
-def _by_access(
-    clauses: Clauses, programs: NDArray[np.int64], share: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The programs, ordered so that those of like access sets stand together, and their access sets: where each
-    starts, and its predicates; -1 alone for a program that has none."""
-    found, start, members = access_sets(clauses, programs, share)
-    size = np.diff(start)
-    leading = np.full(len(programs), -1, np.int64)
-    some = found & (size > 0)
-    leading[some] = clauses.attribute[members[start[:-1][some]]]
-    order = np.argsort(leading, kind="stable")
-    count = np.where(found, size, 1)[order]
-    result = np.zeros(len(programs) + 1, np.int64)
-    np.cumsum(count, out=result[1:])
-    chosen = np.full(result[-1], -1, np.int64)
-    own = found[order]
-    chosen[runs(result[:-1][own], count[own])] = members[runs(start[:-1][order][own], count[own])]
-    return programs[order], result, chosen
+def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> NDArray[np.bool_]:
+    """By row: whether so few events are expected to pass the tests of its entries that it pays to look at them first,
+    instead of running all events of a block through the program in any case."""
+    passing = np.zeros(len(entries.tests) + 1)
+    np.cumsum(np.log(np.maximum(share[entries.tests], 1e-9)), out=passing[1:])
+    each = np.exp(passing[entries.test_start[1:]] - passing[entries.test_start[:-1]])
+    return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < FEW_SURVIVORS
 
 
 def _aligned_zeros(words: int) -> NDArray[np.uint64]:

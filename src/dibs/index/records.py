@@ -5,20 +5,17 @@ only the groups of the attributes it has, and each group is one run of memory: f
 predicates, a word each. Memory latency is the cost, so the next group is prefetched while the current one is tested;
 mispredicted branches come second, so a clause is tested without early exit and clauses of one length stand together.
 
-A program (an expression with OR) is filed under each predicate of its access set (index.access_sets): its record tests
-that predicate and then runs the program. It counts only where the predicate is the first of the set that holds, so an
-event meets each program once.
+A program (an expression with OR) is filed as its entries (index.access_sets), each with its own tests; an entry that
+passes them runs the program, unless the tests say it all. An event is stamped on the programs it has met, so that each
+is reported once.
 
 Arrays:
     words  uint64  for each clause a header  row << 32 | flags << 16 | n   and n tests
-                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16;
-                   the last test of a program always holds, and its lo is the place in the access set
+                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16
     start  int64   attributes + 1: the words of each access attribute
     count  int32   attributes: how many clauses it has
     shift  uint8   attributes: a coarse cell is cell >> shift, below 65,536
-    program        int32  the rows that are programs, sorted
-    access_start   int64  programs + 1: the access set of each, in
-    access         int64  predicates of the clauses, in order
+    size   int64   1: rows filed
 
 A test holds when (value - lo) mod 2**16 <= hi - lo, so a span may wrap round, and "not in a hole" is one too: a
 predicate of several spans is its hull and, for each hole, the span that goes round it. Where a test would be inexact
@@ -40,6 +37,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.access_sets import Entries
 from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.index.lanes import prefetch
@@ -49,22 +47,20 @@ COARSE = 1 << 16
 MOST_SPANS = 8  # a predicate of more spans is tested by its hull and verified
 LINES = 16  # cache lines of a group that are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
-LARGEST_SET = 256  # predicates of an access set that is worth as many records
-
-Sets = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # rows of programs, access_start, access
+LARGEST_SET = 256  # entries of a program that is worth as many records
 
 
 class Records:
-    ARRAYS = ("words", "start", "count", "shift", "program", "access_start", "access")
+    ARRAYS = ("words", "start", "count", "shift", "size")
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
         self._words, self._start = arrays["words"], arrays["start"]
-        programs, records = len(arrays["program"]), int(arrays["count"].sum())
-        self.size = records - len(arrays["access"]) + programs
-        self._inexact = _is_inexact(self._words, self._start)
+        self.size = int(arrays["size"][0])
+        self._has_programs = int(arrays["count"].sum()) > 0 and bool(_has_flag(self._words, self._start, PROGRAM))
+        self._inexact = bool(_has_flag(self._words, self._start, VERIFY))
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -78,26 +74,25 @@ class Records:
         access: NDArray[np.int64],
         other: NDArray[np.int32],
         highest: NDArray[np.int32],
-        programs: Sets,
+        entries: Entries,
     ) -> Records:
         """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
-        predicates; highest: the highest cell that predicates of an attribute cover; programs: with access sets."""
+        predicates; highest: the highest cell that predicates of an attribute cover; entries: of programs."""
         shift = _coarse_shifts(highest)
-        program, access_start, members = programs
-        in_set = np.diff(access_start)
-        # By attribute, then length (loops of one length are predicted), then another attribute (failures cluster);
-        # programs last.
-        place = np.concatenate([np.full(len(rows), -1), np.arange(len(members)) - np.repeat(access_start[:-1], in_set)])
-        size = np.concatenate([np.diff(clauses.offsets)[rows], np.full(len(members), 255)])
-        rows, access = np.concatenate([rows, np.repeat(program, in_set)]), np.concatenate([access, members])
-        other = np.concatenate([other, np.zeros(len(members), np.int32)])
+        # By attribute, then length (loops of one length are predicted), then another attribute (failures cluster).
+        filed_rows = len(rows) + len(np.unique(entries.row))
+        entry = np.concatenate([np.full(len(rows), -1), np.arange(len(entries))])
+        size = np.concatenate([np.diff(clauses.offsets)[rows], np.diff(entries.test_start)])
+        rows, access = np.concatenate([rows, entries.row]), np.concatenate([access, entries.access])
+        other = np.concatenate([other, np.zeros(len(entries), np.int32)])
         filed = clauses.attribute[access]
         if clauses.attributes < 1 << 22:
             order = np.argsort((filed.astype(np.int64) << 40) | (np.minimum(size, 255) << 32) | other, kind="stable")
         else:
             order = np.lexsort((other, size, filed))
         own = clauses.offsets, clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi
-        words, start = _pack(rows[order], access[order], place[order], shift, *own)
+        tests = entries.exact, entries.test_start, entries.tests
+        words, start = _pack(rows[order], filed[order], entry[order], *tests, shift, *own)
         return cls(
             clauses,
             {
@@ -105,9 +100,7 @@ class Records:
                 "start": start,
                 "count": np.bincount(filed, minlength=clauses.attributes).astype(np.int32),
                 "shift": shift,
-                "program": program.astype(np.int32),
-                "access_start": access_start,
-                "access": members,
+                "size": np.array([filed_rows]),
             },
         )
 
@@ -116,9 +109,12 @@ class Records:
     ) -> None:
         """See index.base.in_parts; done[1] is the entry of the event to go on with."""
         c = self._clauses
-        space = self._spaces.pop() if self._spaces else _work_space(c.attributes)
+        space = self._spaces.pop() if self._spaces else _work_space(c, self._has_programs)
         _match(
-            *(self._arrays[name] for name in self.ARRAYS),
+            self._words,
+            self._start,
+            self._arrays["count"],
+            self._arrays["shift"],
             c.offsets,
             c.attribute,
             c.lo,
@@ -127,13 +123,14 @@ class Records:
             c.span_hi,
             c.on_true,
             c.on_false,
-            c.offsets[c.conjunctions],
+            c.conjunctions,
             events.offsets,
             events.attribute,
             events.lo,
             events.hi,
             events.points,
             self._inexact,
+            self._has_programs,
             last,
             *space,
             *room,
@@ -142,13 +139,16 @@ class Records:
         self._spaces.append(space)
 
 
-def _work_space(attributes: int) -> tuple[NDArray[Any], ...]:
-    """Slots for one event by attribute (coarse cell; lo, hi, more of index.kernels): all zero between calls."""
+def _work_space(clauses: Clauses, programs: bool) -> tuple[NDArray[Any], ...]:
+    """Slots for one event by attribute (coarse cell; lo, hi, more of index.kernels): all zero between calls. And the
+    stamps of programs; the last one is the stamp of the event before."""
+    n = clauses.attributes
     return (
-        np.zeros(attributes, np.uint16),
-        np.zeros(attributes, np.int32),
-        np.zeros(attributes, np.int32),
-        np.zeros((attributes, 2), np.int64),
+        np.zeros(n, np.uint16),
+        np.zeros(n, np.int32),
+        np.zeros(n, np.int32),
+        np.zeros((n, 2), np.int64),
+        np.zeros((len(clauses) - clauses.conjunctions if programs else 0) + 1, np.int32),
     )
 
 
@@ -159,30 +159,51 @@ def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
 
 
 @njit(cache=True, nogil=True)
-def _pack(rows, access, place, shift, offsets, attribute, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
-    """The stream of the rows, which are ordered by the attribute of their access predicate, and where each attribute
-    starts. place: in the access set, of programs; -1 for conjunctions, which test all their predicates."""
+def _pack(  # type: ignore[no-untyped-def]
+    rows, filed, entry, exact, test_start, tests, shift, offsets, attribute, lo, hi, span_lo, span_hi
+):
+    """The stream of the rows, which are ordered by the attribute that they are filed under, and where each attribute
+    starts. entry: of programs, which have the tests of the entry; -1 for conjunctions, which test all predicates."""
+    most = 1
+    for i in range(len(rows)):
+        most = max(most, offsets[rows[i] + 1] - offsets[rows[i]])
+    own = np.empty(most, np.int64)
     start = np.zeros(len(shift) + 1, np.int64)
-    for i in range(len(rows)):
-        first, last = (offsets[rows[i]], offsets[rows[i] + 1]) if place[i] < 0 else (access[i], access[i] + 1)
-        tests = _tests(first, last, shift, attribute, lo, hi)[0]
-        start[attribute[access[i]] + 1] += 1 + tests + (place[i] >= 0)
-    for a in range(len(shift)):
-        start[a + 1] += start[a]
-    words = np.empty(start[-1], np.uint64)
-    at = 0
-    for i in range(len(rows)):
-        r = rows[i]
-        first, last = (offsets[r], offsets[r + 1]) if place[i] < 0 else (access[i], access[i] + 1)
-        n, verify = _tests(first, last, shift, attribute, lo, hi)
-        flags = VERIFY if verify else 0
-        if place[i] >= 0:
-            flags = VERIFY | PROGRAM
-        all_tests = n + (place[i] >= 0)
-        words[at] = (np.uint64(r) << np.uint64(32)) | (np.uint64(flags) << np.uint64(16)) | np.uint64(all_tests)
-        at += 1
-        if n > 0:
-            for p in range(first, last):
+    words = np.empty(0, np.uint64)
+    for filling in (False, True):
+        if filling:
+            for a in range(len(shift)):
+                start[a + 1] += start[a]
+            words = np.empty(start[-1], np.uint64)
+        at = 0
+        for i in range(len(rows)):
+            first, last = offsets[rows[i]], offsets[rows[i] + 1]
+            if entry[i] >= 0:
+                first, last = test_start[entry[i]], test_start[entry[i] + 1]
+            n, verify = 0, False
+            for k in range(first, last):
+                p = tests[k] if entry[i] >= 0 else k
+                own[k - first] = p
+                if shift[attribute[p]] > 0 or -hi[p] > MOST_SPANS:
+                    verify = True
+                    n += 1
+                else:
+                    n += 1 if hi[p] >= 0 else -hi[p]
+            if n > 0xFFFF:  # more than a header can count: all are left to the clauses
+                n, verify = 0, True
+            if not filling:
+                start[filed[i] + 1] += 1 + n
+                continue
+            flags = 0
+            if entry[i] >= 0:
+                flags = PROGRAM
+                verify = verify or not exact[entry[i]]
+            if verify:
+                flags |= VERIFY
+            words[at] = (np.uint64(rows[i]) << np.uint64(32)) | (np.uint64(flags) << np.uint64(16)) | np.uint64(n)
+            at += 1
+            for k in range(last - first if n > 0 else 0):
+                p = own[k]
                 a = attribute[p]
                 spans = 1 if hi[p] >= 0 else -hi[p]
                 low = lo[p] if hi[p] >= 0 else span_lo[lo[p]]
@@ -195,37 +216,17 @@ def _pack(rows, access, place, shift, offsets, attribute, lo, hi, span_lo, span_
                         width = (y - x) & np.uint64(0xFFFF)
                         words[at] = (np.uint64(a) << np.uint64(32)) | (x << np.uint64(16)) | width
                         at += 1
-        if place[i] >= 0:
-            words[at] = (np.uint64(place[i]) << np.uint64(16)) | np.uint64(0xFFFF)
-            at += 1
     return words, start
 
 
 @njit(cache=True, nogil=True)
-def _is_inexact(words, start):  # type: ignore[no-untyped-def]
-    """Whether some clause has to be verified."""
+def _has_flag(words, start, flag):  # type: ignore[no-untyped-def]
     at = 0
     while at < start[-1]:
-        if (words[at] >> np.uint64(16)) & np.uint64(VERIFY) != 0:
+        if (words[at] >> np.uint64(16)) & np.uint64(flag) != 0:
             return True
         at += np.int64(words[at] & np.uint64(0xFFFF)) + 1
     return False
-
-
-@njit(cache=True, nogil=True)
-def _tests(first, last, shift, attribute, lo, hi):  # type: ignore[no-untyped-def]
-    """How many tests these predicates have, and whether they are wider than the predicates."""
-    n, verify = 0, False
-    for p in range(first, last):
-        spans = 1 if hi[p] >= 0 else -hi[p]
-        coarse = shift[attribute[p]] > 0
-        if coarse or spans > MOST_SPANS:
-            verify = True
-            spans = 1
-        n += spans
-    if n > 0xFFFF:  # more than a header can count: all are left to the clauses
-        return 0, True
-    return n, verify
 
 
 @njit(cache=True, nogil=True)
@@ -242,9 +243,6 @@ def _match(  # type: ignore[no-untyped-def]
     start,
     count,
     shift,
-    program,
-    access_start,
-    access,
     offsets,
     attribute,
     lo,
@@ -253,18 +251,20 @@ def _match(  # type: ignore[no-untyped-def]
     span_hi,
     on_true,
     on_false,
-    jumps,
+    conjunctions,
     event_offsets,
     event_attribute,
     event_lo,
     event_hi,
     points,
     inexact,
+    has_programs,
     last_event,
     coarse,
     slot_lo,
     slot_hi,
     slot_more,
+    stamps,
     out_event,
     out_row,
     done,
@@ -274,6 +274,7 @@ def _match(  # type: ignore[no-untyped-def]
     found = np.int64(0)
     entry = done[1]
     entries_end = event_offsets[last_event]
+    jumps = offsets[conjunctions]
     for e in range(done[0], last_event):
         first, last = event_offsets[e], event_offsets[e + 1]
         slots = False  # whether some value is no single cell: tests do not do then, candidates go to their clauses
@@ -287,6 +288,10 @@ def _match(  # type: ignore[no-untyped-def]
             a = event_attribute[i]
             coarse[a] = np.uint16(min(event_lo[i] >> shift[a], COARSE - 2))  # above every span, below "never"
         full = False
+        found_before, candidates_before, tests_before = found, candidates, tests
+        if stamps[-1] == 2**31 - 1:
+            stamps[:] = 0
+        stamps[-1] += 1
         for i in range(first + entry, last):
             g = event_attribute[i]
             if i + 1 < entries_end:
@@ -300,6 +305,9 @@ def _match(  # type: ignore[no-untyped-def]
             if found + count[g] > len(out_event):
                 full = True
                 done[0], done[1] = e, i - first
+                if has_programs:  # stamps are not kept: the event is matched again from its start
+                    done[1] = 0
+                    found, candidates, tests = found_before, candidates_before, tests_before
                 break
             p, end_p = np.uint64(start[g]), np.uint64(start[g + 1])
             candidates += count[g]
@@ -317,32 +325,13 @@ def _match(  # type: ignore[no-untyped-def]
                         p += one
                 p = after
                 row = header >> half
-                if (slots or (header >> short) & one != 0) and fails == 0:
+                flags = (header >> short) & np.uint64(VERIFY | PROGRAM)
+                if (slots or flags != 0) and fails == 0:
                     first_p, last_p = np.int64(offsets[row]), np.int64(offsets[row + one])
-                    if (header >> short) & np.uint64(PROGRAM) != 0:
-                        low_j, high_j = 0, len(program) - 1
-                        while low_j < high_j:
-                            m = (low_j + high_j) >> 1
-                            if program[m] < row:
-                                low_j = m + 1
-                            else:
-                                high_j = m
-                        own = access_start[low_j] + np.int64((words[after - one] >> short) & low_half)
-                        for k in range(access_start[low_j], own + 1):
-                            q = access[k]
-                            b, low, high = attribute[q], lo[q], hi[q]
-                            if high >= 0 and slot_more[b, 1] == 0:
-                                ok = low <= slot_hi[b] and slot_lo[b] <= high
-                            else:
-                                ok = holds_several(
-                                    b, low, high, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi
-                                )
-                            if ok != (k == own):
-                                fails = one
-                                break
-                        if fails != 0:
-                            last_p = first_p
-                    q = first_p
+                    is_program = flags & np.uint64(PROGRAM) != 0
+                    if is_program and stamps[row - np.uint64(conjunctions)] == stamps[-1]:
+                        fails = one
+                    q = first_p if (slots or flags & np.uint64(VERIFY) != 0) and fails == 0 else last_p
                     while q < last_p:
                         b, low, high = attribute[q], lo[q], hi[q]
                         if high >= 0 and slot_more[b, 1] == 0:
@@ -351,7 +340,7 @@ def _match(  # type: ignore[no-untyped-def]
                             ok = holds_several(
                                 b, low, high, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi
                             )
-                        if (header >> short) & np.uint64(PROGRAM) != 0:
+                        if is_program:
                             step = on_true[q - jumps] if ok else on_false[q - jumps]
                             if step < 0:
                                 fails = np.uint64(step != ACCEPT)
@@ -362,6 +351,8 @@ def _match(  # type: ignore[no-untyped-def]
                         else:
                             fails = one
                             break
+                    if is_program and fails == 0:
+                        stamps[row - np.uint64(conjunctions)] = stamps[-1]
                 out_event[found] = e
                 out_row[found] = row
                 found += fails == 0
