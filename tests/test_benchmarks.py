@@ -41,9 +41,19 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A tiny run of everything but the compilation of all kernels, which takes a minute."""
     out = tmp_path_factory.mktemp("benchmarks") / "tiny.json"
-    sections = {"parsing", "bulk", "growth-sparse", "growth-dense", "single", "updates", "cliffs"} | SHAPES
+    sections = {
+        "parsing",
+        "bulk",
+        "growth-sparse",
+        "growth-dense",
+        "single",
+        "updates",
+        "cliffs",
+        "structures",
+    } | SHAPES
     size = ("--quick", "--together", "--subscriptions", 1000, "--events", 300, "--repeats", 1)
-    done = run(*size, "--out", out, "--only", *sorted(sections))
+    some = ("--workloads", "dense", "--structures", "scan", "pbtree")
+    done = run(*size, *some, "--out", out, "--only", *sorted(sections))
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
     assert set(found["sections"]) == sections
@@ -83,11 +93,72 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
 
 
+def test_structures_have_their_figures(results: dict[str, Any]) -> None:
+    section = results["sections"]["structures"]
+    assert section["subscriptions"] == 1000 and set(section["workloads"]) == {"dense"}
+    rows = {row["structure"]: row for row in section["workloads"]["dense"]["rows"]}
+    assert list(rows) == ["auto", "scan", "pbtree"]
+    for row in rows.values():
+        assert row["subscriptions"] == 1000 and not row["refused"]
+        assert row["microseconds an event"] > 0 and row["/ auto"] > 0 and row["build seconds"] > 0
+        assert row["matches an event"] >= 1 and row["events"] >= 20
+    assert rows["scan"]["candidates an event"] == 1000 and rows["scan"]["predicates evaluated an event"] > 1000
+    assert rows["pbtree"]["bytes a subscription"] > 0 and rows["pbtree"]["nodes an event"] > 30
+
+
+def test_a_structure_that_takes_too_much_is_tried_with_less(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    structures, tables, measure = load("sections.structures"), load("tables"), load("measure")
+    tried = []
+
+    def outcome(name: str, subscriptions: int, *_: Any) -> Any:
+        tried.append(subscriptions)
+        figures = {"build seconds": 1.0, "microseconds an event": 2.0, "/ auto": 3.0}
+        return figures if name == "small" and subscriptions <= 100 else "more than 60 s of building"
+
+    monkeypatch.setattr(structures, "_measure", outcome)
+    size = measure.Size(1000, 1, 20, 1, structure_subscriptions=1000)
+    said: list[str] = []
+    rows = [structures._row("dense", name, size, "", said.append) for name in ("small", "never")]
+    assert tried == [1000, 300, 100, 1000, 300, 100, 30]
+    assert rows[0]["subscriptions"] == 100 and "subscriptions" not in rows[1]
+    workload = {"matches an event": 1.0, "rows": rows}
+    text = tables._structures({"structures": {"subscriptions": 1000, "workloads": {"dense": workload}}})
+    assert "| small (100) | 2.00 | 3.00 |" in text and "| never |  |" in text
+    assert "- small, 300 subscriptions: more than 60 s of building" in text
+    assert all(line.endswith("\n") for line in said) and len(said) == 7
+
+
+def test_a_structure_is_stopped_where_it_takes_too_much(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    structures, measure = load("sections.structures"), load("measure")
+    size = measure.Size(1, 1, 20, 1, structure_subscriptions=20_000)
+    structures._prepare("dense", size, tmp_path, lambda _: None)
+
+    def measured(name: str) -> Any:
+        return structures._measure(name, 20_000, 1, str(tmp_path), lambda _: None)
+
+    assert measured("pbtree")["microseconds an event"] > 0
+    with monkeypatch.context() as patched:
+        patched.setattr(structures, "MOST_MEMORY", 1 << 20)
+        assert "memory" in measured("counting")  # 30 MB
+    with monkeypatch.context() as patched:
+        patched.setitem(structures.SECONDS, "building", 0)
+        assert measured("pbtree") == "more than 0 s of building"
+
+
 def test_the_report_fills_the_page(results: dict[str, Any], load: Any, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     shutil.copy(ROOT / "BENCHMARKS.md", page)
     written = load("report").write(results, page, tmp_path / "plots")
-    assert {p.name for p in written} == {"matching.svg", "growth.svg", "single.svg", "batches.svg", "page.md"}
+    assert {p.name for p in written} == {
+        "matching.svg",
+        "growth.svg",
+        "single.svg",
+        "batches.svg",
+        "structures.svg",
+        "page.md",
+    }
     text = page.read_text()
     begin, end = text.index("<!-- begin growth -->"), text.index("<!-- end growth -->")
     assert "| dense | 4,000 |" in text[begin:end]
@@ -109,6 +180,7 @@ def test_the_page_has_a_place_for_every_block(load: Any) -> None:
         "single",
         "updates",
         "cliffs",
+        "structures",
     ):
         assert page.count(f"<!-- begin {name} -->") == page.count(f"<!-- end {name} -->") == 1, name
 
@@ -167,5 +239,7 @@ def test_a_wrong_match_stops_the_clock(load: Any) -> None:
 def test_bad_options_are_explained() -> None:
     done = run("--only", "sparce")
     assert done.returncode == 2 and "sparce" in done.stderr and "retail" in done.stderr
+    done = run("--only", "structures", "--structures", "betre", "--together")
+    assert done.returncode == 1 and "no index is called betre" in done.stderr and "Traceback" not in done.stderr
     done = run("--subscriptions", "0")
     assert done.returncode == 2 and "--subscriptions" in done.stderr and "Traceback" not in done.stderr

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -43,11 +44,14 @@ from dibs.segments import store
 from dibs.segments.compile import compile_forms, compile_texts
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.removed import Removed
-from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
+from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge, updates_in_place
 
 OnError = Literal["raise", "skip"]
 CLOSED = "is closed"
 MERGE_RATIO = 4  # a segment at most this many times as large as the next one is merged with it
+
+
+Snapshot = tuple[list[Segment], list[Removed], int]  # the two beside each other, and the version
 
 
 class _Waiting(NamedTuple):
@@ -79,6 +83,9 @@ class Matcher:
         self._version = 0  # counts removals
         self._waiting: dict[Id, _Waiting] = {}
         self._lock = threading.RLock()
+        self._readers = 0  # matches under way
+        self._idle = threading.Condition(self._lock)  # told when there are none
+        self._in_place = updates_in_place(index)
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
         self._counters = dict.fromkeys(counters, 0)
         self._known_names: tuple[list[Segment], WantedNames] = ([], WantedNames(()))
@@ -142,6 +149,7 @@ class Matcher:
             raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
         with self._lock:
             self._check_writable()
+            self._await_readers()
             compiled = compile_texts(texts, progress)
             columns = by_type(ids)
             errors: dict[int, DibsError] = dict(compiled.errors)
@@ -278,15 +286,16 @@ class Matcher:
         """
         if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
             raise ValueError(f"top must be a positive number, not {top!r}")
-        segments, values, readers = self._read(events, attributes, on_error)
-        parts: list[Part] = []
-        for segment, seen in zip(segments, readers):
-            if top is None:
-                parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
-            else:
-                best = Heaviest(segment.weights_at, seen, top)
-                self._matched(segment, values, best.add)
-                parts.append((segment, *best.pairs()))
+        with self._reading() as snapshot:
+            segments, values, readers = self._read(events, attributes, on_error, snapshot)
+            parts: list[Part] = []
+            for segment, seen in zip(segments, readers):
+                if top is None:
+                    parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
+                else:
+                    best = Heaviest(segment.weights_at, seen, top)
+                    self._matched(segment, values, best.add)
+                    parts.append((segment, *best.pairs()))
         id_types = frozenset(s.ids.ids.type for s in segments)
         matches = Matches(values.events, parts, values.problems, id_types)
         self._counters["pairs"] += matches.count
@@ -294,27 +303,46 @@ class Matcher:
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
-        segments, values, readers = self._read(events, attributes, on_error)
-        result = np.zeros(values.events, np.int64)
-        lock = threading.Lock()
-        for segment, seen in zip(segments, readers):
+        with self._reading() as snapshot:
+            segments, values, readers = self._read(events, attributes, on_error, snapshot)
+            result = np.zeros(values.events, np.int64)
+            lock = threading.Lock()
+            for segment, seen in zip(segments, readers):
 
-            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
-                found = np.bincount(s(event, row)[0], minlength=len(result))
-                with lock:
-                    np.add(result, found, out=result)
+                def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
+                    found = np.bincount(s(event, row)[0], minlength=len(result))
+                    with lock:
+                        np.add(result, found, out=result)
 
-            self._matched(segment, values, add)
+                self._matched(segment, values, add)
         self._counters["pairs"] += int(result.sum())
         return result
 
+    @contextmanager
+    def _reading(self) -> Iterator[Snapshot]:
+        """The state to match on, which nobody changes meanwhile."""
+        with self._lock:
+            snapshot = self._snapshot()
+            self._readers += 1
+        try:
+            yield snapshot
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._idle.notify_all()
+
+    def _await_readers(self) -> None:
+        """Before an index is changed in place. The lock is given up meanwhile, so nothing may be half done."""
+        while self._in_place and self._readers:
+            self._idle.wait()
+
     def _read(
-        self, events: Any, attributes: str | None, on_error: OnError
+        self, events: Any, attributes: str | None, on_error: OnError, snapshot: Snapshot
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-        segments, removed, version = self._snapshot()
+        segments, removed, version = snapshot
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None
         if len(values.unreadable_events):
@@ -379,7 +407,7 @@ class Matcher:
 
     # ---- segments ----
 
-    def _snapshot(self) -> tuple[list[Segment], list[Removed], int]:
+    def _snapshot(self) -> Snapshot:
         with self._lock:
             if self._closed_to_changes == CLOSED:
                 raise DibsError(f"this matcher {CLOSED}")
@@ -389,6 +417,7 @@ class Matcher:
 
     def _flush(self) -> None:
         """Turns what waits into segments (one for each type of ids)."""
+        self._await_readers()
         for text_ids in (False, True):
             items = [(i, w) for i, w in self._waiting.items() if isinstance(i, str) == text_ids]
             if items:
@@ -428,6 +457,7 @@ class Matcher:
     def compact(self) -> None:
         """Merges everything and forgets what was removed: fastest matching, least memory."""
         with self._lock:
+            self._await_readers()
             if self._waiting:
                 self._flush()
             for kind in (pa.int64(), pa.large_string()):

@@ -26,23 +26,34 @@ from dibs.coding.domain import (
 from dibs.language.table import Attribute, Facet
 
 Rows = NDArray[np.int64]
+# The new number of each attribute; where its old cells start in the next two; the first and the last new cell of each.
+Moved = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
 def merge_clauses(parts: Sequence[tuple[Domains, Clauses, Rows]]) -> tuple[Domains, Clauses, NDArray[np.int64]]:
     """The given rows of each part as one set of clauses, and for each of its rows the place among all rows given
     (conjunctions move to the front). Constants that only dropped rows mention stay in the domains."""
-    domains, ranges = _merge_domains([d for d, _, _ in parts])
-    chosen: list[tuple[Domains, Clauses, Rows, Any, NDArray[np.int64]]] = []
+    domains, moves = merge_domains([d for d, _, _ in parts])
+    clauses, place = move_clauses(
+        [(c, rows, move) for (_, c, rows), move in zip(parts, moves)], len(domains.attributes)
+    )
+    return domains, clauses, place
+
+
+def move_clauses(parts: Sequence[tuple[Clauses, Rows, Moved]], attributes: int) -> tuple[Clauses, NDArray[np.int64]]:
+    """The given rows of each part with their cells moved, as one set of clauses; and for each of its rows the place
+    among all rows given."""
+    chosen: list[tuple[Clauses, Rows, Moved, NDArray[np.int64]]] = []
     base = 0
-    for (old, clauses, rows), moved in zip(parts, ranges):
-        chosen.append((old, clauses, rows, moved, np.arange(base, base + len(rows))))
+    for clauses, rows, move in parts:
+        chosen.append((clauses, rows, move, np.arange(base, base + len(rows))))
         base += len(rows)
     # All conjunctions first, then all programs: the order that Clauses asks for.
     pieces = []
     for programs in (False, True):
-        for old, clauses, rows, moved, place in chosen:
+        for clauses, rows, move, place in chosen:
             mask = (rows >= clauses.conjunctions) == programs
-            pieces.append(_moved(old, clauses, rows[mask], moved, place[mask], programs))
+            pieces.append(_moved(clauses, rows[mask], move, place[mask], programs))
     sizes = np.concatenate([p["size"] for p in pieces])
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -63,16 +74,16 @@ def merge_clauses(parts: Sequence[tuple[Domains, Clauses, Rows]]) -> tuple[Domai
         span_hi=joined["span_hi"],
         on_true=joined["on_true"],
         on_false=joined["on_false"],
-        conjunctions=sum(int((rows < c.conjunctions).sum()) for _, c, rows in parts),
-        attributes=len(domains.attributes),
+        conjunctions=sum(int((rows < c.conjunctions).sum()) for c, rows, _ in parts),
+        attributes=attributes,
     )
-    return domains, merged, joined["place"]
+    return merged, joined["place"]
 
 
 def _moved(
-    old: Domains, clauses: Clauses, rows: Rows, moved: Any, place: NDArray[np.int64], programs: bool
+    clauses: Clauses, rows: Rows, move: Moved, place: NDArray[np.int64], programs: bool
 ) -> dict[str, NDArray[Any]]:
-    to_attribute, cell_base, first_cell, last_cell = moved
+    to_attribute, cell_base, first_cell, last_cell = move
     size = np.diff(clauses.offsets)[rows]
     take = runs(clauses.offsets[rows], size)
     attribute, lo, hi = clauses.attribute[take], clauses.lo[take].copy(), clauses.hi[take].copy()
@@ -98,7 +109,9 @@ def _moved(
     }
 
 
-def _merge_domains(olds: list[Domains]) -> tuple[Domains, list[Any]]:
+def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
+    """All constants of the domains in one, and where the cells of each have gone. Attributes keep their order, those
+    of the first domains their numbers."""
     numbers: dict[Attribute, int] = {}
     to_attribute = [
         np.fromiter((numbers.setdefault(a, len(numbers)) for a in d.attributes), np.int64, len(d.attributes))

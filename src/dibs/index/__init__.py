@@ -20,6 +20,21 @@ AUTO = "auto"
 INDEXES: dict[str, str] = {
     "auto": "auto.Auto",
     "scan": "scan.Scan",
+    "pstree": "pstree.PSTree",
+    "pstbloom": "pstbloom.PSTBloom",
+    "psthash": "psthash.PSTHash",
+    "cluster": "cluster.Cluster",
+    "interval": "interval.Interval",
+    "hybrid": "hybrid.Hybrid",
+    "segment-tree": "segment_tree.SegmentTree",
+    "interval-tree": "interval_tree.IntervalTree",
+    "counting": "counting.Counting",
+    "kindex": "kindex.KIndex",
+    "opindex": "opindex.OpIndex",
+    "opindex-bs": "opindex.OpIndexBS",
+    "propagation": "propagation.Propagation",
+    "gryphon": "gryphon.Gryphon",
+    "pbtree": "pbtree.PBTree",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]

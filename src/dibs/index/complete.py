@@ -139,7 +139,7 @@ class Completed:
     ) -> None:
         if len(self._rows):
             rows = None if len(self._rows) == self._count else self._rows
-            found.add(_renumbered(partial(self._structure.match, events, threads), numbers, rows, None, sink))
+            found.add(renumbered(partial(self._structure.match, events, threads), numbers, rows, None, sink))
         for part in self._parts:
             if len(part.left):
                 self._match_masks(part, False, events, numbers, threads, sink, found)
@@ -161,7 +161,7 @@ class Completed:
             return in_parts(work, len(events), threads, len(WIDE) * WORD, masks.rate, sink)
 
         deleted = self._deleted if len(self._deleted) else None
-        found.add(_renumbered(match, numbers, part.rows, deleted, sink))
+        found.add(renumbered(match, numbers, part.rows, deleted, sink))
 
     # ---- updates ----
 
@@ -209,7 +209,7 @@ def _joined(first: Part, second: Part) -> Part:
     return Part(clauses, rows, np.flatnonzero(left[place]).astype(np.int32))
 
 
-def _renumbered(
+def renumbered(
     match: Any,
     events: NDArray[np.int64] | None,
     rows: NDArray[np.int32] | None,

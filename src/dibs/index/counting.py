@@ -37,11 +37,13 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.counters import AT_ONCE, changes, counters, set_back, zeros
 from dibs.index.lanes import count_bits, lowest_bit, prefetch
 from dibs.index.postings import Postings, slots_of, write_out
 
-ROWS_A_POSTING = 16  # with fewer, all counters are set back in one pass instead of one by one
-EVERY_BYTE = 0x0101010101010101
+ROWS_A_POSTING = 16  # with fewer rows for each posting read, all counters are set back instead of those touched
+LINES = 16  # cache lines of a list that are asked for before it is read
+POSTINGS_A_LINE = 16
 
 
 class Counting:
@@ -52,12 +54,9 @@ class Counting:
     def __init__(self, clauses: Clauses, postings: Postings):
         self._postings = postings
         sizes = np.diff(clauses.offsets)
-        largest = int(sizes.max(initial=0)) + 1  # an exclusion makes it one more for a moment
-        # Whole words: the rows behind the last have the size 1 and are never counted.
-        self._size = np.ones(-(-len(sizes) // 8) * 8, _counter_type(largest))
-        self._size[: len(sizes)] = sizes
+        self._size = counters(sizes, int(sizes.max(initial=0)) + 1)  # for a moment, an exclusion makes it one more
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, counters set back
+        self._spaces: list[tuple[NDArray[Any], NDArray[Any]]] = []  # work space of past calls, counters set back
 
     @classmethod
     def build(cls, clauses: Clauses) -> Counting:
@@ -65,7 +64,7 @@ class Counting:
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Counting:
-        return cls(clauses, Postings(**arrays))
+        return cls(clauses, Postings(*(arrays[name] for name in Postings._fields)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._postings._asdict()
@@ -75,30 +74,19 @@ class Counting:
         return self._postings.nbytes + self._size.nbytes
 
     def plan(self) -> dict[str, Any]:
-        p = self._postings
-        return {
-            "lists": p.lists,
-            "postings": len(p.rows),
-            "longest list": p.longest,
-            "counter bytes": self._size.itemsize,
-            "grounds": "each event counts the rows in the lists of its values",
-        }
+        return self._postings.plan() | {"grounds": "each event counts the rows in the lists of its values"}
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         widest = int(np.diff(events.offsets).max(initial=0))
-        included, excluded = (np.empty(0, np.int64) for _ in range(2))
-        del included, excluded
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
             space = self._spaces.pop() if self._spaces else (self._size.copy(), np.empty(len(self._size) + 1, np.int32))
             _count(
                 *self._postings,
                 self._size,
-                self._size.view(np.uint64),
-                space[0],
-                space[0].view(np.uint64),
-                space[1],
-                *np.empty((2, 2 * widest), np.int64),
+                *space,
+                np.empty(2 * widest, np.int64),
+                np.empty(widest, np.int64),
                 events.offsets,
                 events.attribute,
                 events.lo,
@@ -109,3 +97,81 @@ class Counting:
             self._spaces.append(space)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+
+
+@njit(cache=True, nogil=True)
+def _count(  # type: ignore[no-untyped-def]
+    block,
+    limits,
+    start,
+    rows,
+    size,
+    left,
+    found,
+    included,
+    excluded,
+    event_offsets,
+    event_attribute,
+    event_cell,
+    last_event,
+    out_event,
+    out_row,
+    done,
+):
+    """See index.base.in_parts. An event whose matches do not fit is counted again in the next call."""
+    pairs = np.int64(0)
+    for e in range(done[0], last_event):
+        n, x = slots_of(
+            event_offsets[e], event_offsets[e + 1], event_attribute, event_cell, block, limits, included, excluded
+        )
+        nodes, postings = np.int64(0), np.int64(0)
+        for j in range(n):
+            first, last = start[included[j]], start[included[j] + 1]
+            nodes += first < last
+            postings += last - first
+            for p in range(first, min(last, first + LINES * POSTINGS_A_LINE), POSTINGS_A_LINE):
+                prefetch(rows, np.int64(p))
+        few = postings * ROWS_A_POSTING < len(left)
+        for j in range(x):
+            first, last = np.uint32(start[excluded[j]]), np.uint32(start[excluded[j] + 1])
+            nodes += first < last
+            postings += last - first
+            for p in range(first, last):
+                left[rows[p]] += 1
+        k, candidates = np.int64(0), np.int64(0)
+        if few:
+            for j in range(n):
+                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
+                    r = rows[p]
+                    now = left[r] - 1
+                    left[r] = now
+                    found[k] = r
+                    k += now == 0
+            for j in range(n):
+                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
+                    r = rows[p]
+                    candidates += left[r] != size[r]
+                    left[r] = size[r]
+        else:
+            for j in range(n):
+                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
+                    left[rows[p]] -= 1
+            for r in range(0, len(left), AT_ONCE):
+                candidates += count_bits(changes(left, size, r))
+                matched = zeros(left, r)
+                while matched != 0:
+                    found[k] = r + lowest_bit(matched)
+                    k += 1
+                    matched &= matched - np.uint64(1)
+                set_back(left, size, r)
+        if pairs + k > len(out_event):
+            done[0], done[2] = e, pairs
+            return
+        for i in range(k):
+            out_event[pairs + i] = e
+            out_row[pairs + i] = found[i]
+        pairs += k
+        done[3] += candidates
+        done[4] += postings
+        done[6] += nodes
+    done[0], done[2] = last_event, pairs

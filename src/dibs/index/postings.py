@@ -22,7 +22,7 @@ Arrays:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -46,14 +46,15 @@ class Postings(NamedTuple):
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self)
 
-    @property
-    def lists(self) -> int:
-        """How many lists have a posting."""
-        return int(np.count_nonzero(np.diff(self.start)))
-
-    @property
-    def longest(self) -> int:
-        return int(np.diff(self.start).max(initial=0))
+    def plan(self) -> dict[str, Any]:
+        """Numbers worth seeing."""
+        lengths = np.diff(self.start)
+        return {
+            "lists": int(np.count_nonzero(lengths)),
+            "postings": len(self.rows),
+            "longest list": int(lengths.max(initial=0)),
+            "attributes with exclusions": int(np.count_nonzero(self.block[:, 2] >= 0)),
+        }
 
 
 def write_out(name: str, clauses: Clauses, group: NDArray[np.uint16], groups: int) -> Postings:

@@ -17,7 +17,7 @@ def distinct(clauses: Clauses) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     several = np.flatnonzero(hi < 0)
     lo[several] = _number_lists(lo[several], -hi[several], clauses.span_lo, clauses.span_hi)
     # The low half tells lists of spans (negative) from single spans, and lists of different lengths.
-    return number_pairs(clauses.attribute.astype(np.int64), (lo << 32) | (hi & 0xFFFFFFFF))  # type: ignore[no-any-return]
+    return number_pairs(clauses.attribute.astype(np.int64), (lo << 32) | (hi & 0xFFFFFFFF))
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ Predicates are numbered by (attribute, group, constant), so that what the first 
     NE      <> c   sorted by c: all between floor and ceiling but the one at the value
     SPANS   else   BETWEEN, IN, NOT IN: a list of spans sorted by their beginnings
 
-Arrays (D predicates, W = D / 64 words of bits, S spans, R access predicates):
+Arrays (D predicates, W = D / 64 + 1 words of bits, S spans, R access predicates):
     groups       int32   (attributes + 1, 8): the first predicate of each of the five groups, the first span, floor,
                          ceiling; the last row holds the ends
     key          int32   D: the constant that a group is sorted by (of SPANS, where the first span begins)
@@ -23,21 +23,26 @@ Arrays (D predicates, W = D / 64 words of bits, S spans, R access predicates):
     access       uint64  W: bits of the predicates that are access predicates; `rank` counts those before each word
     rank         int32   W
     start        int64   R + 1: the clusters of each access predicate in `clusters`
-    clusters     int32   for each cluster: k, m, k columns of m predicate numbers, the m rows; clusters of one access
-                         predicate by k, columns from the most selective predicate on
+    clusters     int32   for each access predicate: how many clauses m it has; then, clause by clause in order of size,
+                         a column of their most selective other predicates, one of the next, their rows, and m + 1
+                         distances to where the remaining predicates of each begin. Predicates that a clause does not
+                         have are the true one, whose bit is always set
 
-Counters: a candidate is a clause of a cluster that was read, a node is a cluster; predicates are those found satisfied
-in the first phase and those whose bits were read in the second.
+Counters: a candidate is a clause of a cluster that was read, a node is an access predicate whose clusters were read;
+predicates are those found satisfied in the first phase and those whose bits were read in the second.
 
 Useful for: many equality predicates over large domains; many clauses that share few distinct predicates (dense data):
 the bits of all of them fit into the first cache.
 Not useful for: clauses without a selective predicate; very many distinct predicates: their bits leave the caches.
 
-Differs from the paper: any predicate may give access, not only equality (the paper knows the other satisfied ones as
-well, and otherwise a clause without equality would be tested for every event); the first phase searches sorted arrays
-instead of hash tables and B-trees; the vector is cleared attribute by attribute instead of as a whole, which is what
-later papers blame Propagation for; access by several predicates at once (the paper's clustering by schema, chosen from
-event statistics) is not here, as the papers that compare with Propagation do not use it either.
+Differs from the paper: any predicate may give access, not only equality (the first phase finds the others as well, and
+a clause without equality would have to be tested for every event); the first phase searches sorted arrays instead of
+hash tables and B-trees; bits are cleared attribute by attribute, not all for each event, which is what later papers
+blame Propagation for; clusters of one access predicate stand in one table, since most hold one or two clauses, and its
+first two columns are tested for all clauses without a branch, the others only for those that are left. A cluster at a
+time, with a column for each predicate, took a third longer on dense data. Access by several predicates at once (the
+paper's clustering by schemas, from statistics of events) is not here; the papers that compare themselves with
+Propagation leave it out too.
 """
 
 from __future__ import annotations
@@ -58,7 +63,8 @@ from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
 EQ, LE, GE, NE, SPANS, FIRST_SPAN, FLOOR, CEILING = range(8)  # the columns of `groups`
-AHEAD = 8  # access predicates whose clusters are asked for before they are read
+AHEAD, LINES = 16, 4  # the clusters of the access predicate after so many are asked for, so many cache lines
+PLACE = np.uint64((1 << 40) - 1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -103,12 +109,13 @@ class Propagation:
         second = np.where(size > 1, own[np.minimum(first + 1, max(len(own) - 1, 0))], 0) if len(own) else first
         # Equal second predicates stand together: their bits are in the cache.
         rows = np.lexsort((second, size, own[first])) if len(own) else first
-        is_access = np.zeros(-(-len(order) // 64) * 64, np.bool_)
+        true = _true(len(order))
+        is_access = np.zeros(true + 64, np.bool_)
         is_access[own[first]] = True
         access = np.packbits(is_access, bitorder="little").view(np.uint64)
         inside = is_access.reshape(-1, 64).sum(axis=1)
         rank = (np.cumsum(inside) - inside).astype(np.int32)
-        start, clusters = _clusters(rows, own, first, size, int(is_access.sum()))
+        start, clusters = _clusters(rows, own, first, size, int(is_access.sum()), true)
         arrays = {"groups": groups, "key": key, "access": access, "rank": rank, "start": start, "clusters": clusters}
         return cls(clauses, arrays | spans)
 
@@ -128,7 +135,6 @@ class Propagation:
         return {
             "distinct predicates": predicates,
             "access predicates": access,
-            "clusters": int(_count_clusters(self._arrays["clusters"])),
             "grounds": f"{self._rows:,} clauses in clusters under {access:,} of {predicates:,} distinct predicates, "
             "each filed under the one that is least likely to hold",
         }
@@ -140,19 +146,30 @@ class Propagation:
             try:
                 space = self._spaces.pop()
             except IndexError:
-                # The bits of all predicates, zero between calls, and the satisfied access predicates of an event.
-                space = np.zeros(len(a["access"]), np.uint64), np.empty(len(a["start"]), np.int32)
+                space = self._space()
             batch = events.offsets, events.attribute, events.lo
             _match(*(a[name] for name in self.ARRAYS), *batch, last, *space, *room, done)
             self._spaces.append(space)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
+    def _space(self) -> tuple[NDArray[Any], ...]:
+        bits = np.zeros(len(self._arrays["access"]), np.uint64)  # zero between calls, but for the true predicate
+        bits[-1] = 1
+        # Of one event: satisfied access predicates; clauses whose first two predicates hold, and their clusters.
+        hits, survivors = len(self._arrays["start"]), self._rows + 1
+        return bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)
+
+
+def _true(predicates: int) -> int:
+    """The number of the predicate that always holds: it has a word of bits of its own, which is never cleared."""
+    return -(-predicates // 64) * 64
+
 
 def _number(
     clauses: Clauses, example: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], dict[str, NDArray[np.int32]], NDArray[np.int64]]:
-    """groups, key and the three span arrays of the distinct predicates, and their order."""
+) -> tuple[NDArray[np.int32], NDArray[np.int32], dict[str, NDArray[Any]], NDArray[np.intp]]:
+    """groups, key and the span arrays of the distinct predicates, and their order."""
     floor, ceiling = operators.limits(clauses)
     op = operators.operators(clauses, floor, ceiling)[example]
     attribute, lo, hi = clauses.attribute[example], clauses.lo[example], clauses.hi[example]
@@ -186,50 +203,47 @@ def _number(
     groups[:, :FIRST_SPAN] = starts.reshape(-1, 5)
     np.cumsum(np.bincount(attribute[predicate], minlength=clauses.attributes), out=groups[1:, FIRST_SPAN])
     groups[:-1, FLOOR], groups[:-1, CEILING] = floor, ceiling
-    spans = {"span_begin": begin, "span_end": end, "span_predicate": predicate, "span_reach": reach}
+    spans: dict[str, NDArray[Any]] = {
+        "span_begin": begin,
+        "span_end": end,
+        "span_predicate": predicate,
+        "span_reach": reach,
+    }
     return groups, constant[order].astype(np.int32), spans, order
 
 
 @njit(cache=True, nogil=True)
-def _clusters(rows, own, first, size, accesses):  # type: ignore[no-untyped-def]
+def _clusters(rows, own, first, size, accesses, true):  # type: ignore[no-untyped-def]
     """start and clusters of rows that are ordered by (access predicate, size)."""
-    words, i = 0, 0
-    while i < len(rows):  # a cluster at a time
-        j, k = i, size[rows[i]]
-        while j < len(rows) and own[first[rows[j]]] == own[first[rows[i]]] and size[rows[j]] == k:
-            j += 1
-        words += 2 + (j - i) * k  # k - 1 columns and the rows
-        i = j
+    words = 2 * accesses
+    for i in range(len(rows)):
+        words += 4 + max(size[i] - 3, 0)
     start, clusters = np.empty(accesses + 1, np.int64), np.empty(words, np.int32)
-    at, i, n, previous = 0, 0, 0, -1
+    at, i, n = 0, 0, 0
     while i < len(rows):
-        access, j, k = own[first[rows[i]]], i, size[rows[i]]
-        while j < len(rows) and own[first[rows[j]]] == access and size[rows[j]] == k:
+        j = i
+        while j < len(rows) and own[first[rows[j]]] == own[first[rows[i]]]:
             j += 1
-        if access != previous:
-            start[n], previous = at, access
-            n += 1
+        start[n] = at
+        n += 1
         m = j - i
-        clusters[at], clusters[at + 1] = k - 1, m
-        at += 2
+        clusters[at] = m
+        at += 1
+        others = at + 4 * m + 1
         for c in range(m):
             r = rows[i + c]
-            for column in range(1, k):
-                clusters[at + (column - 1) * m + c] = own[first[r] + column]
-            clusters[at + (k - 1) * m + c] = r
-        at += k * m
-        i = j
+            p, end = first[r] + 1, first[r] + size[r]
+            clusters[at + c] = own[p] if p < end else true
+            clusters[at + m + c] = own[p + 1] if p + 1 < end else true
+            clusters[at + 2 * m + c] = r
+            clusters[at + 3 * m + c] = others - (at + 3 * m + c)
+            for q in range(p + 2, end):
+                clusters[others] = own[q]
+                others += 1
+        clusters[at + 4 * m] = others - (at + 4 * m)
+        at, i = others, j
     start[n] = at
     return start, clusters
-
-
-@njit(cache=True, nogil=True)
-def _count_clusters(clusters):  # type: ignore[no-untyped-def]
-    n, at = 0, 0
-    while at < len(clusters):
-        at += 2 + (clusters[at] + 1) * clusters[at + 1]
-        n += 1
-    return n
 
 
 @njit(cache=True, nogil=True)
@@ -250,17 +264,18 @@ def _match(  # type: ignore[no-untyped-def]
     last_event,
     bits,
     hits,
+    survivors,
     out_event,
     out_row,
     done,
 ):
     """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
-    one, low_six = np.uint64(1), np.uint64(63)
+    one, six, forty, low_six = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
     found = 0
     full = False
     for e in range(done[0], last_event):
         first, last = event_offsets[e], event_offsets[e + 1]
-        candidates, evaluated, nodes, n_hits = 0, 0, 0, 0
+        candidates, evaluated, n_hits = 0, 0, 0
 
         # First phase: the bits of the satisfied predicates.
         for i in range(first, last):
@@ -337,55 +352,43 @@ def _match(  # type: ignore[no-untyped-def]
                     hot &= hot - one
             after = ((q - 1) >> 6) + 1
 
-        # Second phase: their clusters.
-        before = found
+        # Second phase: the first two predicates of each clause in their clusters, without a branch on the outcome.
+        kept = np.uint64(0)
         for h in range(min(AHEAD, n_hits)):
             prefetch(clusters, start[hits[h]])
         for h in range(n_hits):
             if h + AHEAD < n_hits:
-                prefetch(clusters, start[hits[h + AHEAD]])
-            at, end = start[hits[h]], start[hits[h] + 1]
-            while at < end:
-                k, m = np.int64(clusters[at]), np.int64(clusters[at + 1])
-                at += 2
-                nodes += 1
-                candidates += m
-                rows = at + k * m
-                if found + m > len(out_event):
-                    full = True
-                    break
-                if k == 0:
-                    for c in range(m):
-                        out_event[found + c] = e
-                        out_row[found + c] = clusters[rows + c]
-                    found += m
-                elif k == 1:
-                    evaluated += m
-                    for c in range(m):
-                        x = np.uint64(clusters[at + c])
-                        out_event[found] = e
-                        out_row[found] = clusters[rows + c]
-                        found += np.int64((bits[x >> np.uint64(6)] >> (x & low_six)) & one)
-                else:
-                    # Two tests without a branch: that both hold is rare enough to be predicted.
-                    evaluated += 2 * m
-                    for c in range(m):
-                        x, y = np.uint64(clusters[at + c]), np.uint64(clusters[at + m + c])
-                        both = (bits[x >> np.uint64(6)] >> (x & low_six)) & (bits[y >> np.uint64(6)] >> (y & low_six))
-                        if both & one:
-                            place, ok = at + 2 * m + c, True
-                            while ok and place < rows:
-                                x = np.uint64(clusters[place])
-                                ok = (bits[x >> np.uint64(6)] >> (x & low_six)) & one != 0
-                                place += m
-                                evaluated += 1
-                            if ok:
-                                out_event[found] = e
-                                out_row[found] = clusters[rows + c]
-                                found += 1
-                at = rows + m
-            if full:
-                break
+                at = start[hits[h + AHEAD]]
+                for line in range(LINES):
+                    prefetch(clusters, at + 16 * line)
+            at = start[hits[h]]
+            c, m = np.uint64(at + 1), np.uint64(clusters[at])
+            stop = c + m
+            candidates += np.int64(m)
+            while c < stop:
+                x, y = np.uint64(clusters[c]), np.uint64(clusters[c + m])
+                survivors[kept] = (m << forty) | c
+                kept += (bits[x >> six] >> (x & low_six)) & (bits[y >> six] >> (y & low_six)) & one
+                c += one
+        evaluated += 2 * candidates
+        # Then the others of those that are left.
+        if found + np.int64(kept) > len(out_event):
+            full = True
+            kept = np.uint64(0)
+        for s in range(np.int64(kept)):
+            m = survivors[s] >> forty
+            c = (survivors[s] & PLACE) + m + m
+            out_event[found] = e
+            out_row[found] = clusters[c]
+            c += m
+            q, stop = c + np.uint64(clusters[c]), c + one + np.uint64(clusters[c + one])
+            evaluated += np.int64(stop - q)
+            hold = one
+            while q < stop:
+                x = np.uint64(clusters[q])
+                hold &= bits[x >> six] >> (x & low_six)
+                q += one
+            found += np.int64(hold)
 
         for i in range(first, last):
             p, q = groups[event_attribute[i], EQ], groups[event_attribute[i] + 1, EQ]
@@ -393,11 +396,10 @@ def _match(  # type: ignore[no-untyped-def]
                 for w in range(p >> 6, ((q - 1) >> 6) + 1):
                     bits[w] = 0
         if full:
-            found = before
             done[0] = e
             break
         done[0] = e + 1
         done[3] += candidates
         done[4] += evaluated
-        done[6] += nodes
+        done[6] += n_hits
     done[2] = found

@@ -111,7 +111,7 @@ def _scan(  # type: ignore[no-untyped-def]
         for r in range(first_row, rows):
             p, end = offsets[r], offsets[r + 1]
             program = r >= conjunctions
-            matched = True
+            matched, tested_before = True, tested
             while p < end:
                 a, low, high = attribute[p], lo[p], hi[p]
                 tested += 1
@@ -133,7 +133,8 @@ def _scan(  # type: ignore[no-untyped-def]
             if matched:
                 if count == len(out_event):
                     done[0], done[1], done[2] = e, r, count
-                    done[4] += tested
+                    done[3] += r - first_row
+                    done[4] += tested_before  # this row will be tested again
                     return
                 out_event[count] = e
                 out_row[count] = r

@@ -1,4 +1,5 @@
-"""A segment: subscriptions that were compiled together, with their own domains and index. It never changes.
+"""A segment: subscriptions that were compiled together, with their own domains and index. It never changes, but for an
+index that takes rows in place when it goes over into a merged segment.
 
 Row r of everything (ids, texts, weights, clauses) is one subscription. The ids are all integers or all strings.
 """
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
-from dibs.coding.merge import merge_clauses
+from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
-from dibs.index import Index, Pairs, Sink, create
+from dibs.index import Index, Pairs, Sink, create, takes
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
+from dibs.segments.live import Live
 
 DEFAULT_WEIGHT = 1.0
 
@@ -71,16 +73,32 @@ def build(
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
     domains, clauses = code_clauses(compiled.table)
-    return Segment(IdIndex(ids), texts, weights, domains, clauses, create(index, clauses))
+    return Segment(IdIndex(ids), texts, weights, domains, clauses, _indexed(index, domains, clauses))
+
+
+def updates_in_place(index: str) -> bool:
+    """Whether the index of this name takes insertions and deletions itself."""
+    part = takes(index)
+    return part is not None and part.updates
+
+
+def _indexed(index: str, domains: Domains, clauses: Clauses) -> Index:
+    return Live.build(index, domains, clauses) if updates_in_place(index) else create(index, clauses)
 
 
 def merge(parts: Sequence[tuple[Segment, NDArray[np.int64]]], index: str) -> Segment:
-    """One segment of the given rows of each part (whose ids are of one type)."""
-    domains, clauses, place = merge_clauses([(s.domains, s.clauses, rows) for s, rows in parts])
+    """One segment of the given rows of each part (whose ids are of one type). An index that can takes the rows of the
+    others in place: nobody may be matching on the parts meanwhile, nor afterwards."""
+    parts = sorted(parts, key=lambda part: -len(part[1]))  # the first part's attributes keep their numbers
+    domains, moves = merge_domains([s.domains for s, _ in parts])
+    moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
+    clauses, place = move_clauses(moving, len(domains.attributes))
     order = pa.array(place)
     ids = pa.concat_arrays([s.ids.ids.take(pa.array(rows)) for s, rows in parts]).take(order)
     texts = pa.concat_arrays([s.texts.take(pa.array(rows)) for s, rows in parts]).take(order)
     weights = None
     if any(s.weights is not None for s, _ in parts):
         weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[place]
-    return Segment(IdIndex(ids), texts, weights, domains, clauses, create(index, clauses))
+    largest = parts[0][0].index
+    merged = largest.merged(moving, domains, clauses, place) if isinstance(largest, Live) else None
+    return Segment(IdIndex(ids), texts, weights, domains, clauses, merged or _indexed(index, domains, clauses))
