@@ -42,6 +42,9 @@ class Size:
     events: int
     texts: int  # parsed by sqlglot, which takes 0.1 ms each
     few_events: int = 20  # for rivals that take milliseconds an event
+    structure_subscriptions: int = 0  # of the section of all index structures
+    structures: tuple[str, ...] = ()  # of it; none: all
+    workloads: tuple[str, ...] = ()  # of it
 
 
 class WrongMatches(AssertionError):

@@ -42,7 +42,13 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     sections = results["sections"]
     written = []
     with plt.rc_context(STYLE):
-        for name, plot in (("matching", _matching), ("growth", _growth), ("single", _single), ("batches", _batches)):
+        for name, plot in (
+            ("matching", _matching),
+            ("growth", _growth),
+            ("single", _single),
+            ("batches", _batches),
+            ("structures", _structures),
+        ):
             figure = plot(sections)
             path = folder / f"{name}.svg"
             figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
@@ -125,6 +131,38 @@ def _batches(sections: dict[str, Any]) -> Figure:
     axes.set_ylabel("microseconds an event (log)")
     axes.set_title("auto by batch size, coded batches, one thread", loc="left", fontsize=11)
     axes.legend(frameon=False)
+    return figure
+
+
+def _structures(sections: dict[str, Any]) -> Figure:
+    """A panel for each workload; bars of fewer subscriptions are hatched and say how many."""
+    section = sections["structures"]
+    workloads, subscriptions = section["workloads"], section["subscriptions"]
+    most = max(len(w["rows"]) for w in workloads.values())
+    lines = -(-len(workloads) // 2)
+    columns = min(len(workloads), 2)
+    figure, panels = plt.subplots(
+        lines, columns, figsize=(5.5 * columns, lines * (0.9 + 0.22 * most)), squeeze=False, layout="constrained"
+    )
+    for axes, (shape, workload) in zip(panels.flat, workloads.items()):
+        rows = [row for row in workload["rows"] if "microseconds an event" in row]
+        rows.sort(key=lambda row: row["microseconds an event"], reverse=True)
+        for place, row in enumerate(rows):
+            name, time = row["structure"], row["microseconds an event"]
+            fewer = row["subscriptions"] < subscriptions
+            colour = COLOURS["auto"] if name == "auto" else "#d9d9d9" if fewer else "#8c8c8c"
+            axes.barh(place, time, 0.75, color=colour, hatch="///" if fewer else None, edgecolor="white")
+            text = f" {time:,.0f}" + (f"  ({row['subscriptions']:,} subscriptions)" if fewer else "")
+            axes.text(time, place, text, va="center", fontsize=7)
+        axes.set_yticks(range(len(rows)), [row["structure"] for row in rows], fontsize=8)
+        axes.set_xscale("log")
+        times = [row["microseconds an event"] for row in rows]
+        axes.set_xlim(min(times) / 2, max(times) * 8)  # room for the numbers
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("microseconds an event (log)", fontsize=8)
+        axes.set_title(f"{shape}, {subscriptions:,} subscriptions", loc="left", fontsize=10)
+    for axes in list(panels.flat)[len(workloads) :]:
+        axes.set_visible(False)
     return figure
 
 

@@ -31,7 +31,23 @@ def show(results: dict[str, Any], console: Console) -> None:
     for promise in tables.promises(results):
         style = "" if promise.kept else "bold red"
         shown.add_row(promise.measure, promise.where, promise.must, promise.aim, promise.shown, style=style)
-    console.print(shown)
+    if shown.row_count:
+        console.print(shown)
+    _show_structures(results["sections"].get("structures"), console)
+
+
+def _show_structures(section: dict[str, Any] | None, console: Console) -> None:
+    for shape, workload in (section or {"workloads": {}})["workloads"].items():
+        shown = RichTable(title=f"{shape}, {section['subscriptions']:,} subscriptions")
+        for column in tables.STRUCTURE_HEAD:
+            shown.add_column(
+                column, justify="left" if column == "structure" else "right", no_wrap=column == "structure"
+            )
+        for name, *figures in tables.structure_rows(workload, section["subscriptions"]):
+            shown.add_row(name, *map(tables.number, figures))
+        console.print(shown)
+        for reason in tables.refusals(workload):
+            console.print(reason, markup=False, highlight=False)
 
 
 def write(results: dict[str, Any], document: Path = DOCUMENT, folder: Path = HERE / "plots") -> list[Path]:

@@ -1,8 +1,10 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about ten minutes
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about forty minutes
     python benchmarks/run.py --quick            100,000 subscriptions, fewer repeats: about a minute
     python benchmarks/run.py --only sparse ads  some sections
+    python benchmarks/run.py --only structures --structures pbtree --workloads dense
+                                                every index structure, or some, on every workload, or some
 
 Each section runs in a process of its own, so that none finds the memory or the caches of another. Only a full run
 writes benchmarks/results/full.json, the plots and BENCHMARKS.md; others go to results/partial.json or --out.
@@ -29,6 +31,7 @@ import host
 
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
+QUICK_STRUCTURES = 20_000
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
 
@@ -43,20 +46,26 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "single": ("single", ()),
     "updates": ("updates", ()),
     "cliffs": ("cliffs", ()),
+    "structures": ("structures", ()),
 }
+NOT_QUICK = ("first-use", "structures")  # unless asked for: they take minutes
 
 
 def main() -> int:
     options = _options()
     console = Console(stderr=True)
-    names = options.only or [name for name in SECTIONS if not (options.quick and name == "first-use")]
-    full = not (options.only or options.quick or options.subscriptions or options.events != EVENTS)
+    names = options.only or [name for name in SECTIONS if not (options.quick and name in NOT_QUICK)]
+    some = options.only or options.structures or options.workloads
+    full = not (some or options.quick or options.subscriptions or options.events != EVENTS)
     subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
     size = {
         "subscriptions": subscriptions,
         "repeats": options.repeats or (5 if options.quick else 15),
         "events": options.events,
         "texts": min(5_000 if options.quick else 20_000, subscriptions),
+        "structure_subscriptions": options.subscriptions or (QUICK_STRUCTURES if options.quick else FULL),
+        "structures": tuple(options.structures or ()),
+        "workloads": tuple(options.workloads or SHAPES),
     }
     measured = host.sources()
     results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}}
@@ -67,7 +76,7 @@ def main() -> int:
             for name in names:
                 progress.update(task, description=name, doing="")
                 run = _run_here if options.together else _run_in_own_process
-                result = run(name, size, lambda text: progress.update(task, doing=text))
+                result = run(name, size, lambda text: _show(progress, task, text))
                 results["sections"][name] = result
                 progress.advance(task)
     except SectionFailed as e:
@@ -94,10 +103,20 @@ def main() -> int:
     return 0
 
 
+def _show(progress: Progress, task: Any, text: str) -> None:
+    """What is going on; a text that ends its line stays."""
+    if text.endswith("\n"):
+        progress.console.print(text.rstrip(), highlight=False, markup=False)
+    else:
+        progress.update(task, doing=text)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} subscriptions, fewer repeats")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=SECTIONS, help=", ".join(SECTIONS))
+    parser.add_argument("--structures", nargs="+", metavar="NAME", help="of the section structures; all by default")
+    parser.add_argument("--workloads", nargs="+", metavar="NAME", choices=SHAPES, help="of the section structures")
     parser.add_argument("--subscriptions", type=_positive, metavar="N", help=f"{FULL:,} by default")
     parser.add_argument("--events", type=_positive, metavar="N", default=EVENTS, help=f"{EVENTS:,} by default")
     parser.add_argument("--repeats", type=_positive, metavar="N", help="timed calls of each rival; the best counts")
@@ -130,7 +149,7 @@ class SectionFailed(Exception):
         self.section, self.reason = section, reason
 
 
-def _run_here(name: str, size: dict[str, int], say: Any) -> Any:
+def _run_here(name: str, size: dict[str, Any], say: Any) -> Any:
     """The section's results, with how long it took and how busy the machine was."""
     from measure import Size, peak_bytes
 
@@ -146,7 +165,7 @@ def _run_here(name: str, size: dict[str, int], say: Any) -> Any:
     return {**result, "run": {"seconds": seconds, "load average before": before, "peak bytes": peak_bytes()}}
 
 
-def _run_in_own_process(name: str, size: dict[str, int], say: Any) -> Any:
+def _run_in_own_process(name: str, size: dict[str, Any], say: Any) -> Any:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(name, size, theirs))
@@ -169,7 +188,7 @@ def _run_in_own_process(name: str, size: dict[str, int], say: Any) -> Any:
         process.join()
 
 
-def _answer(name: str, size: dict[str, int], to: Connection) -> None:
+def _answer(name: str, size: dict[str, Any], to: Connection) -> None:
     """Runs in the section's process."""
     with suppress(BrokenPipeError, KeyboardInterrupt):  # nobody waits for the answer any more
         try:

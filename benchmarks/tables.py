@@ -6,11 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
-OTHERS = ("first-use", "parsing", "bulk", "growth-sparse", "growth-dense", "single", "updates", "cliffs")
+OTHERS = ("first-use", "parsing", "bulk", "growth-sparse", "growth-dense", "single", "updates", "cliffs", "structures")
 KERNELS = ("access lists", "bit slices", "auto")
 ENOUGH_CORES = 1.7  # of two: with less, the gain of a second thread says nothing
 WHOLE = ("match_batch", "match_batch of columns", "match_batch, 2 threads", "count")
 SLOW = ("scan", "NumPy counting")
+STRUCTURE_NOTE = (
+    "Candidates, false candidates, predicates evaluated and nodes are those of an event; what a node is, each file of "
+    "`src/dibs/index` says. `auto` counts a candidate once for all events of a block. A number in brackets is of "
+    "subscriptions, where a structure did not take them all; `/ auto` is then the ratio to `auto` over as many."
+)
 
 
 class Promise(NamedTuple):
@@ -109,6 +114,7 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         ("single", _single, ("single",)),
         ("updates", _updates, ("updates",)),
         ("cliffs", _cliffs, ("cliffs", *SHAPES)),
+        ("structures", _structures, ("structures",)),
         ("first-use", _first_use, ("first-use",)),
     ):
         if all(section in sections for section in needs):
@@ -294,6 +300,63 @@ def _cliffs(sections: dict[str, Any]) -> str:
         f"An array of two values for one attribute:\n\n{arrays}\n\n"
         f"OR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
     )
+
+
+STRUCTURE_HEAD = (
+    "structure",
+    "microseconds an event",
+    "/ auto",
+    "build, seconds",
+    "bytes a subscription",
+    "candidates",
+    "false candidates",
+    "predicates",
+    "nodes",
+)
+
+
+def structure_rows(workload: dict[str, Any], subscriptions: int) -> Iterator[list[Any]]:
+    """A row for each structure, under STRUCTURE_HEAD: the fastest first, those at fewer subscriptions after all others,
+    those without figures last."""
+
+    def order(row: dict[str, Any]) -> tuple[float, float]:
+        return -row.get("subscriptions", 0), row.get("microseconds an event", 0.0)
+
+    for row in sorted(workload["rows"], key=order):
+        name, n = row["structure"], row.get("subscriptions")
+        yield [
+            name if n in (None, subscriptions) else f"{name} ({n:,})",
+            row.get("microseconds an event"),
+            row.get("/ auto"),
+            row.get("build seconds"),
+            row.get("bytes a subscription"),
+            row.get("candidates an event"),
+            row.get("false candidates an event"),
+            row.get("predicates evaluated an event"),
+            row.get("nodes an event"),
+        ]
+
+
+def refusals(workload: dict[str, Any]) -> list[str]:
+    """Why structures have fewer subscriptions, or no figures."""
+    return [
+        f"{row['structure']}, {int(n):,} subscriptions: {reason}"
+        for row in workload["rows"]
+        for n, reason in row["refused"].items()
+    ]
+
+
+def _structures(sections: dict[str, Any]) -> str:
+    section = sections["structures"]
+    found = [f"![Microseconds an event of every structure](benchmarks/plots/structures.svg)\n\n{STRUCTURE_NOTE}"]
+    for shape, workload in section["workloads"].items():
+        table = markdown(STRUCTURE_HEAD, structure_rows(workload, section["subscriptions"]))
+        notes = "".join(f"\n- {reason}" for reason in refusals(workload))
+        title = (
+            f"**{shape}**, {section['subscriptions']:,} subscriptions, {number(workload['matches an event'])} matches"
+        )
+        found.append(f"{title} an event:\n\n{table}" + (f"\n\nToo much for some:\n{notes}" if notes else ""))
+    return "\n\n".join(found)
 
 
 def _first_use(sections: dict[str, Any]) -> str:

@@ -23,9 +23,21 @@ def pairs_of(index, events, threads=1):
     return set(found)
 
 
-@pytest.fixture(params=[EVERYTHING_RARE, EVERYTHING_OFTEN, 0.5], ids=["records", "masks", "both"])
+PLACES = {
+    "records": (EVERYTHING_RARE, EVERYTHING_RARE),
+    "cells": (EVERYTHING_OFTEN, EVERYTHING_RARE),
+    "masks": (EVERYTHING_OFTEN, -1.0),
+    "both": (0.5, 0.1),
+}
+
+
+@pytest.fixture(params=list(PLACES))
 def often(request, monkeypatch):
-    monkeypatch.setattr(auto, "OFTEN", request.param)
+    """Which attributes, and which of their values, count as often present: so where clauses go."""
+    attribute, cell = PLACES[request.param]
+    monkeypatch.setattr(auto, "OFTEN", attribute)
+    monkeypatch.setattr(auto, "OFTEN_CELL", cell)
+    monkeypatch.setattr(statistics, "CELLS_A_PREDICATE", 1_000_000)
     return request.param
 
 
@@ -50,10 +62,12 @@ def test_planner_uses_both(often):
     index = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1))
     plan = index.plan()
     assert plan["records"] + plan["masks"] == 300
-    if often == EVERYTHING_OFTEN:
+    if often == "masks":
         assert plan["records"] == 0
-    if often == EVERYTHING_RARE:
+    if often == "records":
         assert plan["records"] > 200
+    if often == "cells":
+        assert 30 < plan["records"] < 270
 
 
 def test_long_lists_of_spans(often):
@@ -152,3 +166,24 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
             pytest.fail(f"never planned for events from a{first} on: {index.plan()}")
         seen.append(index.plan()["plans"])
     assert seen == sorted(set(seen)), "each turn took a new plan"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("several", [False, True])
+def test_events_one_by_one(monkeypatch, seed, several):
+    """Once single events keep coming, what is in masks is filed for them too, and the answers stay the same."""
+    for name, value in (("OFTEN", 0.0), ("OFTEN_CELL", -1.0), ("MANY_CLAUSES", 1), ("FEW_CALLS", 2)):
+        monkeypatch.setattr(auto, name, value)
+    rng = np.random.default_rng(seed)
+    clauses = random_clauses(rng, 150, 5, 12)
+    events = random_events(rng, 60, 5, 12, several)
+    index, wanted, found = create("auto", clauses), expected(clauses, events), set()
+    for e in range(60):
+        one = events.take(np.array([e]), bool(events.single_valued()[e]))
+        found |= {(e, r) for _, r in pairs_of(index, one)}
+        if e == 20:
+            deadline = time.monotonic() + 60
+            while not index.plan()["one by one"] and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert found == wanted
+    assert 0 < index.plan()["one by one"] <= clauses.conjunctions

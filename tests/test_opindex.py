@@ -452,8 +452,8 @@ def test_more_than_255_predicates():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_entries_read_are_the_predicates_that_hold(kind):
-    """Lemmas 1 and 7: candidates are the subscriptions under the event's pivots; of their predicates those that hold are
-    read, each once."""
+    """Lemmas 1 and 7: candidates are the subscriptions under the event's pivots; of their predicates those that hold
+    are read, each once."""
     rng = np.random.default_rng(2)
     rows = [
         [(int(a), [eq, le, ge][rng.integers(3)](int(rng.integers(2, LAST)))) for a in np.sort(rng.choice(30, 3, False))]
@@ -477,7 +477,7 @@ def test_entries_read_are_the_predicates_that_hold(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nested_prefixes_cost_their_matches_and_the_depth(kind):
-    """Spans that nest as prefixes do: a value reads the spans that hold and at most one for each level that does not."""
+    """Spans that nest as prefixes do: a value reads those that hold and a few for each level that do not."""
     depth, width = 6, 3**6
     spans = [
         (2 + i * width // 3**d, 1 + (i + 1) * width // 3**d)

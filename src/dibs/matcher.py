@@ -360,12 +360,14 @@ class Matcher:
         return pairs
 
     def _wanted(self, segments: list[Segment]) -> WantedNames:
-        """The attributes that some subscription mentions; made anew only when the segments have changed."""
-        known = self._known_names
-        if len(known[0]) != len(segments) or any(a is not b for a, b in zip(known[0], segments)):
-            names: frozenset[str] = frozenset().union(*(s.names for s in segments))
-            known = self._known_names = (segments, WantedNames(names))
-        return known[1]
+        """The attributes that some subscription mentions, or once did: made anew only for new names."""
+        known, wanted = self._known_names
+        new = [s for s in segments if not any(s is k for k in known)]
+        if any(name not in wanted.codes for s in new for name in s.names):
+            wanted = WantedNames(frozenset().union(*(s.names for s in segments)))
+        if new:
+            self._known_names = (segments, wanted)
+        return wanted
 
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
@@ -464,6 +466,7 @@ class Matcher:
                 own = [i for i, s in enumerate(self._segments) if s.ids.ids.type == kind]
                 if len(own) > 1 or any(self._removed[i].count for i in own):
                     self._merge(own)
+            self._known_names = ([], WantedNames(()))
 
     # ---- files ----
 

@@ -43,6 +43,32 @@ class Clauses:
     def nbytes(self) -> int:
         return sum(getattr(self, name).nbytes for name in self.ARRAYS)
 
+    def take(self, rows: NDArray[np.int64]) -> Clauses:
+        """Some rows, which are in order."""
+        size = np.diff(self.offsets)[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(size, out=offsets[1:])
+        steps = runs(self.offsets[rows], size)
+        lo, hi = self.lo[steps], self.hi[steps]
+        several = np.flatnonzero(hi < 0)
+        counts = -hi[several].astype(np.int64)
+        side = runs(lo[several].astype(np.int64), counts)
+        lo[several] = np.cumsum(counts) - counts
+        conjunctions = int(np.searchsorted(rows, self.conjunctions))
+        jumps = steps[offsets[conjunctions] :] - self.offsets[self.conjunctions]
+        return Clauses(
+            offsets=offsets,
+            attribute=self.attribute[steps],
+            lo=lo,
+            hi=hi,
+            span_lo=self.span_lo[side],
+            span_hi=self.span_hi[side],
+            on_true=self.on_true[jumps],
+            on_false=self.on_false[jumps],
+            conjunctions=conjunctions,
+            attributes=self.attributes,
+        )
+
 
 def concatenated(parts: Sequence[Clauses]) -> tuple[Clauses, NDArray[np.int64]]:
     """The clauses of several parts over the same domains as one, and for each row its place among all rows of the

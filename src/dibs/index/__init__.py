@@ -35,6 +35,8 @@ INDEXES: dict[str, str] = {
     "propagation": "propagation.Propagation",
     "gryphon": "gryphon.Gryphon",
     "pbtree": "pbtree.PBTree",
+    "betree": "betree.BETree",
+    "betree-batch": "betree_batch.BETreeBatch",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]

@@ -41,6 +41,7 @@ class AttributeTrees:
     takes: ClassVar[Takes] = Takes()
     TREE: ClassVar[tuple[str, ...]]
     VECTORS: ClassVar[bool] = True  # whether trees end in slots of bit vectors; else in runs
+    ORDERED: ClassVar[bool] = False  # whether all runs are sorted by place
     VERIFIES: ClassVar[bool] = False  # whether what they find only may match
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
@@ -72,7 +73,7 @@ class AttributeTrees:
         raise NotImplementedError
 
     def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        """Fills `found` for the events first to last: slots, or LISTS and runs."""
+        """Fills `found` for the events first to last: slots, or runs."""
         raise NotImplementedError
 
     def _most_runs(self) -> int:
@@ -103,7 +104,20 @@ class AttributeTrees:
                 self._find(events, first, end, found)
                 if self.VECTORS:
                     bit_vectors.runs_of_slots(vectors[0], self._arrays["runs"], *coded[:2], first, end, *found[:4])
-                combine(*places, *vectors, self.VERIFIES, *columns, *coded, *found, first, end, *space, *room, done)
+                combine(
+                    *places,
+                    *vectors,
+                    self.ORDERED,
+                    self.VERIFIES,
+                    *columns,
+                    *coded,
+                    *found,
+                    first,
+                    end,
+                    *space,
+                    *room,
+                    done,
+                )
                 if done[0] < end:
                     break  # no room for the next event
             self._spaces.append(space)

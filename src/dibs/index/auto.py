@@ -1,11 +1,16 @@
 """auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
 
-    rarely present access attributes    -> records   one event at a time, one run of memory a group
-    often present ones, IS NULL         -> masks     512 events at a time, one bit each
+    beside a rare attribute or value    -> records   one event at a time, one run of memory a group
+    all others                          -> masks     512 events at a time, one bit each
 
-The choice is made clause by clause from the share of events that have its access attribute: first guessed from the
-subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned again
-in the background and swapped when it is ready.
+    these, for one event or two         -> bits      a bit for each predicate (index.propagation)
+
+A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
+for single events (in the background; ten to forty bytes a clause).
+
+The choice is made clause by clause from the share of events that have an attribute, or a value of it: first guessed
+from the subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned
+again in the background and swapped when it is ready.
 """
 
 from __future__ import annotations
@@ -20,42 +25,73 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.access_sets import Entries, access_sets
-from dibs.index.base import Pairs, Sink, in_parts
+from dibs.index.base import Pairs, Sink, in_parts, renumbered
+from dibs.index.conjunctions import select
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
+from dibs.index.propagation import Propagation
 from dibs.index.records import LARGEST_SET, Records
-from dibs.index.statistics import Presence, access_predicates, guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import (
+    Presence,
+    access_predicates,
+    cell_shares,
+    filing_costs,
+    guessed_presence,
+    highest_cells,
+    probabilities,
+)
 
 OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
+OFTEN_CELL = 0.003  # likewise with the value
+MISJUDGED = 1.5  # times more or fewer events have an attribute than was planned for; of half the predicates
+WORTH_MOVING = 0.0005  # share of all clauses that each event would be spared, if those of frequent values moved
+EVERYWHERE = 1e9  # more than any share of events, and not infinite
+FEW_EVENTS = 2  # are matched one by one
+FEW_CALLS = 16  # with few events, before the conjunctions of the masks are filed for them
+MANY_CLAUSES = 20_000  # of the masks; fewer are not worth it
 ENOUGH_EVENTS = 1024  # before measured shares are believed for the first time
 LOOK_EVERY = 4096  # events, after that
 WORTH_PLANNING = 0.1  # share of clauses that would move
+
+
+Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]  # attribute, cell, share of events
 
 
 class Auto:
     name: ClassVar[str] = "auto"
     about: ClassVar[str] = "chosen clause by clause from statistics of subscriptions and events: records or masks"
 
-    def __init__(self, clauses: Clauses, records: Records, masks: Masks, often: NDArray[np.bool_], fixed: bool):
+    def __init__(
+        self,
+        clauses: Clauses,
+        records: Records,
+        masks: Masks,
+        often: NDArray[np.bool_],
+        planned: NDArray[np.float64] | None,
+    ):
         self._clauses = clauses
         self._parts = (records, masks)
         self._often = often  # by attribute: where its clauses were put
-        self._fixed = fixed  # memory-mapped: another plan would need memory of its own
+        # How often attributes were planned to be present; None: memory-mapped, another plan would need memory.
+        self._planned = planned
         self._presence = Presence(clauses.attributes)
         self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
         self._until_look = ENOUGH_EVENTS
+        self._one_by_one: OneByOne | None = None
+        self._until_one_by_one = FEW_CALLS
         self._planning = threading.Lock()
         self._plans = 1
 
     @classmethod
     def build(cls, clauses: Clauses) -> Auto:
-        return cls(clauses, *_plan(clauses, guessed_presence(clauses)), fixed=False)
+        presence = guessed_presence(clauses)
+        return cls(clauses, *_plan(clauses, presence), presence)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
         records = Records(clauses, {n: arrays[f"records.{n}"] for n in Records.ARRAYS})
         masks = Masks(clauses, {n: arrays[f"masks.{n}"] for n in Masks.ARRAYS})
-        return cls(clauses, records, masks, arrays["often"], fixed=True)
+        return cls(clauses, records, masks, arrays["often"], None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         records, masks = self._parts
@@ -65,11 +101,17 @@ class Auto:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays().values())
+        few = self._one_by_one
+        return sum(a.nbytes for a in self.arrays().values()) + (0 if few is None else few.nbytes)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
         found = Pairs([], 0, 0)
+        if len(events) <= FEW_EVENTS and events.points and masks.size >= MANY_CLAUSES:
+            few = self._for_few_events(masks)
+            if few is not None:
+                masks = few.left
+                found.add(few.match(events, threads, sink))
         for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
             if part.size:
                 found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
@@ -84,17 +126,37 @@ class Auto:
             "records": records.size,
             "masks": masks.size,
             "attributes often present": int(self._often.sum()),
+            "one by one": 0 if self._one_by_one is None else len(self._one_by_one),
             "events seen": seen,
             "plans": self._plans,
             "grounds": (
-                f"records: clauses with an attribute that less than {OFTEN:.0%} of events have; masks: all others. "
+                f"records: clauses with an attribute that less than {OFTEN:.0%} of events have, or a value that less "
+                f"than {OFTEN_CELL:.1%} have; masks: all others. "
                 + ("Shares are guessed from the subscriptions" if self._plans == 1 else "Shares were measured")
                 + (f"; {seen:,} events seen since." if seen else ".")
             ),
         }
 
+    def _for_few_events(self, masks: Masks) -> OneByOne | None:
+        """The conjunctions of these masks filed for single events, once that has been asked for often enough."""
+        few = self._one_by_one
+        if few is not None and few.masks is masks:
+            return few
+        self._until_one_by_one -= 1
+        if self._until_one_by_one < 0 and self._planning.acquire(blocking=False):
+            self._until_one_by_one = FEW_CALLS
+
+            def build() -> None:
+                try:
+                    self._one_by_one = OneByOne(self._clauses, masks)
+                finally:
+                    self._planning.release()
+
+            threading.Thread(target=build, daemon=True, name="dibs-planner").start()
+        return None
+
     def _observe(self, events: CodedEvents) -> None:
-        if self._fixed:
+        if self._planned is None:
             return
         self._presence.observe(events)
         self._until_look -= len(events)
@@ -106,37 +168,78 @@ class Auto:
         if self._mentioned is None:
             self._mentioned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
         concerned = self._mentioned
-        if concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1) and self._planning.acquire(blocking=False):
-            threading.Thread(target=self._plan_again, args=(share,), daemon=True, name="dibs-planner").start()
+        elsewhere = concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1)
+        # Shares of values follow those of their attributes.
+        misjudged = np.abs(np.log(np.maximum(share, 1e-6) / np.maximum(self._planned, 1e-6))) > np.log(MISJUDGED)
+        elsewhere |= 2 * concerned[misjudged & (share >= OFTEN)].sum() > concerned.sum()
+        cells = self._presence.frequent_cells(OFTEN_CELL)
+        spared = self._parts[0].looks(*cells) - OFTEN_CELL * self._parts[0].looks(*cells[:2], np.ones(len(cells[0])))
+        if (elsewhere or spared > WORTH_MOVING * len(self._clauses)) and self._planning.acquire(blocking=False):
+            again = threading.Thread(target=self._plan_again, args=(share, cells), daemon=True, name="dibs-planner")
+            again.start()
 
-    def _plan_again(self, share: NDArray[np.float64]) -> None:
+    def _plan_again(self, share: NDArray[np.float64], cells: Cells) -> None:
         try:
-            records, masks, often = _plan(self._clauses, share)
-            self._parts, self._often = (records, masks), often
+            records, masks, often = _plan(self._clauses, share, cells)
+            self._parts, self._often, self._planned = (records, masks), often, share
+            self._one_by_one = None
             self._plans += 1
         finally:
             self._planning.release()
 
 
-def _plan(clauses: Clauses, presence: NDArray[np.float64]) -> tuple[Records, Masks, NDArray[np.bool_]]:
+class OneByOne:
+    """The conjunctions of masks as a Propagation, which looks at one event at a time; what it does not take is left to
+    smaller masks."""
+
+    def __init__(self, clauses: Clauses, masks: Masks):
+        self.masks = masks
+        own, taken, left = select(clauses.take(masks.rows), several=False)
+        self._rows = masks.rows[taken].astype(np.int32)
+        self._bits = Propagation.build(own)
+        rest = np.sort(masks.rows[left])
+        share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+        plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
+        self.left = Masks.build(clauses, plain, programs, share)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
+        return renumbered(partial(self._bits.match, events, threads), None, self._rows, None, sink)
+
+    @property
+    def nbytes(self) -> int:
+        return self._bits.nbytes + self._rows.nbytes + sum(a.nbytes for a in self.left.arrays().values())
+
+
+def _plan(
+    clauses: Clauses, presence: NDArray[np.float64], cells: Cells | None = None
+) -> tuple[Records, Masks, NDArray[np.bool_]]:
     often = presence >= OFTEN
     highest = highest_cells(clauses)
     share = probabilities(clauses, presence, highest)
-    rows, access, other = access_predicates(clauses, share)
-    rare = ~often[clauses.attribute[access]]
-    rows, access, other = rows[rare], access[rare], other[rare]
+    base, cell_share = cell_shares(clauses, presence, highest, often)
+    if cells is not None:
+        attribute, cell, measured = cells
+        known = base[attribute] + cell < base[attribute + 1]
+        cell_share[base[attribute[known]] + cell[known]] = measured[known]
+    cost = filing_costs(clauses, presence, often, base, cell_share)
+    cost[often[clauses.attribute] & (cost > OFTEN_CELL)] = np.inf
+    rows, access, other = access_predicates(clauses, cost, most=EVERYWHERE)
     left = np.ones(clauses.conjunctions, np.bool_)
     left[rows] = False
     programs = np.arange(clauses.conjunctions, len(clauses))
     found, entries = access_sets(clauses, programs, share)
-    rare_programs = _rare_programs(clauses, entries, often)
-    records = Records.build(clauses, rows, access, other, highest, entries.take(rare_programs[entries.row]))
+    rare_programs = _rare_programs(clauses, entries, cost)
+    entries = entries.take(rare_programs[entries.row])
+    records = Records.build(clauses, rows, access, other, highest, often, entries)
     others = programs[~(found & rare_programs[programs])]
     return records, Masks.build(clauses, np.flatnonzero(left), others, share), often
 
 
-def _rare_programs(clauses: Clauses, entries: Entries, often: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """By row: whether it has entries, not too many, and only by attributes that are rarely present."""
-    common = often[clauses.attribute[entries.access]]
+def _rare_programs(clauses: Clauses, entries: Entries, cost: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """By row: whether it has entries, not too many, and all can be filed beside something rare."""
+    common = np.isinf(cost[entries.access])
     count = np.bincount(entries.row, minlength=len(clauses))
     return (count <= LARGEST_SET) & (np.bincount(entries.row, weights=common, minlength=len(clauses)) == 0)

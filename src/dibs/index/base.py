@@ -196,3 +196,27 @@ def in_parts(
         rate.saw(count, events)
     candidates, predicates, nodes = (sum(int(d[2][i]) for d in done) for i in (3, 4, 6))
     return Pairs([c for d in done for c in d[0]], candidates, predicates, nodes, count)
+
+
+def renumbered(
+    match: Callable[[Sink | None], Pairs],
+    events: NDArray[np.int64] | None,
+    rows: NDArray[np.int32] | None,
+    deleted: NDArray[np.bool_] | None,
+    sink: Sink | None,
+) -> Pairs:
+    """Matches and gives events and rows their own numbers; pairs of deleted rows are dropped."""
+
+    def own(event: NDArray[np.int32], row: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        if rows is not None:
+            row = rows[row]
+        if events is not None:
+            event = events[event].astype(np.int32)
+        if deleted is not None:
+            kept = ~deleted[row]
+            event, row = event[kept], row[kept]
+        return event, row
+
+    found = match(None if sink is None else lambda event, row: sink(*own(event, row)))
+    found.chunks = [own(*chunk) for chunk in found.chunks]
+    return found

@@ -49,7 +49,6 @@ Where it differs from the paper:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -77,7 +76,7 @@ from dibs.index.betree_layout import (
     WANTED,
     WORDS,
 )
-from dibs.index.betree_update import SAMPLE, delete_rows, insert_rows, prepare
+from dibs.index.betree_update import DELETE, INSERT, SAMPLE, prepare, update
 from dibs.index.growing import grown
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
@@ -85,7 +84,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 FEW_WORDS = 2048  # for the root, the stack and a scratch block
+EXPECTED = 1.5  # words for each word of records: what is allocated beforehand
 ENOUGH_EVENTS = 256  # to know the matching probability from
+NO_ROWS = np.zeros(0, np.int64)
+NOTHING = np.zeros(0, np.int32)
+NO_CLAUSES = Clauses(np.zeros(1, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, 0)
 
 
 def guided_capacity(probability: float) -> int:
@@ -187,7 +190,7 @@ class BETree:
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         self._follow_matches()
-        self._update(lambda *arrays: delete_rows(rows.astype(np.int64), *arrays))
+        self._update(DELETE, rows.astype(np.int64), NO_ROWS, NO_CLAUSES)
 
     def _add(self, clauses: Clauses, add: Callable[[Clauses], None]) -> None:
         """Makes the arrays ready for more rows and adds them."""
@@ -207,7 +210,7 @@ class BETree:
         longest = HEAD + 6 * int(np.diff(c.offsets).max())
         used = int(self._state[WORDS])
         self._reserve(used + 2 * longest + FEW_WORDS)
-        self._reserve(used + (13 * (HEAD * len(c) + 3 * len(c.attribute))) // 10)  # a guess, for the most part
+        self._reserve(used + int(EXPECTED * (HEAD * len(c) + 3 * len(c.attribute))))
         prepare(longest, self._words, self._state)
         add(c)
         self._rows += len(c)
@@ -218,13 +221,28 @@ class BETree:
         self._grow_by(clauses)
 
     def _grow_by(self, clauses: Clauses) -> None:
-        c = clauses
-        spans = self._spans, self._span_lo, self._span_hi
-        self._update(partial(insert_rows, self._rows, c.offsets, c.attribute, c.lo, c.hi, *spans))
+        self._update(INSERT, NO_ROWS, NO_ROWS, clauses)
 
-    def _update(self, kernel: Callable[..., bool]) -> None:
+    def _update(self, mode: int, rows: NDArray[np.int64], chosen: NDArray[np.int64], clauses: Clauses) -> None:
+        c = clauses
         self._state[NEXT] = 0
-        while not kernel(self._words, self._state, self._place, self._about):
+        while not update(
+            mode,
+            rows,
+            chosen,
+            self._rows,
+            c.offsets,
+            c.attribute,
+            c.lo,
+            c.hi,
+            self._spans,
+            self._span_lo,
+            self._span_hi,
+            self._words,
+            self._state,
+            self._place,
+            self._about,
+        ):
             self._reserve(int(self._state[WANTED]))
 
     def _reserve(self, words: int) -> None:

@@ -18,7 +18,7 @@ they hold); then, for each predicate of several spans, one more entry in the for
 first of them) for the exact test. A deleted record has the row -1 and a hull that nothing meets.
 
 The functions have their types written out: called with numbers of both widths, Numba would compile most of them
-several times (34 seconds instead of 8).
+several times (34 seconds instead of 12).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WORDS, WANTED, NODES, PART_NODES, ALIVE, STACK, TASKS, SCRATCH, NEXT, MAX_CAP, M
 )
 LISTS = 16  # from here on: the first free block of each class
 CLASSES = 60
-LARGE = 16  # from this class on (2,048 words) free blocks are cut up for smaller ones
+LARGE = 10  # from this class on (256 words) free blocks are cut up for smaller ones
 STATE = LISTS + CLASSES
 
 N, W, S, P = int64, int32[::1], int64[::1], int32[:, ::1]  # a number, the words, the state, a table
@@ -53,7 +53,7 @@ BOTH = types.UniTuple(N, 2)
 
 def step(signature: Any) -> Any:
     """A function that only other compiled functions call."""
-    return njit(signature, cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+    return njit(signature, cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 # ---- blocks ----

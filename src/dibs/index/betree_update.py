@@ -92,6 +92,7 @@ from dibs.index.betree_layout import (
     swap,
 )
 
+INSERT, DELETE, PLANT = range(3)
 CLUSTER, PARTITION, TIDY, RECYCLE, DISSOLVE, REINSERT = range(6)
 CEILING, HAVE, CHOSE, SPACE = range(4)  # columns of `about`
 MANY = 256  # an l-node of more rows is partitioned by all its attributes at once
@@ -181,6 +182,12 @@ def append(c, at, words, place):  # type: ignore[no-untyped-def]
 def capacity(rows, max_cap):  # type: ignore[no-untyped-def]
     """The capacity of an l-node with so many rows, by the paper's formula."""
     return max(-(-rows // max_cap), 1) * max_cap
+
+
+@step(void(N, N, N, W))
+def cover(slot, x, y, words):  # type: ignore[no-untyped-def]
+    """The least interval at `slot` covers the cells x to y too."""
+    words[slot], words[slot + 1] = min(words[slot], x), max(words[slot + 1], y)
 
 
 # ---- clustering ----
@@ -332,39 +339,17 @@ def add_part(c, a, size, words, state):  # type: ignore[no-untyped-def]
     return at
 
 
-@step(void(N, N, N, N, W, P))
-def move_down(c, p, at, depth, words, place):  # type: ignore[no-untyped-def]
-    """The record at p of a c-node's l-node to the p-node at place `at` of its p-directory."""
-    a, top, part = words[at], words[at + 1], words[at + 4]
-    x, y = key(p, a, words)
-    words[at + 2], words[at + 3] = min(words[at + 2], x), max(words[at + 3], y)
-    settle(append(top, p, words, place), a, 1, MOST, words)
-    words[part + SIZE] += 1
-    words[part + GAIN] += depth + 1
-    words[p] = -1
-    words[c + ROWS] -= 1
-
-
-@step(void(N, N, W, S, P))
-def moved_down(c, count, words, state, place):  # type: ignore[no-untyped-def]
-    """So many rows have gone from an l-node to p-nodes: one more predicate of each is covered."""
-    part = words[c + PART]
-    while part >= 0:
-        words[part + GAIN] += count
-        part = words[words[part + OWNER] + PART]
-    shrink(c, words, state, place)
-
-
-@step(N(N, W, S, P, P))
-def partition_many(c, words, state, place, about):  # type: ignore[no-untyped-def]
-    """Every row goes to the highest ranking of its attributes, by the counts that stand in `about`; p-nodes that would
-    get fewer than min_size rows are given up and their rows look again. The outcome is that of one p-node after the
-    other, but for the ranks, which are not counted again in between. How many p-nodes were made, -1: lacks room. The
-    choice of a row stands where its place in the l-node was, which the caller restores."""
+@step(BOTH(N, N, W, S, P, P))
+def choose(c, best, words, state, place, about):  # type: ignore[no-untyped-def]
+    """The attribute by which each row of an l-node will leave it, or -1, instead of its place there. Those that have
+    attribute `best` leave by it. best < 0: every row goes to the highest ranking of its attributes, by the counts that
+    stand in `about`; p-nodes that would get fewer than min_size rows are given up and their rows look again. (The
+    outcome is that of one p-node after the other, but for the ranks, which are not counted again in between.) Returns
+    how many p-nodes these are, and the words of their rows, in about[a, SPACE] those of each."""
     least = state[MIN_SIZE]
     start = words[c + BLOCK]
     end = start + words[c + USED]
-    for time in range(3):
+    for time in range(0 if best < 0 else 2, 3):
         last = time == 2  # then only p-nodes that get enough rows count: no row stays that has the attribute of one
         p = start
         while p < end and not last:
@@ -375,53 +360,28 @@ def partition_many(c, words, state, place, about):  # type: ignore[no-untyped-de
             p += HEAD + 3 * words[p + 2]
         p = start
         while p < end:
+            choice, most = -1, least - 1
+            for e in range(p + HEAD, p + HEAD + 3 * words[p + 2], 3):
+                a = words[e]
+                possible = a == best if best >= 0 else not last or about[a, CHOSE] >= least
+                if possible and (about[a, HAVE] > most or (about[a, HAVE] == most and a < choice)):
+                    choice, most = a, about[a, HAVE]
             if words[p] >= 0:
-                best, most = -1, least - 1
-                for e in range(p + HEAD, p + HEAD + 3 * words[p + 2], 3):
-                    a = words[e]
-                    if last and about[a, CHOSE] < least:
-                        continue
-                    if about[a, HAVE] > most or (about[a, HAVE] == most and a < best):
-                        best, most = a, about[a, HAVE]
-                place[words[p], 1] = best
-                if best >= 0 and not last:
-                    about[best, CHOSE] += 1
+                place[words[p], 1] = choice
+                if choice >= 0 and not last:
+                    about[choice, CHOSE] += 1
             p += HEAD + 3 * words[p + 2]
     made, size = 0, 0
     p = start
     while p < end:
         length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
+        if words[p] >= 0 and place[words[p], 1] >= 0:
             a = place[words[p], 1]
-            if a >= 0:
-                made += about[a, SPACE] == 0
-                about[a, SPACE] += length
-                size += length
+            made += about[a, SPACE] == 0
+            about[a, SPACE] += length
+            size += length
         p += length
-    places = 2
-    while places * 3 < (words[c + COUNT] + made) * 4:
-        places *= 2
-    wanted = cost(size) + cost(PLACE * places) + made * (cost(0) + cost(NODE_WORDS) + cost(PART_WORDS))
-    if made == 0 or lacks(wanted, 2 * made, words, state):
-        compact(c, words, place)
-        return 0 if made == 0 else -1
-    if places > words[c + PLACES]:
-        rehash(c, places, words, state)
-    state[TASKS] -= 2
-    depth = depth_of(c, words)
-    p = start
-    while p < end:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
-            a = place[words[p], 1]
-            if a >= 0:
-                if about[a, SPACE] > 0:
-                    at = add_part(c, a, about[a, SPACE], words, state)
-                    about[a, SPACE] = 0
-                    push(CLUSTER, words[at + 1], words, state)
-                move_down(c, p, find(a, c, words), depth, words, place)
-        p += length
-    return made
+    return made, size
 
 
 @step(boolean(N, W, S, P, P))
@@ -429,56 +389,63 @@ def partition(c, words, state, place, about):  # type: ignore[no-untyped-def]
     """Algorithm 5: one p-node, or, where there are many rows, all p-nodes at once. False when it lacks room."""
     rows, max_cap = words[c + ROWS], state[MAX_CAP]
     if rows <= words[c + CAPACITY]:
-        words[c + CAPACITY] = capacity(rows, max_cap)
+        words[c + CAPACITY] = capacity(rows + rows // SLACK if rows > MANY else rows, max_cap)
         state[TASKS] -= 2
         return True
     best, most = count_attributes(c, words, about)
-    made = 0
-    if rows > MANY and most >= state[MIN_SIZE]:
-        made = partition_many(c, words, state, place, about)
-    clear_counts(c, words, about)
-    if made < 0:
-        return False
-    if most < state[MIN_SIZE] or (rows > MANY and made == 0):
-        # No way to split it: an extended l-node.
-        words[c + CAPACITY] = max(words[c + CAPACITY] + max_cap, capacity(rows + rows // SLACK, max_cap))
-        state[TASKS] -= 2
-        return True
-    if rows > MANY:
-        moved_down(c, rows - words[c + ROWS], words, state, place)
-        rows = words[c + ROWS]
-        words[c + CAPACITY] = capacity(rows + rows // SLACK, max_cap)
-        return True
-    size = 0
+    made, size = 0, 0
+    if most >= state[MIN_SIZE]:
+        made, size = choose(c, -1 if rows > MANY else best, words, state, place, about)
+    places = max(words[c + PLACES], 2)
+    while places * 3 < (words[c + COUNT] + made) * 4:
+        places *= 2
+    wanted = cost(size) + cost(PLACE * places) + made * (cost(0) + cost(NODE_WORDS) + cost(PART_WORDS))
+    if made == 0 or lacks(wanted, 2 * made, words, state):
+        clear_counts(c, words, about)
+        compact(c, words, place)
+        if made == 0:
+            # No way to split it: an extended l-node.
+            words[c + CAPACITY] = max(words[c + CAPACITY] + max_cap, capacity(rows + rows // SLACK, max_cap))
+            state[TASKS] -= 2
+        return made == 0
+    if places > words[c + PLACES]:
+        rehash(c, places, words, state)
+    depth = depth_of(c, words)
     p = words[c + BLOCK]
     end = p + words[c + USED]
     while p < end:
-        if words[p] >= 0 and key(p, best, words)[1] > 0:
-            size += HEAD + 3 * words[p + 2]
-        p += HEAD + 3 * words[p + 2]
-    table = cost(PLACE * max(2 * words[c + PLACES], 2))
-    if lacks(cost(size) + table + cost(NODE_WORDS) + cost(PART_WORDS), 2, words, state):
-        return False
-    depth = depth_of(c, words)
-    at = add_part(c, best, size, words, state)
-    p = words[c + BLOCK]
-    while p < end:
         length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0 and key(p, best, words)[1] > 0:
-            move_down(c, p, at, depth, words, place)
+        if words[p] >= 0 and place[words[p], 1] >= 0:
+            a = place[words[p], 1]
+            at = -1
+            if about[a, SPACE] > 0:
+                at = add_part(c, a, about[a, SPACE], words, state)
+                about[a, SPACE] = 0
+                push(CLUSTER, words[at + 1], words, state)  # above the task to go on with this l-node
+            else:
+                at = find(a, c, words)
+            part = words[at + 4]
+            x, y = key(p, a, words)
+            cover(at + 2, x, y, words)
+            settle(append(words[at + 1], p, words, place), a, 1, MOST, words)
+            words[part + SIZE] += 1
+            words[part + GAIN] += depth + 1
+            words[p] = -1
+            words[c + ROWS] -= 1
         p += length
-    moved_down(c, rows - words[c + ROWS], words, state, place)
-    push(CLUSTER, words[at + 1], words, state)  # above the task to go on with this l-node
+    clear_counts(c, words, about)
+    moved = rows - words[c + ROWS]
+    part = words[c + PART]
+    while part >= 0:
+        words[part + GAIN] += moved  # one more predicate of each is covered
+        part = words[words[part + OWNER] + PART]
+    shrink(c, words, state, place)
+    if rows > MANY:
+        words[c + CAPACITY] = capacity(words[c + ROWS], max_cap)
     return True
 
 
 # ---- insertion ----
-
-
-@step(void(N, N, N, W))
-def cover(slot, x, y, words):  # type: ignore[no-untyped-def]
-    """The least interval at `slot` covers the cells x to y too."""
-    words[slot], words[slot + 1] = min(words[slot], x), max(words[slot + 1], y)
 
 
 @step(N(N, N, N, W, S, P))
@@ -733,21 +700,6 @@ def dissolve(c, words, state):  # type: ignore[no-untyped-def]
     return True
 
 
-@step(boolean(N, W, S, P, P))
-def reinsert(c, words, state, place, about):  # type: ignore[no-untyped-def]
-    """The next row of a c-node that is out of the tree back into it. False when it lacks room."""
-    if words[c + DEAD] == words[c + USED]:
-        state[TASKS] -= 2
-        free_node(c, words, state)
-        return True
-    at = words[c + BLOCK] + words[c + DEAD]
-    length = HEAD + 3 * words[at + 2]
-    if words[at] >= 0 and not insert(at, True, words, state, place, about):
-        return False
-    words[c + DEAD] += length
-    return True
-
-
 # ---- the kernels ----
 
 
@@ -763,28 +715,6 @@ def prepare(record, words, state):  # type: ignore[no-untyped-def]
     if record > class_size(words[state[SCRATCH] - 1]) - 1:
         release(state[SCRATCH], words, state)
         state[SCRATCH] = allocate(record, words, state)
-
-
-@step(boolean(W, S, P, P))
-def run(words, state, place, about):  # type: ignore[no-untyped-def]
-    """All tasks. False when there are too few words."""
-    done = True
-    while done and state[TASKS] > 0:
-        task = state[STACK] + state[TASKS] - 2
-        kind, node = words[task], words[task + 1]
-        if kind == CLUSTER:
-            done = cluster(node, words, state, place, about)
-        elif kind == PARTITION:
-            done = partition(node, words, state, place, about)
-        elif kind == TIDY:
-            done = tidy(node, words, state, place)
-        elif kind == RECYCLE:
-            done = recycle(node, words, state)
-        elif kind == DISSOLVE:
-            done = dissolve(node, words, state)
-        else:
-            done = reinsert(node, words, state, place, about)
-    return done
 
 
 @step(N(N, N, S, W, W, W, N, W, W, W, S))
@@ -808,71 +738,105 @@ def load(row, number, offsets, attribute, lo, hi, spans, span_lo, span_hi, words
 
 
 @njit(cache=True, nogil=True)
-def insert_rows(  # type: ignore[no-untyped-def]
-    number, offsets, attribute, lo, hi, spans, span_lo, span_hi, words, state, place, about
+def update(  # type: ignore[no-untyped-def]
+    mode,
+    rows,
+    chosen,
+    number,
+    offsets,
+    attribute,
+    lo,
+    hi,
+    spans,
+    span_lo,
+    span_hi,
+    words,
+    state,
+    place,
+    about,
 ):
-    """Inserts all rows of some clauses one by one, numbered from `number` on. Goes on where the state says; False when
-    there are too few words."""
-    while run(words, state, place, about):
-        r = state[NEXT]
-        if r == len(offsets) - 1:
+    """What `mode` says. Goes on where the state says; False when there are too few words.
+
+    INSERT  all rows of some clauses, one by one, numbered from `number` on
+    DELETE  `rows`
+    PLANT   `rows` of clauses as the first rows of a tree, those at once that have chosen the same attribute for the
+            root: they stand together, and those that have chosen none (-1) stand last
+
+    One kernel for all: three would be compiled with all the steps each."""
+    total = len(offsets) - 1 if mode == INSERT else len(rows)
+    while True:
+        if state[TASKS] > 0:
+            task = state[STACK] + state[TASKS] - 2
+            kind, node = words[task], words[task + 1]
+            at = 0
+            if kind == CLUSTER:
+                done = cluster(node, words, state, place, about)
+            elif kind == PARTITION:
+                done = partition(node, words, state, place, about)
+            elif kind == TIDY:
+                done = tidy(node, words, state, place)
+            elif kind == RECYCLE:
+                done = recycle(node, words, state)
+            elif kind == DISSOLVE:
+                done = dissolve(node, words, state)
+            else:
+                done = True
+                at = words[node + BLOCK] + words[node + DEAD]
+                if words[node + DEAD] == words[node + USED]:
+                    state[TASKS] -= 2
+                    free_node(node, words, state)
+                    continue
+            if not done:
+                return False
+            if kind != REINSERT:
+                continue
+        elif state[NEXT] == total:
             return True
-        at = load(r, number + r, offsets, attribute, lo, hi, spans, span_lo, span_hi, words, state)
-        if not insert(at, False, words, state, place, about):
-            return False
-        state[ALIVE] += 1
-        state[NEXT] += 1
-    return False
-
-
-@njit(cache=True, nogil=True)
-def delete_rows(rows, words, state, place, about):  # type: ignore[no-untyped-def]
-    """Goes on where the state says; False when there are too few words."""
-    while run(words, state, place, about):
-        if state[NEXT] == len(rows):
-            return True
-        if lacks(0, 2, words, state):
-            return False
-        erase(rows[state[NEXT]], words, state, place)
-        state[NEXT] += 1
-    return False
-
-
-@njit(cache=True, nogil=True)
-def plant_rows(  # type: ignore[no-untyped-def]
-    rows, chosen, offsets, attribute, lo, hi, span_lo, span_hi, words, state, place, about
-):
-    """The first rows of a tree, all at once: `rows` are grouped by the attribute that each has chosen at the root (-1,
-    in the last group: none). Goes on where the state says; False when there are too few words."""
-    while run(words, state, place, about):
-        start = state[NEXT]
-        if start == len(rows):
-            return True
-        end, size, a = start, 0, chosen[rows[start]]
-        while end < len(rows) and chosen[rows[end]] == a:
-            r = rows[end]
-            size += HEAD + 3 * (offsets[r + 1] - offsets[r])
-            for p in range(offsets[r], offsets[r + 1]):
-                size += 3 * (hi[p] < 0)
-            end += 1
-        table = cost(2 * PLACE * max(words[ROOT + PLACES], 2))
-        if lacks(cost(size) + table + cost(NODE_WORDS) + cost(PART_WORDS), 2, words, state):
-            return False
-        c, place_of = ROOT, -1
-        if a >= 0:
-            place_of = add_part(ROOT, a, size, words, state)
-            c = words[place_of + 1]
-            words[words[place_of + 4] + SIZE], words[words[place_of + 4] + GAIN] = end - start, end - start
-        else:
-            make_room(ROOT, size, words, state, place)
-        for i in range(start, end):
-            at = load(rows[i], rows[i], offsets, attribute, lo, hi, 0, span_lo, span_hi, words, state)
+        elif mode == DELETE:
+            if lacks(0, 2, words, state):
+                return False
+            erase(rows[state[NEXT]], words, state, place)
+            state[NEXT] += 1
+            continue
+        elif mode == PLANT:
+            start = state[NEXT]
+            end, size, a = start, 0, chosen[rows[start]]
+            while end < total and chosen[rows[end]] == a:
+                r = rows[end]
+                size += HEAD + 3 * (offsets[r + 1] - offsets[r])
+                for p in range(offsets[r], offsets[r + 1]):
+                    size += 3 * (hi[p] < 0)
+                end += 1
+            table = cost(2 * PLACE * max(words[ROOT + PLACES], 2))
+            if lacks(cost(size) + table + cost(NODE_WORDS) + cost(PART_WORDS), 2, words, state):
+                return False
+            c, entry = ROOT, -1
             if a >= 0:
-                x, y = key(at, a, words)
-                cover(place_of + 2, x, y, words)
-                settle(at, a, 1, MOST, words)
-            append(c, at, words, place)
-        push(CLUSTER, c, words, state)
-        state[ALIVE] += end - start
-        state[NEXT] = end
-    return False
+                entry = add_part(ROOT, a, size, words, state)
+                c = words[entry + 1]
+                words[words[entry + 4] + SIZE], words[words[entry + 4] + GAIN] = end - start, end - start
+            else:
+                make_room(ROOT, size, words, state, place)
+            for i in range(start, end):
+                at = load(rows[i], rows[i], offsets, attribute, lo, hi, 0, span_lo, span_hi, words, state)
+                if a >= 0:
+                    x, y = key(at, a, words)
+                    cover(entry + 2, x, y, words)
+                    settle(at, a, 1, MOST, words)
+                append(c, at, words, place)
+            push(CLUSTER, c, words, state)
+            state[ALIVE] += end - start
+            state[NEXT] = end
+            continue
+        else:
+            r = state[NEXT]
+            node = 0
+            at = load(r, number + r, offsets, attribute, lo, hi, spans, span_lo, span_hi, words, state)
+        # The record at `at` is to be inserted: a new one, or the next of a c-node that is out of the tree.
+        if words[at] >= 0 and not insert(at, node > 0, words, state, place, about):
+            return False
+        if node > 0:
+            words[node + DEAD] += HEAD + 3 * words[at + 2]
+        else:
+            state[ALIVE] += 1
+            state[NEXT] += 1

@@ -14,6 +14,10 @@ anchor is that list, with what began since then and without what ended. A slot i
 are more than a share of the vector itself. So reading a vector costs at most that share more than its own length, and
 all vectors take memory in proportion to the profiles, not to profiles times slots.
 
+Measured for 1M profiles, 5 % of them with a predicate on each of 100 attributes (one event, 30 attributes present): the
+AND of whole vectors takes 0.8 ms as words and 7 ms as Roaring bitmaps (pyroaring), 125 KB a slot either way; a slot of
+members only has 6 KB here and would have 40 KB as a Roaring bitmap. So there are none.
+
 Arrays:
     table   int64  attributes x 8: where in the arrays below an attribute's part begins; see the constants
     members int32  places with a predicate on the attribute, ascending; of attributes with words only
@@ -43,7 +47,7 @@ SLOTS = 512  # an attribute with at most so many slots has words
 BLOCK = 8  # bits: 256 places are ruled out together
 DIFFERENCES = 0.25  # a slot is an anchor if the differences since the last one are more than this share of it
 
-NONE, LISTS = -1, -2  # instead of a slot: nothing was found; what was found is in runs
+NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
 
 
 def bit_vectors(
@@ -134,8 +138,8 @@ def _lay_out(start, first, last, slots, table):  # type: ignore[no-untyped-def]
         if table[a, WORD] >= 0:
             continue
         row, count = table[a, RUN], slots[a + 1] - slots[a]
-        begins[: count + 1] = 0
-        ends[: count + 1] = 0
+        for s in range(count + 1):
+            begins[s], ends[s] = 0, 0
         for i in range(start[a], start[a + 1]):
             if first[i] <= last[i]:
                 begins[first[i]] += 1
@@ -210,7 +214,7 @@ def _fill(start, place, first, last, slots, runs, table, length):  # type: ignor
 def runs_of_slots(  # type: ignore[no-untyped-def]
     table, runs, event_offsets, event_attribute, first_event, last_event, slot, run_start, run_first, run_length
 ):
-    """Runs for the slots that are no words; these slots become LISTS."""
+    """Runs for the slots that are no words."""
     n = np.int64(0)
     entry = event_offsets[first_event]
     for e in range(first_event, last_event):
@@ -220,9 +224,10 @@ def runs_of_slots(  # type: ignore[no-untyped-def]
                 continue
             m, base = table[a, RUN] + s, table[a, ENTRY]
             run_first[n], run_length[n] = base + runs[m, 0], runs[m, 1] - runs[m, 0]
+            slot[i - entry] = NONE - 1
             n += 1
             if runs[m, 2] < runs[m, 3]:
                 run_first[n], run_length[n] = base + runs[m, 2], runs[m, 2] - runs[m, 3]
+                slot[i - entry] = NONE - 2
                 n += 1
-            slot[i - entry] = LISTS
         run_start[e - first_event + 1] = n

@@ -9,7 +9,7 @@ counted: a profile is in the AND of all vectors when as many of its predicates h
                ruled out first, block by block, as an AND passes over empty words
     stretches  the blocks that are left are a few runs: only their counters are set to zero, and they are compared with
                the sizes many at a time
-    no branch  depends on the data where predicates are counted: what is ruled out is counted as 0, not jumped over
+    no branch  depends on single places where predicates are counted: what is ruled out counts 0, it is not jumped over
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.index.bit_vectors import BLOCK, LISTS, MEMBER, MEMBERS, NONE, OWN, OWN_END, RANK, WORD
+from dibs.index.bit_vectors import BLOCK, MEMBER, MEMBERS, NONE, OWN, OWN_END, RANK, WORD
 from dibs.index.lanes import lowest_bit, prefetch
 
 CHUNK = 64  # counters that are compared at a time
+AHEAD = 8  # rows to be verified are asked for before it is their turn
 
 
 class Found(NamedTuple):
     """What the trees found for some events. Entry i of the events (from the first event's first on) has slot[i] of its
-    attribute's bit vectors, or NONE, or LISTS: then the event has runs. Event e has the runs start[e]:start[e + 1],
-    each of length[r] places from entries[first[r]] on; a negative length takes places away again."""
+    attribute's bit vectors, or NONE, or NONE - n if it has n runs. Event e has the runs start[e]:start[e + 1], those of
+    its entries in order, each of length[r] places from entries[first[r]] on; a negative length takes places away."""
 
     slot: NDArray[np.int32]
     start: NDArray[np.int64]  # events + 1
@@ -52,13 +53,14 @@ def room_for(events: int, entries: int, runs: int) -> Found:
 
 
 def work_space(size: NDArray[Any], attributes: int) -> tuple[NDArray[Any], ...]:
-    """Counters by place, as large as whole blocks; whether a block is alive; the stretches of alive blocks; the event's
-    cells by attribute. Between calls no block is alive and all cells are zero."""
+    """Counters by place, as large as whole blocks; whether a block is alive; the stretches of alive blocks; the rows
+    that are left; the event's cells by attribute. Between calls no block is alive and all cells are zero."""
     blocks = (len(size) >> BLOCK) + 1
     return (
         np.zeros(blocks << BLOCK, size.dtype),
         np.zeros(blocks, np.uint8),
         np.empty((blocks, 2), np.int32),
+        np.empty(len(size) + 1, np.int32),
         np.zeros(attributes, np.int32),
     )
 
@@ -73,6 +75,7 @@ def combine(  # type: ignore[no-untyped-def]
     members,
     words,
     rank,
+    ordered,
     verifies,
     offsets,
     attribute,
@@ -94,6 +97,7 @@ def combine(  # type: ignore[no-untyped-def]
     count,
     alive,
     stretch,
+    left,
     cell,
     out_event,
     out_row,
@@ -108,14 +112,30 @@ def combine(  # type: ignore[no-untyped-def]
     for e in range(done[0], last_event):
         begin, end = event_offsets[e], event_offsets[e + 1]
 
-        # Which blocks have a place whose pivot predicate holds (or might: lists are not looked through for it).
-        stretches = np.int64(0)
+        # Which blocks have a place whose pivot predicate holds (or might: small attributes, and runs that are not
+        # sorted, are not looked through for it).
+        n, stretches = e - first_event, np.int64(0)
+        next_run = run_start[n]
         for i in range(begin, end):
             a, s = event_attribute[i], np.int64(slot[i - entry])
+            first_run, next_run = next_run, next_run + max(NONE - s, 0)
             if s == NONE or group[a] == group[a + 1]:
                 continue
             x, y = group[a] >> BLOCK, ((group[a + 1] - 1) >> BLOCK) + 1
-            if s == LISTS:
+            if s < NONE and ordered:
+                for r in range(first_run, next_run):
+                    at, top = run_first[r], run_first[r] + run_length[r]
+                    after = top
+                    while at < after:
+                        m = (at + after) >> 1
+                        if entries[m] < group[a]:
+                            at = m + 1
+                        else:
+                            after = m
+                    while at < top and entries[at] < group[a + 1]:
+                        alive[entries[at] >> BLOCK] = 1
+                        at += 1
+            elif s < NONE or table[a, RANK] < 0:
                 for b in range(x, y):
                     alive[b] = 1
             else:
@@ -150,6 +170,11 @@ def combine(  # type: ignore[no-untyped-def]
             width, member = (table[a, MEMBERS] + 63) >> 6, table[a, MEMBER]
             at, ranks = table[a, WORD] + s * width, table[a, RANK]
             if ranks < 0:
+                if i + 1 < end and slot[i + 1 - entry] >= 0:
+                    b, k = event_attribute[i + 1], np.int64(slot[i + 1 - entry])
+                    prefetch(words, table[b, WORD] + k * ((table[b, MEMBERS] + 63) >> 6))
+                    prefetch(members, table[b, MEMBER])
+                    prefetch(members, table[b, MEMBER] + 16)
                 for w in range(width):
                     bits = words[at + w]
                     while bits != 0:
@@ -170,14 +195,18 @@ def combine(  # type: ignore[no-untyped-def]
                         bits &= bits - one
                         count[p] += 1
 
-        n = e - first_event
         for r in range(run_start[n], run_start[n + 1]):
             if stretches == 0:
                 break
             x = run_first[r]
             if r + 1 < run_start[n + 1]:
                 prefetch(entries, run_first[r + 1])
-            if run_length[r] >= 0:
+            if ordered:
+                for i in range(x, x + run_length[r]):
+                    p = np.uint64(entries[i])
+                    if alive[p >> block] != 0:  # mostly not, and neighbours are alike
+                        count[p] += 1
+            elif run_length[r] >= 0:
                 for i in range(x, x + run_length[r]):
                     p = np.uint64(entries[i])
                     count[p] += alive[p >> block]
@@ -186,51 +215,60 @@ def combine(  # type: ignore[no-untyped-def]
                     p = np.uint64(entries[i])
                     count[p] -= alive[p >> block]
 
-        if verifies:
-            for i in range(begin, end):
-                cell[event_attribute[i]] = event_cell[i]
-        full, candidates, tested, before = False, np.int64(0), np.int64(0), found
+        candidates, tested, remain = np.int64(0), np.int64(0), np.int64(0)
         for k in range(stretches):
             x, top = np.int64(stretch[k, 0]) << BLOCK, min(np.int64(stretch[k, 1]) << BLOCK, places)
             for b in range(stretch[k, 0], stretch[k, 1]):
                 alive[b] = 0
             candidates += top - x
-            while x < top and not full:
+            while x < top:
                 after = min(x + CHUNK, top)
                 some = False
                 for p in range(x, after):
                     some |= count[p] == size[p]
                 if some:
                     for p in range(x, after):
-                        if count[p] != size[p]:
-                            continue
-                        ok = True
-                        if verifies:
-                            for q in range(offsets[row[p]], offsets[row[p] + 1]):
-                                v = cell[attribute[q]]
-                                tested += 1
-                                if hi[q] >= 0:
-                                    ok = lo[q] <= v <= hi[q]
-                                else:
-                                    ok = False
-                                    for s in range(lo[q], lo[q] - hi[q]):
-                                        ok |= span_lo[s] <= v <= span_hi[s]
-                                if not ok:
-                                    break
-                        if ok:
-                            if found == len(out_event):
-                                full = True
-                                break
-                            out_event[found] = e
-                            out_row[found] = row[p]
-                            found += 1
+                        left[remain] = row[p]
+                        remain += count[p] == size[p]
                 x = after
+
         if verifies:
             for i in range(begin, end):
+                cell[event_attribute[i]] = event_cell[i]
+            held = np.int64(0)
+            for i in range(remain):
+                r = left[i]
+                if i + 2 * AHEAD < remain:
+                    prefetch(offsets, left[i + 2 * AHEAD])
+                if i + AHEAD < remain:
+                    q = offsets[left[i + AHEAD]]
+                    prefetch(attribute, q)
+                    prefetch(lo, q)
+                    prefetch(hi, q)
+                ok = True
+                for q in range(offsets[r], offsets[r + 1]):
+                    v = cell[attribute[q]]
+                    tested += 1
+                    if hi[q] >= 0:
+                        ok = lo[q] <= v <= hi[q]
+                    else:
+                        ok = False
+                        for s in range(lo[q], lo[q] - hi[q]):
+                            ok |= span_lo[s] <= v <= span_hi[s]
+                    if not ok:
+                        break
+                left[held] = r
+                held += ok
+            remain = held
+            for i in range(begin, end):
                 cell[event_attribute[i]] = 0
-        if full:
-            found = before
+
+        if found + remain > len(out_event):
             break
+        for i in range(remain):
+            out_event[found + i] = e
+            out_row[found + i] = left[i]
+        found += remain
         done[0] = e + 1
         done[3] += candidates
         done[4] += tested + evaluations[n]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenated
-from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts
+from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts, renumbered
 from dibs.index.conjunctions import select
 from dibs.index.mask_kernels import WORD
 from dibs.index.masks import WIDE, Masks
@@ -207,27 +207,3 @@ def _joined(first: Part, second: Part) -> Part:
     left[first.left] = True
     left[len(first.rows) + second.left] = True
     return Part(clauses, rows, np.flatnonzero(left[place]).astype(np.int32))
-
-
-def renumbered(
-    match: Any,
-    events: NDArray[np.int64] | None,
-    rows: NDArray[np.int32] | None,
-    deleted: NDArray[np.bool_] | None,
-    sink: Sink | None,
-) -> Pairs:
-    """Matches and gives events and rows their own numbers; pairs of deleted rows are dropped."""
-
-    def own(event: NDArray[np.int32], row: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        if rows is not None:
-            row = rows[row]
-        if events is not None:
-            event = events[event].astype(np.int32)
-        if deleted is not None:
-            kept = ~deleted[row]
-            event, row = event[kept], row[kept]
-        return event, row
-
-    found: Pairs = match(None if sink is None else lambda event, row: sink(*own(event, row)))
-    found.chunks = [own(*chunk) for chunk in found.chunks]
-    return found

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index.attribute_trees import AttributeTrees
-from dibs.index.bit_vectors import LISTS
 from dibs.index.combination import Found
 from dibs.index.intervals import Intervals
 
@@ -83,7 +82,8 @@ def _sorted(start, cell):  # type: ignore[no-untyped-def]
         top = np.int64(0)
         for i in range(start[a], start[a + 1]):
             top = max(top, np.int64(cell[i]))
-        place[: top + 2] = 0
+        for c in range(top + 2):
+            place[c] = 0
         for i in range(start[a], start[a + 1]):
             place[cell[i] + 1] += 1
         place[0] = start[a]
@@ -225,7 +225,7 @@ def _find(  # type: ignore[no-untyped-def]
                 else:
                     at = np.int64(-1)
                 if count > 0:
-                    slot[i - entry] = LISTS
+                    slot[i - entry] -= 1
                     run_first[n], run_length[n] = first, count
                     n += 1
         k = e - first_event

@@ -6,7 +6,7 @@ all places a few short runs are enough. Within an attribute the intervals are so
 of several spans is several intervals, which are disjoint, so one value is in at most one of them.
 
     row      int32  rows: the row at each place
-    size     uint16 (uint32 if some row has 2**15 predicates) rows: how many predicates the row at each place has
+    size     uint16 (uint32 if some row has 2**16 predicates) rows: how many predicates the row at each place has
     group    int64  attributes + 1: the places with this pivot
     start    int64  attributes + 1: the intervals of each attribute
     lo, hi   int32  intervals: first and last cell
@@ -49,7 +49,7 @@ def intervals_of(clauses: Clauses) -> Intervals:
     group = np.zeros(c.attributes + 1, np.int64)
     np.cumsum(np.bincount(c.attribute[pivot], minlength=c.attributes), out=group[1:])
     sizes = np.diff(c.offsets)[row]
-    size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 15 else np.uint32)
+    size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 16 else np.uint32)
     columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
     return Intervals(row, size, group, *_intervals(row, *columns, c.attributes))
 

@@ -79,14 +79,20 @@ class Masks:
         self._arrays = arrays
         row, entry_row = arrays["row"], arrays["entry"][::8]
         programs = np.unique(np.concatenate([row[row >= clauses.conjunctions], entry_row]))
-        plain = int(((row >= 0) & (row < clauses.conjunctions)).sum())
-        self.size = plain + len(arrays["always"]) + len(programs)  # rows, not entries
+        plain = row[(row >= 0) & (row < clauses.conjunctions)]
+        self.size = len(plain) + len(arrays["always"]) + len(programs)  # rows, not entries
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows that are matched here, in order."""
+        a = self._arrays
+        return np.unique(np.concatenate([a["row"][a["row"] >= 0], a["always"], a["entry"][::8]])).astype(np.int64)
 
     @classmethod
     def build(

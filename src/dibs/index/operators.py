@@ -12,7 +12,8 @@ wide spans begin, its ceiling the highest at which they end, and
     IN       several spans otherwise: IN, NOT IN, NOT BETWEEN
 
 A span that is one of LE and GE begins (ends) exactly at the floor (ceiling), so a value below the floor (above the
-ceiling) satisfies none of them: one test for a whole list. A span from floor to ceiling (IS NOT NULL) counts as LE.
+ceiling) satisfies none of them: one test for a whole list. IS NOT NULL, which is all cells from the first to the last
+of all kinds, says nothing about where a kind begins or ends and is left out of account.
 """
 
 from __future__ import annotations
@@ -43,13 +44,22 @@ def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.in
 @njit(cache=True, nogil=True)
 def _limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no-untyped-def]
     floor, ceiling = np.full(attributes, 2**31 - 1, np.int32), np.full(attributes, -1, np.int32)
+    highest = np.zeros(attributes, np.int32)
+    for p in range(len(attribute)):
+        high = hi[p] if hi[p] >= 0 else span_hi[lo[p] - hi[p] - 1]
+        highest[attribute[p]] = max(highest[attribute[p]], high)
     for p in range(len(attribute)):
         low, high = lo[p], hi[p]
         if high < 0:
             low, high = span_lo[lo[p]], span_hi[lo[p] - hi[p] - 1]
-        if low < high:
+        everything = hi[p] >= 0 and low == 1 and high == highest[attribute[p]]
+        if low < high and not everything:
             floor[attribute[p]] = min(floor[attribute[p]], low)
             ceiling[attribute[p]] = max(ceiling[attribute[p]], high)
+    for p in range(len(attribute)):
+        a = attribute[p]
+        if hi[p] >= 0 and lo[p] < hi[p] and ceiling[a] < 0:  # nothing else is known of the attribute
+            floor[a], ceiling[a] = lo[p], hi[p]
     return floor, ceiling
 
 

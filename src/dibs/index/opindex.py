@@ -18,7 +18,7 @@ Arrays: those of index.opindex_blocks twice, for conjunctions ("counted.") and f
     floor, ceiling  int32  attributes: see index.operators
     frequency       int64  attributes: see index.opindex_forms
 A node is a predicate list that an event reads; candidates are the subscriptions of the pivots that it has; predicates
-are the entries read in runs (all of which hold, but for BETWEEN and <>).
+are the entries read (all of which hold, but for some of BETWEEN).
 
 Useful for: many attributes of which an event has few; subscriptions that come and go.
 Not useful for: attributes that most events have: their lists are read for every event, and inequalities hold for half

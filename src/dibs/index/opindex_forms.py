@@ -178,15 +178,16 @@ def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency
         start, end, row = offsets[r], offsets[r + 1], base + r
         form = DNF if r < conjunctions else forms[r - conjunctions]
         if form == DNF:
-            several = r >= conjunctions and on_true[start - jumps] != ACCEPT
-            for p in range(start, end):
-                several = several or (r >= conjunctions and on_true[p - jumps] == ACCEPT and p < end - 1)
+            first = n
             for p in range(start, end):
                 if p == end - 1 or (r >= conjunctions and on_true[p - jumps] == ACCEPT):
-                    counted[n, 0], counted[n, 1], counted[n, 2] = ~row if several else row, start, p + 1
+                    counted[n, 0], counted[n, 1], counted[n, 2] = row, start, p + 1
                     counted[n, 3], counted[n, 4] = _rarest(start, p + 1, attribute, frequency), p + 1 - start
                     n += 1
                     start = p + 1
+            if n > first + 1:
+                for q in range(first, n):
+                    counted[q, 0] = ~row
             continue
         clauses, begin, best, best_end, least = 0, start, start, start, np.int64(0)
         total = np.int64(0)

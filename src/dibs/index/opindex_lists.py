@@ -117,16 +117,17 @@ class Lists:
         state[SLOTS, USED] = len(row)
         kind = np.uint64 if bitmaps else _counter_type(need)
         counters, owner, slot = np.empty(len(row), kind), np.empty(len(row), np.int32), np.empty(len(row), np.int32)
-        append_slots(0, to, row, need, slot, parts, counters, owner, state)
+        if len(row):
+            append_slots(0, to, row, need, slot, parts, counters, owner, state)
         both = entries_of(clauses, units, to, slot, clause, limits, CLAUSE_BITS if bitmaps else 0)
         heads[:, SIZE] = sum(np.bincount(entries[0], minlength=len(heads)) for entries in both)
         filled = heads[:, SIZE] > 0
         counts = np.zeros(len(heads), np.int64)  # of segments
         if segments:
-            doublings = range(1, segments.bit_length())
-            longer = sum((heads[:, SIZE] >= ENTRIES_A_SEGMENT << k).astype(np.int64) for k in doublings)
-            heads[filled, SHIFT] = RANK_BITS - longer[filled]
-            counts[filled] = 1 << longer[filled]
+            steps = ENTRIES_A_SEGMENT << np.arange(1, segments.bit_length())  # where directories double
+            doublings = np.searchsorted(steps, heads[filled, SIZE], "right")
+            heads[filled, SHIFT] = RANK_BITS - doublings
+            counts[filled] = 1 << doublings
             heads[:, DIRECTORY] = np.cumsum(counts) - counts
         state[DIRECTORIES, USED] = total = int(counts.sum())
         signature, ends = np.zeros(total, np.uint64), np.zeros(total, np.int32)

@@ -158,7 +158,7 @@ def match_signed(  # type: ignore[no-untyped-def]
     slot = np.zeros(attributes, np.int32)
     place, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
     place[0] = EVERYTHING
-    left = np.empty(BLOCK + 1, np.int32)
+    left, some = np.empty(BLOCK + 1, np.int32), np.empty(BLOCK + 1, np.uint64)
     one, two, three, zero = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(0)
     found = np.int64(0)
     entries_end = event_offsets[last_event]
@@ -178,18 +178,26 @@ def match_signed(  # type: ignore[no-untyped-def]
             candidates += np.int64(end - at)
             while at < end:
                 stop = min(end, at + np.uint64(BLOCK) - n)
+                passed = zero  # the first signature stops most, so the other two are asked apart, both without branches
                 while at < stop:
-                    code = entry[at, zero]
-                    x, y, z = np.uint64(entry[at, one]), np.uint64(entry[at, two]), np.uint64(entry[at, three])
+                    x = np.uint64(entry[at, one])
+                    h = np.uint64(np.uint32(entry[at, zero])) * GOLDEN
+                    bits = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
+                    w = np.uint64(signature[np.uint64(place[x]) + ((h >> np.uint64(20)) & np.uint64(mask[x])), zero])
+                    some[passed] = at
+                    passed += np.uint64((w & bits) == bits)
+                    at += one
+                for k in range(passed):
+                    there = some[k]
+                    code = entry[there, zero]
+                    y, z = np.uint64(entry[there, two]), np.uint64(entry[there, three])
                     h = np.uint64(np.uint32(code)) * GOLDEN
                     word = h >> np.uint64(20)
                     bits = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
-                    w = np.uint64(signature[np.uint64(place[x]) + (word & np.uint64(mask[x])), zero])
-                    w &= np.uint64(signature[np.uint64(place[y]) + (word & np.uint64(mask[y])), zero])
+                    w = np.uint64(signature[np.uint64(place[y]) + (word & np.uint64(mask[y])), zero])
                     w &= np.uint64(signature[np.uint64(place[z]) + (word & np.uint64(mask[z])), zero])
                     left[n] = code
                     n += np.uint64((w & bits) == bits)
-                    at += one
                 if n == np.uint64(BLOCK):
                     found, more = verify(left, np.int64(n), slot, predicate, span, e, found, out_event, out_row)
                     tests += more

@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -43,30 +44,35 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.chunks import USED, empty_pool, with_room
 from dibs.index.growing import grown
+from dibs.index.lanes import prefetch
 from dibs.index.psthash_kernels import (
     DIMENSIONS,
     EMPTY,
+    GOLDEN,
     KEYS,
+    LONG,
+    LOW,
+    MIX,
     MOST_DIMENSIONS,
     OK,
+    PREFIX,
     TABLE,
     TABLE_FULL,
-    add_rows,
+    change_rows,
     dimensions_of,
-    match_hashed,
     merge_hashed,
     partition_hashed,
     rehash,
-    remove_rows,
 )
 from dibs.index.psthash_kernels import MOST_CELLS as CELLS
-from dibs.index.pstree import words
+from dibs.index.pstree import BLOCK, words
 from dibs.index.pstree_forest import Forest
-from dibs.index.pstree_kernels import LEAVES, detach
-from dibs.index.pstree_rows import Rows
+from dibs.index.pstree_kernels import AT, LEAVES, SIZE, detach
+from dibs.index.pstree_rows import Rows, verify
 
-# Of a subscription, when it comes. At 1M dense subscriptions 1,024 takes a quarter off the candidates, but no time, for
-# three times the memory and four times the time to build: a list whose entries carry a predicate is read so fast.
+# Of a subscription, when it comes. At 1M dense subscriptions 1,024 takes a quarter off the candidates but only 3 % off
+# the time, for three times the memory and four times the time to build: lists whose entries carry a predicate are read
+# so fast that fewer candidates hardly pay.
 MOST_CELLS = 256
 
 
@@ -149,17 +155,17 @@ class PSTHash:
             predicates, owner = rows.positions(some, 0, k)
             numbers = some[owner].astype(np.int32).reshape(-1, 1)
             self._pool = forest.listed(rows, predicates, numbers, self._cover, self._pool, self._free_pool)
-        at, status = add_rows(others, 0, self._dims, *own, *forest.links(), *self._cells())
+        at, status = change_rows(others, 0, 1, self._dims, *own, *forest.links(), *self._cells())
         while at < len(others):
             self._make_room(status)
-            at, status = add_rows(others, at, self._dims, *own, *forest.links(), *self._cells())
+            at, status = change_rows(others, at, 1, self._dims, *own, *forest.links(), *self._cells())
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         known, forest, most = self.rows, self.forest, int(self._table[DIMENSIONS])
         own = known.offsets, known.predicate, known.span
         alone, others = self._by_dimensions(rows)
         forest.detach(known, known.offsets[alone], words(alone, *own)[:, 0].copy())
-        remove_rows(others, self._dims, *own, *forest.links(), *self._cells())
+        change_rows(others, 0, -1, self._dims, *own, *forest.links(), *self._cells())
         for k in range(2, most + 1):
             some = others[self._dims[others] == k]
             predicates, owner = known.positions(some, 0, k)
@@ -215,7 +221,7 @@ class PSTHash:
             if not done[5]:
                 done[5] = 1
                 forest.find(events, int(done[0]), last, space, done)
-            match_hashed(
+            _match(
                 forest.leaf,
                 forest.entry,
                 forest.attributes,
@@ -243,3 +249,131 @@ def _empty_table(slots: int) -> NDArray[np.int64]:
     table = np.zeros((slots, 2), np.int64)
     table[:, 0] = EMPTY
     return table
+
+
+@njit(cache=True, nogil=True)
+def _match(  # type: ignore[no-untyped-def]
+    leaf,
+    entry,
+    attributes,
+    cover,
+    slots,
+    table,
+    pool,
+    predicate,
+    span,
+    event_offsets,
+    event_attribute,
+    event_value,
+    space,
+    last_event,
+    out_event,
+    out_row,
+    done,
+):
+    """See index.base.in_parts. An event whose matches do not fit is begun again."""
+    slot = np.zeros(attributes, np.int32)
+    left = np.empty(BLOCK + 1, np.int32)
+    own = np.empty(attributes + 1, np.int64)  # the event's spaces that take part in cells
+    start = np.empty(attributes + 1, np.int64)
+    parent, turn = np.empty(MOST_DIMENSIONS + 1, np.int64), np.empty(MOST_DIMENSIONS + 1, np.int64)
+    found, most, mask = np.int64(0), table[DIMENSIONS], len(slots) - 1
+    entries_end = event_offsets[last_event]
+    for e in range(done[0], last_event):
+        first, last = event_offsets[e], event_offsets[e + 1]
+        candidates, tests, probes, before, n = np.int64(0), np.int64(0), np.int64(0), found, np.int64(0)
+        inline = np.int64(0)
+        m = 0
+        for i in range(first, last):
+            slot[event_attribute[i]] = event_value[i]
+            own[m] = space[i]
+            m += cover[space[i], SIZE] > 0
+        for i in range(first, last):  # subscriptions found by one predicate, as in pstree
+            if i + 2 < entries_end:
+                prefetch(entry, 4 * np.int64(leaf[np.uint64(space[i + 2]), AT]))
+            here = np.uint64(space[i])
+            at = np.uint64(leaf[here, AT])
+            end = at + np.uint64(leaf[here, SIZE])
+            inline += np.int64(end - at)
+            while at < end:
+                stop = min(end, at + np.uint64(BLOCK - n))
+                while at < stop:
+                    v = slot[np.uint64(entry[at, np.uint64(1)])]
+                    left[n] = entry[at, np.uint64(0)]
+                    n += np.int64((entry[at, np.uint64(2)] <= v) & (v <= entry[at, np.uint64(3)]))
+                    at += np.uint64(1)
+                if n == BLOCK:
+                    found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
+                    tests += more
+                    n = np.int64(0)
+                    if found < 0:
+                        done[0], done[2] = e, before
+                        return
+        # Depth first through the combinations: at depth d, cells of d + 1 spaces whose first d are chosen.
+        for i in range(m - 1 if most > 1 else 0):
+            d = 1
+            parent[1], turn[1] = own[i] << 32, i + 1
+            fresh = True
+            while d > 0:
+                if fresh:
+                    for j in range(turn[d], m):
+                        key = parent[d] | own[j]
+                        x = np.uint64(key) * MIX
+                        x = (x ^ (x >> np.uint64(32))) * GOLDEN
+                        start[j] = np.int64((x >> np.uint64(24)) & np.uint64(mask))
+                        prefetch(slots, 2 * start[j])
+                    probes += m - turn[d]
+                    for j in range(turn[d], m):
+                        key, at_slot = parent[d] | own[j], start[j]
+                        while slots[at_slot, 0] != key and slots[at_slot, 0] != EMPTY:
+                            at_slot = (at_slot + 1) & mask
+                        if slots[at_slot, 0] == EMPTY:
+                            continue
+                        value = slots[at_slot, 1]
+                        size = value >> 32
+                        candidates += size
+                        if size == 1:
+                            left[n] = np.int32(np.uint32(value & LOW))
+                            n += 1
+                        k, end_k = (value & LOW) + 1, (value & LOW) + 1 + size
+                        if size <= 1:
+                            k = end_k
+                        while k < end_k or n == BLOCK:
+                            if n == BLOCK:
+                                found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
+                                tests += more
+                                n = np.int64(0)
+                                if found < 0:
+                                    done[0], done[2] = e, before
+                                    return
+                            while k < end_k and n < BLOCK:
+                                left[n] = pool[k, 0]
+                                n += 1
+                                k += 1
+                    fresh = False
+                if d + 1 >= most or turn[d] >= m - 1:
+                    d -= 1
+                    continue
+                j = turn[d]
+                turn[d] += 1
+                key = parent[d] | own[j] | PREFIX
+                x = np.uint64(key) * MIX
+                x = (x ^ (x >> np.uint64(32))) * GOLDEN
+                at_slot = np.int64((x >> np.uint64(24)) & np.uint64(mask))
+                probes += 1
+                while slots[at_slot, 0] != key and slots[at_slot, 0] != EMPTY:
+                    at_slot = (at_slot + 1) & mask
+                if slots[at_slot, 0] == key and slots[at_slot, 1] >> 32 != 0:
+                    d += 1
+                    parent[d], turn[d] = ((slots[at_slot, 1] & LOW) << 32) | LONG, j + 1
+                    fresh = True
+        found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
+        if found < 0:
+            done[0], done[2] = e, before
+            return
+        done[3] += candidates + inline
+        done[4] += inline + tests + more
+        done[6] += probes
+        for i in range(first, last):
+            slot[event_attribute[i]] = 0
+    done[0], done[2] = last_event, found

@@ -1,4 +1,4 @@
-"""The table of multidimensional predicate spaces of index.psthash, and its match."""
+"""The table of multidimensional predicate spaces of index.psthash: cells, and what partitions and merges do to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from dibs.index.pstree_kernels import (
     merge,
     partition,
 )
-from dibs.index.pstree_rows import verify
 
 MOST_DIMENSIONS = 8
 EMPTY = -1  # key of a slot that was never used
@@ -33,7 +32,6 @@ LOW = 0xFFFFFFFF
 KEYS, PREFIXES, ROWS_DONE, CELLS_DONE, DIMENSIONS, MOST_CELLS, TABLE = range(7)  # numbers of the state, and how many
 OK, TABLE_FULL, POOL_FULL = 0, 1, 2
 PREDICATE, SPAN, LEAF, PARENT, WHERE = range(5)  # rows of the work space, by dimension
-BLOCK = 1024  # candidates that are collected before they are looked at
 MIX, GOLDEN = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -46,12 +44,12 @@ def _place(key, slots):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _slot(key, adding, slots, table):  # type: ignore[no-untyped-def]
-    """The slot of a key; -1 if it has none and, when adding, there is no room for one more."""
+def _slot(key, change, slots, table):  # type: ignore[no-untyped-def]
+    """The slot of a key; with change 1 it gets one; -1 if there is none."""
     at = _place(key, len(slots))
     while slots[at, 0] != key:
         if slots[at, 0] == EMPTY:
-            if not adding or 4 * (table[KEYS] + 1) > 3 * len(slots):
+            if change < 0 or 4 * (table[KEYS] + 1) > 3 * len(slots):
                 return np.int64(-1)
             table[KEYS] += 1
             slots[at, 0], slots[at, 1] = key, 0
@@ -63,7 +61,7 @@ def _slot(key, adding, slots, table):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _add(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
     """Adds a code to a cell."""
-    at = _slot(key, True, slots, table)
+    at = _slot(key, np.int64(1), slots, table)
     if at < 0:
         return TABLE_FULL
     size, start = slots[at, 1] >> 32, slots[at, 1] & LOW
@@ -90,7 +88,7 @@ def _add(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _remove(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
     """Takes a code that is there out of a cell."""
-    at = _slot(key, False, slots, table)
+    at = _slot(key, np.int64(-1), slots, table)
     size, start = slots[at, 1] >> 32, slots[at, 1] & LOW
     if size == 1:
         slots[at, 1] = 0
@@ -113,7 +111,7 @@ def rehash(slots, larger, table):  # type: ignore[no-untyped-def]
         ahead = min(i + 16, len(slots) - 1)
         prefetch(larger, 2 * _place(slots[ahead, 0], len(larger)))
         if slots[i, 0] != EMPTY and slots[i, 1] >> 32 != 0:
-            at = _slot(slots[i, 0], True, larger, table)
+            at = _slot(slots[i, 0], np.int64(1), larger, table)
             larger[at, 1] = slots[i, 1]
 
 
@@ -124,7 +122,7 @@ def change_cells(  # type: ignore[no-untyped-def]
     dimensions,
     only,
     only_leaf,
-    adding,
+    change,
     skip,
     work,
     offsets,
@@ -138,9 +136,9 @@ def change_cells(  # type: ignore[no-untyped-def]
     pool,
     free,
 ):
-    """Adds the code of a row to (or takes it from) all cells that its first `dimensions` predicates cover; with
-    only >= 0, those whose space on that attribute is only_leaf. The first `skip` cells are done already. Returns OK, or
-    what there is no room for, and how many cells are done."""
+    """Adds the code of a row to all cells that its first `dimensions` predicates cover (change 1), or takes it from
+    them (-1); with only >= 0, those whose space on that attribute is only_leaf. The first `skip` cells are done
+    already. Returns OK, or what there is no room for, and how many cells are done."""
     for d in range(dimensions):  # in the order of their attributes, as an event has them
         p, at = offsets[r] + d, d
         while at > 0 and predicate[work[PREDICATE, at - 1], ATTRIBUTE] > predicate[p, ATTRIBUTE]:
@@ -183,7 +181,7 @@ def change_cells(  # type: ignore[no-untyped-def]
             continue
         key = work[PARENT, d] | here
         if d < dimensions - 1:
-            at = _slot(key | PREFIX, adding, slots, table)
+            at = _slot(key | PREFIX, change, slots, table)
             if at < 0:
                 return TABLE_FULL, done
             if slots[at, 1] == 0:  # new: a number of its own. Without cells below it keeps the number while it stays
@@ -196,33 +194,33 @@ def change_cells(  # type: ignore[no-untyped-def]
         done += 1
         if done <= skip:
             continue
-        if adding:
+        if change > 0:
             status = _add(key, code, slots, table, pool, free)
             if status != OK:
                 return status, done - 1
         else:
             _remove(key, code, slots, table, pool, free)
         for i in range(1, dimensions - 1):
-            slots[work[WHERE, i], 1] += ONE if adding else -ONE
+            slots[work[WHERE, i], 1] += change * ONE
     return OK, done
 
 
 @njit(cache=True, nogil=True)
-def add_rows(  # type: ignore[no-untyped-def]
-    rows, start, dims, offsets, predicate, span, tree, node, leaf, slots, table, pool, free
+def change_rows(  # type: ignore[no-untyped-def]
+    rows, start, change, dims, offsets, predicate, span, tree, node, leaf, slots, table, pool, free
 ):
-    """All cells of the rows. Returns where it stopped and why; table[CELLS_DONE] cells of that row are done."""
-    work = np.empty((5, MOST_DIMENSIONS), np.int64)
+    """Puts the rows into all their cells (change 1) or takes them out (-1). Returns where it stopped and why;
+    table[CELLS_DONE] cells of that row are done."""
+    work, anywhere = np.empty((5, MOST_DIMENSIONS), np.int64), np.int64(-1)
     for i in range(start, len(rows)):
         r = rows[i]
-        code = _code(r, np.int64(dims[r]), offsets)
         status, done = change_cells(
             r,
-            code,
+            _code(r, np.int64(dims[r]), offsets),
             np.int64(dims[r]),
-            -1,
-            -1,
-            True,
+            anywhere,
+            anywhere,
+            np.int64(change),
             table[CELLS_DONE],
             work,
             offsets,
@@ -241,35 +239,6 @@ def add_rows(  # type: ignore[no-untyped-def]
             return i, status
         table[CELLS_DONE] = 0
     return len(rows), OK
-
-
-@njit(cache=True, nogil=True)
-def remove_rows(  # type: ignore[no-untyped-def]
-    rows, dims, offsets, predicate, span, tree, node, leaf, slots, table, pool, free
-):
-    work = np.empty((5, MOST_DIMENSIONS), np.int64)
-    for r in rows:
-        code = _code(r, np.int64(dims[r]), offsets)
-        change_cells(
-            r,
-            code,
-            np.int64(dims[r]),
-            -1,
-            -1,
-            False,
-            0,
-            work,
-            offsets,
-            predicate,
-            span,
-            tree,
-            node,
-            leaf,
-            slots,
-            table,
-            pool,
-            free,
-        )
 
 
 @njit(cache=True, nogil=True)
@@ -327,7 +296,7 @@ def partition_hashed(  # type: ignore[no-untyped-def]
                     np.int64(dims[r]),
                     a,
                     found,
-                    True,
+                    np.int64(1),
                     table[CELLS_DONE],
                     work,
                     offsets,
@@ -387,8 +356,8 @@ def merge_hashed(  # type: ignore[no-untyped-def]
                     np.int64(dims[r]),
                     a,
                     found,
-                    False,
-                    0,
+                    np.int64(-1),
+                    np.int64(0),
                     work,
                     offsets,
                     predicate,
@@ -432,131 +401,3 @@ def dimensions_of(rows, most, cells, offsets, predicate, span, tree, node, leaf)
             result[i], kept = p + 1 - first, product
         total += kept if result[i] > 1 else 0
     return result, total
-
-
-@njit(cache=True, nogil=True)
-def match_hashed(  # type: ignore[no-untyped-def]
-    leaf,
-    entry,
-    attributes,
-    cover,
-    slots,
-    table,
-    pool,
-    predicate,
-    span,
-    event_offsets,
-    event_attribute,
-    event_value,
-    space,
-    last_event,
-    out_event,
-    out_row,
-    done,
-):
-    """See index.base.in_parts. An event whose matches do not fit is begun again."""
-    slot = np.zeros(attributes, np.int32)
-    left = np.empty(BLOCK + 1, np.int32)
-    own = np.empty(attributes + 1, np.int64)  # the event's spaces that take part in cells
-    start = np.empty(attributes + 1, np.int64)
-    parent, turn = np.empty(MOST_DIMENSIONS + 1, np.int64), np.empty(MOST_DIMENSIONS + 1, np.int64)
-    found, most, mask = np.int64(0), table[DIMENSIONS], len(slots) - 1
-    entries_end = event_offsets[last_event]
-    for e in range(done[0], last_event):
-        first, last = event_offsets[e], event_offsets[e + 1]
-        candidates, tests, probes, before, n = np.int64(0), np.int64(0), np.int64(0), found, np.int64(0)
-        inline = np.int64(0)
-        m = 0
-        for i in range(first, last):
-            slot[event_attribute[i]] = event_value[i]
-            own[m] = space[i]
-            m += cover[space[i], SIZE] > 0
-        for i in range(first, last):  # subscriptions found by one predicate, as in pstree
-            if i + 2 < entries_end:
-                prefetch(entry, 4 * np.int64(leaf[np.uint64(space[i + 2]), AT]))
-            here = np.uint64(space[i])
-            at = np.uint64(leaf[here, AT])
-            end = at + np.uint64(leaf[here, SIZE])
-            inline += np.int64(end - at)
-            while at < end:
-                stop = min(end, at + np.uint64(BLOCK - n))
-                while at < stop:
-                    v = slot[np.uint64(entry[at, np.uint64(1)])]
-                    left[n] = entry[at, np.uint64(0)]
-                    n += np.int64((entry[at, np.uint64(2)] <= v) & (v <= entry[at, np.uint64(3)]))
-                    at += np.uint64(1)
-                if n == BLOCK:
-                    found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
-                    tests += more
-                    n = np.int64(0)
-                    if found < 0:
-                        done[0], done[2] = e, before
-                        return
-        # Depth first through the combinations: at depth d, cells of d + 1 spaces whose first d are chosen.
-        for i in range(m - 1 if most > 1 else 0):
-            d = 1
-            parent[1], turn[1] = own[i] << 32, i + 1
-            fresh = True
-            while d > 0:
-                if fresh:
-                    for j in range(turn[d], m):
-                        key = parent[d] | own[j]
-                        x = np.uint64(key) * MIX
-                        x = (x ^ (x >> np.uint64(32))) * GOLDEN
-                        start[j] = np.int64((x >> np.uint64(24)) & np.uint64(mask))
-                        prefetch(slots, 2 * start[j])
-                    probes += m - turn[d]
-                    for j in range(turn[d], m):
-                        key, at_slot = parent[d] | own[j], start[j]
-                        while slots[at_slot, 0] != key and slots[at_slot, 0] != EMPTY:
-                            at_slot = (at_slot + 1) & mask
-                        if slots[at_slot, 0] == EMPTY:
-                            continue
-                        value = slots[at_slot, 1]
-                        size = value >> 32
-                        candidates += size
-                        if size == 1:
-                            left[n] = np.int32(np.uint32(value & LOW))
-                            n += 1
-                        k, end_k = (value & LOW) + 1, (value & LOW) + 1 + size
-                        if size <= 1:
-                            k = end_k
-                        while k < end_k or n == BLOCK:
-                            if n == BLOCK:
-                                found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
-                                tests += more
-                                n = np.int64(0)
-                                if found < 0:
-                                    done[0], done[2] = e, before
-                                    return
-                            while k < end_k and n < BLOCK:
-                                left[n] = pool[k, 0]
-                                n += 1
-                                k += 1
-                    fresh = False
-                if d + 1 >= most or turn[d] >= m - 1:
-                    d -= 1
-                    continue
-                j = turn[d]
-                turn[d] += 1
-                key = parent[d] | own[j] | PREFIX
-                x = np.uint64(key) * MIX
-                x = (x ^ (x >> np.uint64(32))) * GOLDEN
-                at_slot = np.int64((x >> np.uint64(24)) & np.uint64(mask))
-                probes += 1
-                while slots[at_slot, 0] != key and slots[at_slot, 0] != EMPTY:
-                    at_slot = (at_slot + 1) & mask
-                if slots[at_slot, 0] == key and slots[at_slot, 1] >> 32 != 0:
-                    d += 1
-                    parent[d], turn[d] = ((slots[at_slot, 1] & LOW) << 32) | LONG, j + 1
-                    fresh = True
-        found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
-        if found < 0:
-            done[0], done[2] = e, before
-            return
-        done[3] += candidates + inline
-        done[4] += inline + tests + more
-        done[6] += probes
-        for i in range(first, last):
-            slot[event_attribute[i]] = 0
-    done[0], done[2] = last_event, found

@@ -175,7 +175,7 @@ def partition(a, value, tree, node, inside, leaf, seen, entry, free, state):  # 
 @njit(cache=True, nogil=True)
 def merge(a, gone, tree, node, inside, leaf, seen, entry, free, state):  # type: ignore[no-untyped-def]
     """The space of leaf `gone`, at whose start no predicate begins or ends any more, joins the one before it."""
-    value, into, after = np.int64(leaf[gone, START]), leaf[gone, BEFORE], leaf[gone, NEXT]
+    value, into, after = np.int64(leaf[gone, START]), np.int64(leaf[gone, BEFORE]), leaf[gone, NEXT]
     last = np.int64(ENDLESS) if after < 0 else np.int64(leaf[after, START]) - 1
     _point(a, value, last, into, tree, node)
     leaf[into, NEXT] = after

@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index.attribute_trees import AttributeTrees
-from dibs.index.bit_vectors import LISTS
 from dibs.index.combination import Found
 from dibs.index.interval import elementary
 from dibs.index.intervals import Intervals
@@ -44,6 +43,7 @@ class SegmentTree(AttributeTrees):
     about: ClassVar[str] = "elementary intervals joined in pairs for each attribute (Tatbul); overlapping ranges"
     TREE = ("cells", "leaves", "nodes", "starts", "base")
     VECTORS = False
+    ORDERED = True
 
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
@@ -97,17 +97,15 @@ def _store(start, place, first, last, slots):  # type: ignore[no-untyped-def]
             nodes[a + 1] += width
         most = max(most, nodes[a + 1] - nodes[a])
     starts, base = np.empty(nodes[-1] + 1, np.int32), np.zeros(attributes + 1, np.int64)
-    where = np.empty(most + 1, np.int64)
+    where = np.empty(most, np.int64)  # by node: where to put the next; while counting, how many
     entries = np.empty(0, np.int32)
     for filling in range(2):
         if filling == 1:
             entries = np.empty(base[-1], np.int32)
         for a in range(attributes):
             count = nodes[a + 1] - nodes[a]
-            if filling == 0:
-                where[: count + 1] = 0
-            else:
-                where[:count] = base[a] + starts[nodes[a] : nodes[a + 1]]
+            for k in range(count):
+                where[k] = base[a] + starts[nodes[a] + k] if filling == 1 else 0
             for i in range(start[a], start[a + 1]):
                 x, y = np.int64(first[i]), np.int64(last[i])
                 width, level = slots[a + 1] - slots[a], np.int64(0)
@@ -178,7 +176,7 @@ def _find(  # type: ignore[no-untyped-def]
                 x = np.int64(starts[node])
                 y = np.int64(starts[node + 1]) if node + 1 < nodes[a + 1] else base[a + 1] - base[a]
                 if x < y:
-                    slot[i - entry] = LISTS
+                    slot[i - entry] -= 1
                     run_first[n], run_length[n] = base[a] + x, y - x
                     n += 1
                 if level == 0:

@@ -6,6 +6,8 @@ has several times as many attributes as a subscription has predicates.
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,15 +16,19 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
+CELLS_A_PREDICATE = 8  # an attribute with more cells for each of its equality predicates is not filed by cells
 MEMORY = 16_384  # events; older ones fade out
+LATEST = 2_048  # events whose values are remembered
 
 
 class Presence:
-    """How often each attribute was present in the events seen."""
+    """How often each attribute was present in the events seen, and which values the latest ones had."""
 
     def __init__(self, attributes: int):
         self.events = 0.0
         self._present = np.zeros(attributes)
+        self._latest: deque[CodedEvents] = deque()
+        self._latest_events = 0
 
     def observe(self, events: CodedEvents) -> None:
         if self.events + len(events) > MEMORY:
@@ -33,6 +39,20 @@ class Presence:
             np.add.at(self._present, events.attribute, 1.0)
         else:
             self._present += np.bincount(events.attribute, minlength=len(self._present))
+
+        self._latest.append(events if len(events) <= LATEST else events.take(np.arange(LATEST), events.points))
+        self._latest_events += len(self._latest[-1])
+        while self._latest_events - len(self._latest[0]) >= LATEST:
+            self._latest_events -= len(self._latest.popleft())
+
+    def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+        """Attribute, cell and share of the cells that at least this share of the latest events have."""
+        keys = [(e.attribute.astype(np.int64) << 32) | e.lo for e in self._latest]
+        events = self._latest_events
+        key, count = np.unique(np.concatenate([np.empty(0, np.int64), *keys]), return_counts=True)
+        often = count >= max(least * events, 4)  # fewer may be chance
+        key, count = key[often], count[often]
+        return (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32), count / max(events, 1)
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)
@@ -83,23 +103,72 @@ def _probabilities(attribute, lo, hi, span_lo, span_hi, presence, highest):  # t
     return share
 
 
-def access_predicates(
-    clauses: Clauses, share: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """The conjunctions that have one, their access predicate (the least likely one that absence cannot satisfy), and
-    the least attribute of their other predicates."""
-    return _access_predicates(clauses.offsets, clauses.attribute, clauses.lo, clauses.hi, share, clauses.conjunctions)
+def cell_shares(
+    clauses: Clauses, presence: NDArray[np.float64], highest: NDArray[np.int32], often: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """For the attributes that are often there, the estimated share of events with a value in each cell: where the
+    attribute's cells start, and the shares. People ask for what exists, so a cell is as frequent among events as among
+    the equality predicates of its attribute, but not less than if all were equal. Attributes with too few such
+    predicates to be filed by cells have no shares."""
+    point = (clauses.lo == clauses.hi) & (clauses.lo > 0) & often[clauses.attribute]
+    attribute, cell = clauses.attribute[point], clauses.lo[point]
+    mentioned = np.bincount(attribute, minlength=clauses.attributes)
+    cells = np.where(mentioned * CELLS_A_PREDICATE >= highest, highest + 1, 0).astype(np.int64)
+    base = np.zeros(clauses.attributes + 1, np.int64)
+    np.cumsum(cells, out=base[1:])
+    kept = cells[attribute] > 0
+    attribute, cell = attribute[kept], cell[kept]
+    count = np.bincount(base[attribute] + cell, minlength=base[-1])
+    owner = np.repeat(np.arange(clauses.attributes), cells)
+    share = np.maximum(count / np.maximum(mentioned[owner], 1), 1.0 / np.maximum(highest[owner], 1)) * presence[owner]
+    return base, share.astype(np.float32)
+
+
+def filing_costs(
+    clauses: Clauses,
+    presence: NDArray[np.float64],
+    often: NDArray[np.bool_],
+    cell_base: NDArray[np.int64],
+    cell_share: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """For each predicate the share of events for which a clause is looked at that is filed under it: all that have its
+    attribute, if they are few; else all with the value, if it is one; infinite where it cannot be filed."""
+    c = clauses
+    return _filing_costs(c.attribute, c.lo, c.hi, presence, often, cell_base, cell_share)
 
 
 @njit(cache=True, nogil=True)
-def _access_predicates(offsets, attribute, lo, hi, share, conjunctions):  # type: ignore[no-untyped-def]
+def _filing_costs(attribute, lo, hi, presence, often, cell_base, cell_share):  # type: ignore[no-untyped-def]
+    cost = np.empty(len(attribute), np.float32)
+    for p in range(len(attribute)):
+        a = attribute[p]
+        cost[p] = np.inf
+        if hi[p] >= 0 and lo[p] == 0:
+            continue
+        if not often[a]:
+            cost[p] = presence[a]
+        elif lo[p] == hi[p] and cell_base[a] + lo[p] < cell_base[a + 1]:
+            cost[p] = cell_share[cell_base[a] + lo[p]]
+    return cost
+
+
+def access_predicates(
+    clauses: Clauses, cost: NDArray[np.float32], most: float = np.inf
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """The conjunctions that have a predicate of at most this cost, the cheapest of each, and the least attribute of
+    their other predicates."""
+    return _access_predicates(clauses.offsets, clauses.attribute, cost, most, clauses.conjunctions)
+
+
+@njit(cache=True, nogil=True)
+def _access_predicates(offsets, attribute, cost, most, conjunctions):  # type: ignore[no-untyped-def]
     rows, access = np.empty(conjunctions, np.int64), np.empty(conjunctions, np.int64)
     other = np.empty(conjunctions, np.int32)
     n = 0
     for r in range(conjunctions):
         best = np.int64(-1)
         for p in range(offsets[r], offsets[r + 1]):
-            if (lo[p] > 0 or hi[p] < 0) and (best < 0 or share[p] < share[best]):
+            if cost[p] <= most and (best < 0 or cost[p] < cost[best]):
                 best = p
         if best >= 0:
             rows[n], access[n], other[n] = r, best, 0x7FFFFFFF

@@ -22,7 +22,8 @@ from dibs.coding.domain import Domains
 from dibs.coding.labels import Labels, carried, fresh
 from dibs.coding.merge import Moved, Rows, move_clauses
 from dibs.index import Pairs, Sink, create
-from dibs.index.complete import Completed, renumbered
+from dibs.index.base import renumbered
+from dibs.index.complete import Completed
 
 
 class Live:
