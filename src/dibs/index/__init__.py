@@ -20,6 +20,14 @@ AUTO = "auto"
 INDEXES: dict[str, str] = {
     "auto": "auto.Auto",
     "scan": "scan.Scan",
+    "counting": "counting.Counting",
+    "kindex": "kindex.KIndex",
+    "propagation": "propagation.Propagation",
+    "gryphon": "gryphon.Gryphon",
+    "opindex": "opindex.OpIndex",
+    "opindex-bs": "opindex.OpIndexBS",
+    "betree": "betree.BETree",
+    "betree-batch": "betree_batch.BETreeBatch",
     "pstree": "pstree.PSTree",
     "pstbloom": "pstbloom.PSTBloom",
     "psthash": "psthash.PSTHash",
@@ -28,15 +36,7 @@ INDEXES: dict[str, str] = {
     "hybrid": "hybrid.Hybrid",
     "segment-tree": "segment_tree.SegmentTree",
     "interval-tree": "interval_tree.IntervalTree",
-    "counting": "counting.Counting",
-    "kindex": "kindex.KIndex",
-    "opindex": "opindex.OpIndex",
-    "opindex-bs": "opindex.OpIndexBS",
-    "propagation": "propagation.Propagation",
-    "gryphon": "gryphon.Gryphon",
     "pbtree": "pbtree.PBTree",
-    "betree": "betree.BETree",
-    "betree-batch": "betree_batch.BETreeBatch",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]

@@ -16,6 +16,7 @@ again in the background and swapped when it is ready.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ from dibs.index.statistics import (
 )
 
 OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
-OFTEN_CELL = 0.003  # likewise with the value
+OFTEN_CELL = 0.002  # likewise with the value
 MISJUDGED = 1.5  # times more or fewer events have an attribute than was planned for; of half the predicates
 WORTH_MOVING = 0.0005  # share of all clauses that each event would be spared, if those of frequent values moved
 EVERYWHERE = 1e9  # more than any share of events, and not infinite
@@ -152,7 +153,7 @@ class Auto:
                 finally:
                     self._planning.release()
 
-            threading.Thread(target=build, daemon=True, name="dibs-planner").start()
+            self._in_background(build)
         return None
 
     def _observe(self, events: CodedEvents) -> None:
@@ -175,8 +176,12 @@ class Auto:
         cells = self._presence.frequent_cells(OFTEN_CELL)
         spared = self._parts[0].looks(*cells) - OFTEN_CELL * self._parts[0].looks(*cells[:2], np.ones(len(cells[0])))
         if (elsewhere or spared > WORTH_MOVING * len(self._clauses)) and self._planning.acquire(blocking=False):
-            again = threading.Thread(target=self._plan_again, args=(share, cells), daemon=True, name="dibs-planner")
-            again.start()
+            self._in_background(self._plan_again, share, cells)
+
+    @staticmethod
+    def _in_background(work: Callable[..., None], *arguments: Any) -> None:
+        """Python waits for it before it ends: a compiled function that is cut off at exit takes the process with it."""
+        threading.Thread(target=work, args=arguments, daemon=False, name="dibs-planner").start()
 
     def _plan_again(self, share: NDArray[np.float64], cells: Cells) -> None:
         try:

@@ -57,11 +57,12 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.betree_kernels import match, survey
 from dibs.index.betree_layout import (
     ALIVE,
     CLASSES,
+    DELETE,
     HEAD,
+    INSERT,
     LISTS,
     MAX_CAP,
     MIN_SIZE,
@@ -72,11 +73,11 @@ from dibs.index.betree_layout import (
     RECYCLED,
     ROOT,
     ROWS,
+    SAMPLE,
     STATE,
     WANTED,
     WORDS,
 )
-from dibs.index.betree_update import DELETE, INSERT, SAMPLE, prepare, update
 from dibs.index.growing import grown
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
@@ -104,8 +105,12 @@ class BETree:
     )
     takes: ClassVar[Takes] = Takes(several=True, updates=True)
 
+    # Kernels are imported where they are called: that compiles them, and `dibs.indexes()` imports this file.
+
     def __init__(self, max_cap: int | None, min_size: int):
         """max_cap: None to follow the matching probability."""
+        from dibs.index.betree_update import prepare
+
         self._words = np.zeros(FEW_WORDS, np.int32)
         self._place = np.zeros((0, 2), np.int32)
         self._about = np.zeros((0, 4), np.int32)
@@ -163,6 +168,8 @@ class BETree:
         return sum(a.nbytes for a in arrays)
 
     def plan(self) -> dict[str, Any]:
+        from dibs.index.betree_kernels import survey
+
         s = self._state
         height, attributes, largest, partitioned, free = survey(
             self._words, s, np.empty((s[NODES], 2), np.int32)
@@ -194,6 +201,8 @@ class BETree:
 
     def _add(self, clauses: Clauses, add: Callable[[Clauses], None]) -> None:
         """Makes the arrays ready for more rows and adds them."""
+        from dibs.index.betree_update import prepare
+
         c = clauses
         if c.attributes > len(self._about):
             more = np.zeros((c.attributes - len(self._about), 4), np.int32)
@@ -224,6 +233,8 @@ class BETree:
         self._update(INSERT, NO_ROWS, NO_ROWS, clauses)
 
     def _update(self, mode: int, rows: NDArray[np.int64], chosen: NDArray[np.int64], clauses: Clauses) -> None:
+        from dibs.index.betree_update import update
+
         c = clauses
         self._state[NEXT] = 0
         while not update(
@@ -247,7 +258,7 @@ class BETree:
 
     def _reserve(self, words: int) -> None:
         if words > MOST:
-            raise OverflowError("a BE-Tree takes at most 2**31 words, about 100 million subscriptions")
+            raise OverflowError("a BE-Tree takes at most 2**31 words, about 60 million subscriptions")
         self._words = grown(self._words, words)
 
     def _follow_matches(self) -> None:
@@ -259,6 +270,8 @@ class BETree:
     # ---- matching ----
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        from dibs.index.betree_kernels import match
+
         try:
             watching = self._watching.pop()
         except IndexError:
@@ -280,9 +293,11 @@ class BETree:
             match(self._words, *spans, *given, last, sample, seen, visit, *space, *room, done)
             self._spaces.append(space)
 
-        found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
-        if watching:
-            self._watching.append(True)
+        try:
+            found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+        finally:
+            if watching:
+                self._watching.append(True)
         self._events += len(events)
         self._chances += float(self._state[ALIVE]) * len(events)
         self._matches += found.count

@@ -22,31 +22,7 @@ from numba import njit
 
 from dibs.coding.clauses import Clauses
 from dibs.index.betree import BETree
-from dibs.index.betree_layout import (
-    BLOCK,
-    HEAD,
-    LEFT,
-    LISTS,
-    MIN_SIZE,
-    NODE_WORDS,
-    NODES,
-    OWNER,
-    PART,
-    PART_WORDS,
-    PLACE,
-    PLACES,
-    RIGHT,
-    ROOT,
-    SCRATCH,
-    STACK,
-    TABLE,
-    TOP,
-    UP,
-    USED,
-    WORDS,
-    allocate,
-)
-from dibs.index.betree_update import PLANT
+from dibs.index.betree_layout import LISTS, MIN_SIZE, NODES, PLANT, WORDS
 
 
 class BETreeBatch(BETree):
@@ -56,6 +32,8 @@ class BETreeBatch(BETree):
     )
 
     def _first(self, clauses: Clauses) -> None:
+        from dibs.index.betree_kernels import pack
+
         c = clauses
         chosen = _choices(c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, self._about, self._state[MIN_SIZE])
         rows = np.argsort(np.where(chosen < 0, c.attributes, chosen), kind="stable")
@@ -64,7 +42,7 @@ class BETreeBatch(BETree):
         packed = np.zeros_like(state)
         packed[:LISTS], packed[LISTS:], packed[WORDS] = state[:LISTS], -1, 0
         words = np.empty(state[WORDS], np.int32)
-        _pack(self._words, words, packed, self._place, np.empty((state[NODES], 4), np.int32))
+        pack(self._words, words, packed, self._place, np.empty((state[NODES], 4), np.int32))
         self._words, self._state = words[: packed[WORDS]].copy(), packed
 
 
@@ -105,51 +83,3 @@ def _choices(offsets, attribute, lo, hi, span_lo, span_hi, about, least):  # typ
             if best >= 0 and not last:
                 count[best] += 1
     return chosen
-
-
-@njit(cache=True, nogil=True)
-def _pack(words, new, state, place, to_do):  # type: ignore[no-untyped-def]
-    """Copies a tree to other words, whose state is `state`: each c-node followed by its l-node and p-directory, then
-    what is below it. `to_do` has room for all c-nodes: (c-node, where the link to it stands, bucket above, p-node)."""
-    to_do[0, 0], to_do[0, 1], to_do[0, 2], to_do[0, 3] = ROOT, -1, -1, -1
-    n = 1
-    while n > 0:
-        n -= 1
-        c, link, up, part = to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3]
-        to = allocate(NODE_WORDS, new, state)
-        for i in range(NODE_WORDS):
-            new[to + i] = words[c + i]
-        new[to + UP], new[to + PART] = up, part
-        if link >= 0:
-            new[link] = to
-        if up < 0 and part >= 0:
-            new[part + TOP] = to
-        if words[c + BLOCK] >= 0:
-            block = allocate(words[c + USED], new, state)
-            new[to + BLOCK] = block
-            for i in range(words[c + USED]):
-                new[block + i] = words[words[c + BLOCK] + i]
-            p = block
-            while p < block + new[to + USED]:
-                place[new[p], 0] = to
-                p += HEAD + 3 * new[p + 2]
-        if words[c + PLACES] > 0:
-            table = allocate(PLACE * words[c + PLACES], new, state)
-            new[to + TABLE] = table
-            for i in range(PLACE * words[c + PLACES]):
-                new[table + i] = words[words[c + TABLE] + i]
-            for at in range(table, table + PLACE * new[to + PLACES], PLACE):
-                if new[at] >= 0:
-                    own = allocate(PART_WORDS, new, state)
-                    for i in range(PART_WORDS):
-                        new[own + i] = words[new[at + 4] + i]
-                    new[own + OWNER] = to
-                    to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3] = new[at + 1], at + 1, -1, own
-                    new[at + 4] = own
-                    n += 1
-        for side in range(LEFT, RIGHT + 1):
-            if words[c + side] >= 0:
-                to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3] = words[c + side], to + side, to, part
-                n += 1
-    state[STACK] = allocate(64, new, state)
-    state[SCRATCH] = allocate(64, new, state)

@@ -1,4 +1,4 @@
-"""Matching over the memory of a BE-Tree (see betree_layout), and a look at its shape."""
+"""Matching over the memory of a BE-Tree (see betree_layout), a look at its shape, and a copy without gaps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from dibs.index.betree_layout import (
     LEFT_LO,
     LISTS,
     LOSS,
+    NODE_WORDS,
     OWNER,
     PART,
+    PART_WORDS,
     PLACE,
     PLACES,
     RIGHT,
@@ -24,9 +26,16 @@ from dibs.index.betree_layout import (
     RIGHT_LO,
     ROOT,
     ROWS,
+    SCRATCH,
     SEEN,
+    STACK,
     TABLE,
+    TOP,
+    UP,
     USED,
+)
+from dibs.index.betree_steps import (
+    allocate,
     class_size,
     home,
 )
@@ -245,3 +254,51 @@ def survey(words, state, visit):  # type: ignore[no-untyped-def]
             found[4] += class_size(k)
             at = words[at]
     return found
+
+
+@njit(cache=True, nogil=True)
+def pack(words, new, state, place, to_do):  # type: ignore[no-untyped-def]
+    """Copies a tree to other words, whose state is `state`: each c-node followed by its l-node and p-directory, then
+    what is below it. `to_do` has room for all c-nodes: (c-node, where the link to it stands, bucket above, p-node)."""
+    to_do[0, 0], to_do[0, 1], to_do[0, 2], to_do[0, 3] = ROOT, -1, -1, -1
+    n = 1
+    while n > 0:
+        n -= 1
+        c, link, up, part = to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3]
+        to = allocate(NODE_WORDS, new, state)
+        for i in range(NODE_WORDS):
+            new[to + i] = words[c + i]
+        new[to + UP], new[to + PART] = up, part
+        if link >= 0:
+            new[link] = to
+        if up < 0 and part >= 0:
+            new[part + TOP] = to
+        if words[c + BLOCK] >= 0:
+            block = allocate(words[c + USED], new, state)
+            new[to + BLOCK] = block
+            for i in range(words[c + USED]):
+                new[block + i] = words[words[c + BLOCK] + i]
+            p = block
+            while p < block + new[to + USED]:
+                place[new[p], 0] = to
+                p += HEAD + 3 * new[p + 2]
+        if words[c + PLACES] > 0:
+            table = allocate(PLACE * words[c + PLACES], new, state)
+            new[to + TABLE] = table
+            for i in range(PLACE * words[c + PLACES]):
+                new[table + i] = words[words[c + TABLE] + i]
+            for at in range(table, table + PLACE * new[to + PLACES], PLACE):
+                if new[at] >= 0:
+                    own = allocate(PART_WORDS, new, state)
+                    for i in range(PART_WORDS):
+                        new[own + i] = words[new[at + 4] + i]
+                    new[own + OWNER] = to
+                    to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3] = new[at + 1], at + 1, -1, own
+                    new[at + 4] = own
+                    n += 1
+        for side in range(LEFT, RIGHT + 1):
+            if words[c + side] >= 0:
+                to_do[n, 0], to_do[n, 1], to_do[n, 2], to_do[n, 3] = words[c + side], to + side, to, part
+                n += 1
+    state[STACK] = allocate(64, new, state)
+    state[SCRATCH] = allocate(64, new, state)

@@ -1,18 +1,6 @@
-"""How a BE-Tree changes: insertion and deletion, and the steps that these bring about.
+"""How a BE-Tree changes: insertion (algorithms 3 and 4 of the paper), deletion, recycling, and the kernel of them all.
 
-An insertion or deletion may leave c-nodes that have to be clustered, partitioned, merged or recycled. These are tasks
-on a stack, so that the kernel can stop before any of them when memory is full: every step first makes sure of all the
-words that it may take (`lacks`), and the caller makes the array larger and calls again.
-
-    CLUSTER    SpaceClustering of the paper (algorithm 6): halve the bucket of an overflowing l-node
-    PARTITION  SpacePartitioning (algorithm 5): give the rows with the highest ranking attribute a p-node of their own
-    TIDY       the merge rule, and removal of what is empty
-    RECYCLE    take a p-node out of the tree: its c-nodes are
-    DISSOLVE   taken apart, and their rows
-    REINSERT   inserted again, one by one
-
-`place` (int32, rows x 2) says for each row its c-node (-1: none) and where in the l-node its record begins; `about`
-(int32, attributes x 4) has the ceiling of each attribute and three columns to count in, which are zero between steps.
+The tasks, `place` and `about` are explained in betree_leaves.
 """
 
 from __future__ import annotations
@@ -23,19 +11,18 @@ from dibs.index.betree_layout import (
     ALIVE,
     ATTRIBUTE,
     BLOCK,
-    BOTH,
     CAPACITY,
     CHANGES,
     COUNT,
     DEAD,
+    DELETE,
     GAIN,
     HEAD,
     HI,
+    INSERT,
     KEY,
     LAST_LOSS,
     LEFT,
-    LEFT_HI,
-    LEFT_LO,
     LO,
     LOSS,
     MAX_CAP,
@@ -49,12 +36,12 @@ from dibs.index.betree_layout import (
     PART_WORDS,
     PLACE,
     PLACES,
+    PLANT,
     RECYCLED,
     RIGHT,
-    RIGHT_HI,
-    RIGHT_LO,
     ROOT,
     ROWS,
+    SAMPLE,
     SCRATCH,
     SEEN,
     SIZE,
@@ -66,17 +53,37 @@ from dibs.index.betree_layout import (
     UP,
     USED,
     WORDS,
+)
+from dibs.index.betree_leaves import (
+    CEILING,
+    CLUSTER,
+    DISSOLVE,
+    PARTITION,
+    RECYCLE,
+    REINSERT,
+    TIDY,
+    append,
+    cover,
+    make_room,
+    push,
+    shrink,
+)
+from dibs.index.betree_split import (
+    add_part,
+    cluster,
+    depth_of,
+    partition,
+)
+from dibs.index.betree_steps import (
     N,
     P,
     S,
     W,
     allocate,
-    class_of,
     class_size,
     cost,
     cut,
     empty_half,
-    enter,
     find,
     forget,
     free_node,
@@ -84,7 +91,6 @@ from dibs.index.betree_layout import (
     key,
     lacks,
     new_node,
-    rehash,
     release,
     settle,
     smallest,
@@ -92,357 +98,7 @@ from dibs.index.betree_layout import (
     swap,
 )
 
-INSERT, DELETE, PLANT = range(3)
-CLUSTER, PARTITION, TIDY, RECYCLE, DISSOLVE, REINSERT = range(6)
-CEILING, HAVE, CHOSE, SPACE = range(4)  # columns of `about`
-MANY = 256  # an l-node of more rows is partitioned by all its attributes at once
-SLACK = 16  # such an l-node, if it stays large, takes 1/16 more rows before the next attempt
 LEAST_WINDOW = 64  # operations
-SAMPLE = 16  # one event in so many is watched for its losses
-
-
-@step(void(N, N, W, S))
-def push(kind, node, words, state):  # type: ignore[no-untyped-def]
-    at = state[STACK] + state[TASKS]
-    words[at], words[at + 1] = kind, node
-    state[TASKS] += 2
-
-
-# ---- l-nodes ----
-
-
-@step(void(N, W, P))
-def compact(c, words, place):  # type: ignore[no-untyped-def]
-    """Closes the gaps that deleted records left in an l-node, and notes where each record is."""
-    block = words[c + BLOCK]
-    p, to = block, block
-    while p < block + words[c + USED]:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
-            place[words[p], 1] = to - block
-            if to < p:
-                for i in range(length):
-                    words[to + i] = words[p + i]
-            to += length
-        p += length
-    words[c + USED] = to - block
-    words[c + DEAD] = 0
-
-
-@step(void(N, N, W, S))
-def resize(c, size, words, state):  # type: ignore[no-untyped-def]
-    """Gives an l-node a block for so many words."""
-    block = words[c + BLOCK]
-    if size > 0:
-        to = allocate(size, words, state)
-        for i in range(words[c + USED]):
-            words[to + i] = words[block + i]
-        words[c + BLOCK] = to
-    else:
-        words[c + BLOCK] = -1
-    if block >= 0:
-        release(block, words, state)
-
-
-@step(void(N, W, S, P))
-def shrink(c, words, state, place):  # type: ignore[no-untyped-def]
-    """Closes gaps, and moves an l-node that has become much smaller than its block to another, if there is room."""
-    compact(c, words, place)
-    block, used = words[c + BLOCK], words[c + USED]
-    if block >= 0:
-        k = class_of(used)
-        if used == 0 or (k + 2 <= words[block - 1] and state[WORDS] + class_size(k) <= len(words)):
-            resize(c, used, words, state)
-
-
-@step(void(N, N, W, S, P))
-def make_room(c, more, words, state, place):  # type: ignore[no-untyped-def]
-    """Room for so many words more in an l-node. `cost(USED + more)` words can be allocated."""
-    block = words[c + BLOCK]
-    if words[c + DEAD] > 0:
-        compact(c, words, place)
-    if block < 0 or words[c + USED] + more > class_size(words[block - 1]) - 1:
-        resize(c, words[c + USED] + more, words, state)
-
-
-@step(N(N, N, W, P))
-def append(c, at, words, place):  # type: ignore[no-untyped-def]
-    """A copy of the record at `at` at the end of an l-node that has room for it; where it stands now."""
-    to = words[c + BLOCK] + words[c + USED]
-    length = HEAD + 3 * words[at + 2]
-    for i in range(length):
-        words[to + i] = words[at + i]
-    place[words[at], 0], place[words[at], 1] = c, words[c + USED]
-    words[c + USED] += length
-    words[c + ROWS] += 1
-    return to
-
-
-@step(N(N, N))
-def capacity(rows, max_cap):  # type: ignore[no-untyped-def]
-    """The capacity of an l-node with so many rows, by the paper's formula."""
-    return max(-(-rows // max_cap), 1) * max_cap
-
-
-@step(void(N, N, N, W))
-def cover(slot, x, y, words):  # type: ignore[no-untyped-def]
-    """The least interval at `slot` covers the cells x to y too."""
-    words[slot], words[slot + 1] = min(words[slot], x), max(words[slot + 1], y)
-
-
-# ---- clustering ----
-
-
-@step(boolean(N, W, S, P, P))
-def cluster(c, words, state, place, about):  # type: ignore[no-untyped-def]
-    """Algorithm 6, one bucket. False when it lacks room."""
-    task = state[STACK] + state[TASKS] - 2
-    if words[c + ROWS] <= words[c + CAPACITY]:
-        state[TASKS] -= 2
-        return True
-    if words[c + SPLIT] == 1 or words[c + LO] == words[c + HI]:
-        words[task] = PARTITION
-        return True
-    a = words[c + ATTRIBUTE]
-    ceiling = about[a, CEILING]
-    least, most = MOST, 0
-    block = words[c + BLOCK]
-    end = block + words[c + USED]
-    p = block
-    while p < end:
-        if words[p] >= 0:
-            x, y = key(p, a, words)
-            least, most = min(least, x), max(most, y)
-        p += HEAD + 3 * words[p + 2]
-    # Halvings that would put all rows on one side are skipped.
-    lo, hi = smallest(words[c + LO], words[c + HI], least, most, ceiling)
-    m = cut(lo, hi, ceiling)
-    left_words, right_words = 0, 0
-    left_lo, left_hi, right_lo, right_hi = MOST, -1, MOST, -1
-    p = block
-    while p < end and lo < hi:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
-            x, y = key(p, a, words)
-            if y <= m:
-                left_words += length
-                left_lo, left_hi = min(left_lo, x), max(left_hi, y)
-            elif x > m:
-                right_words += length
-                right_lo, right_hi = min(right_lo, x), max(right_hi, y)
-        p += length
-    if lacks(cost(left_words) + cost(right_words) + 2 * cost(NODE_WORDS), 6, words, state):
-        return False
-    words[c + LO], words[c + HI], words[c + SPLIT] = lo, hi, lo < hi
-    left, right = -1, -1
-    if left_words > 0:
-        left = new_node(c, words[c + PART], a, lo, m, words, state)
-        words[left + BLOCK] = allocate(left_words, words, state)
-        words[c + LEFT], words[c + LEFT_LO], words[c + LEFT_HI] = left, left_lo, left_hi
-    if right_words > 0:
-        right = new_node(c, words[c + PART], a, m + 1, hi, words, state)
-        words[right + BLOCK] = allocate(right_words, words, state)
-        words[c + RIGHT], words[c + RIGHT_LO], words[c + RIGHT_HI] = right, right_lo, right_hi
-    p = block
-    while p < end:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
-            to, at = c, p
-            x, y = key(p, a, words)
-            if lo < hi and (y <= m or x > m):
-                to = left if y <= m else right
-                at = append(to, p, words, place)
-                words[p] = -1
-                words[c + ROWS] -= 1
-            settle(at, a, words[to + LO], words[to + HI], words)
-        p += length
-    shrink(c, words, state, place)
-    state[TASKS] -= 2
-    if right >= 0:
-        push(CLUSTER, right, words, state)
-    if left >= 0:
-        push(CLUSTER, left, words, state)
-    push(PARTITION, c, words, state)
-    return True
-
-
-# ---- partitioning ----
-
-
-@step(BOTH(N, W, P))
-def count_attributes(c, words, about):  # type: ignore[no-untyped-def]
-    """about[a, HAVE]: how many rows of an l-node have attribute a (negative if it has led there: no attribute is used
-    twice on a path). Returns the attribute that most have, the lowest of several, and how many."""
-    part = words[c + PART]
-    while part >= 0:
-        about[words[part + KEY], HAVE] = -(1 << 30)
-        part = words[words[part + OWNER] + PART]
-    best, most = -1, 0
-    p = words[c + BLOCK]
-    end = p + words[c + USED]
-    while p < end:
-        row, after = words[p], p + HEAD + 3 * words[p + 2]
-        if row >= 0:
-            for e in range(p + HEAD, after, 3):
-                a = words[e]
-                if about[a, CHOSE] != row + 1:  # once a row
-                    about[a, CHOSE] = row + 1
-                    about[a, HAVE] += 1
-                    if about[a, HAVE] > most or (about[a, HAVE] == most and a < best):
-                        best, most = a, about[a, HAVE]
-        p = after
-    return best, most
-
-
-@step(void(N, W, P))
-def clear_counts(c, words, about):  # type: ignore[no-untyped-def]
-    part = words[c + PART]
-    while part >= 0:
-        about[words[part + KEY], HAVE] = 0
-        part = words[words[part + OWNER] + PART]
-    p = words[c + BLOCK]
-    end = p + words[c + USED]
-    while p < end:
-        after = p + HEAD + 3 * words[p + 2]
-        for e in range(p + HEAD, after, 3):
-            a = words[e]
-            about[a, HAVE], about[a, CHOSE], about[a, SPACE] = 0, 0, 0
-        p = after
-
-
-@step(N(N, W))
-def depth_of(c, words):  # type: ignore[no-untyped-def]
-    """How many attributes lead to a c-node."""
-    depth = 0
-    part = words[c + PART]
-    while part >= 0:
-        depth += 1
-        part = words[words[part + OWNER] + PART]
-    return depth
-
-
-@step(N(N, N, N, W, S))
-def add_part(c, a, size, words, state):  # type: ignore[no-untyped-def]
-    """A p-node for an attribute, whose top bucket has an empty l-node for so many words; its place."""
-    if words[c + PLACES] * 3 < (words[c + COUNT] + 1) * 4:
-        rehash(c, max(2 * words[c + PLACES], 2), words, state)
-    part = allocate(PART_WORDS, words, state)
-    state[PART_NODES] += 1
-    top = new_node(-1, part, a, 1, MOST, words, state)
-    words[top + BLOCK] = allocate(size, words, state)
-    for i in range(PART_WORDS):
-        words[part + i] = 0
-    words[part + OWNER], words[part + KEY], words[part + TOP] = c, a, top
-    at = enter(a, c, words)
-    words[at + 1], words[at + 2], words[at + 3], words[at + 4] = top, MOST, -1, part
-    words[c + COUNT] += 1
-    return at
-
-
-@step(BOTH(N, N, W, S, P, P))
-def choose(c, best, words, state, place, about):  # type: ignore[no-untyped-def]
-    """The attribute by which each row of an l-node will leave it, or -1, instead of its place there. Those that have
-    attribute `best` leave by it. best < 0: every row goes to the highest ranking of its attributes, by the counts that
-    stand in `about`; p-nodes that would get fewer than min_size rows are given up and their rows look again. (The
-    outcome is that of one p-node after the other, but for the ranks, which are not counted again in between.) Returns
-    how many p-nodes these are, and the words of their rows, in about[a, SPACE] those of each."""
-    least = state[MIN_SIZE]
-    start = words[c + BLOCK]
-    end = start + words[c + USED]
-    for time in range(0 if best < 0 else 2, 3):
-        last = time == 2  # then only p-nodes that get enough rows count: no row stays that has the attribute of one
-        p = start
-        while p < end and not last:
-            for e in range(p + HEAD, p + HEAD + 3 * words[p + 2], 3):
-                if time == 1 and 0 < about[words[e], CHOSE] < least:
-                    about[words[e], HAVE] = 0
-                about[words[e], CHOSE] = 0
-            p += HEAD + 3 * words[p + 2]
-        p = start
-        while p < end:
-            choice, most = -1, least - 1
-            for e in range(p + HEAD, p + HEAD + 3 * words[p + 2], 3):
-                a = words[e]
-                possible = a == best if best >= 0 else not last or about[a, CHOSE] >= least
-                if possible and (about[a, HAVE] > most or (about[a, HAVE] == most and a < choice)):
-                    choice, most = a, about[a, HAVE]
-            if words[p] >= 0:
-                place[words[p], 1] = choice
-                if choice >= 0 and not last:
-                    about[choice, CHOSE] += 1
-            p += HEAD + 3 * words[p + 2]
-    made, size = 0, 0
-    p = start
-    while p < end:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0 and place[words[p], 1] >= 0:
-            a = place[words[p], 1]
-            made += about[a, SPACE] == 0
-            about[a, SPACE] += length
-            size += length
-        p += length
-    return made, size
-
-
-@step(boolean(N, W, S, P, P))
-def partition(c, words, state, place, about):  # type: ignore[no-untyped-def]
-    """Algorithm 5: one p-node, or, where there are many rows, all p-nodes at once. False when it lacks room."""
-    rows, max_cap = words[c + ROWS], state[MAX_CAP]
-    if rows <= words[c + CAPACITY]:
-        words[c + CAPACITY] = capacity(rows + rows // SLACK if rows > MANY else rows, max_cap)
-        state[TASKS] -= 2
-        return True
-    best, most = count_attributes(c, words, about)
-    made, size = 0, 0
-    if most >= state[MIN_SIZE]:
-        made, size = choose(c, -1 if rows > MANY else best, words, state, place, about)
-    places = max(words[c + PLACES], 2)
-    while places * 3 < (words[c + COUNT] + made) * 4:
-        places *= 2
-    wanted = cost(size) + cost(PLACE * places) + made * (cost(0) + cost(NODE_WORDS) + cost(PART_WORDS))
-    if made == 0 or lacks(wanted, 2 * made, words, state):
-        clear_counts(c, words, about)
-        compact(c, words, place)
-        if made == 0:
-            # No way to split it: an extended l-node.
-            words[c + CAPACITY] = max(words[c + CAPACITY] + max_cap, capacity(rows + rows // SLACK, max_cap))
-            state[TASKS] -= 2
-        return made == 0
-    if places > words[c + PLACES]:
-        rehash(c, places, words, state)
-    depth = depth_of(c, words)
-    p = words[c + BLOCK]
-    end = p + words[c + USED]
-    while p < end:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0 and place[words[p], 1] >= 0:
-            a = place[words[p], 1]
-            at = -1
-            if about[a, SPACE] > 0:
-                at = add_part(c, a, about[a, SPACE], words, state)
-                about[a, SPACE] = 0
-                push(CLUSTER, words[at + 1], words, state)  # above the task to go on with this l-node
-            else:
-                at = find(a, c, words)
-            part = words[at + 4]
-            x, y = key(p, a, words)
-            cover(at + 2, x, y, words)
-            settle(append(words[at + 1], p, words, place), a, 1, MOST, words)
-            words[part + SIZE] += 1
-            words[part + GAIN] += depth + 1
-            words[p] = -1
-            words[c + ROWS] -= 1
-        p += length
-    clear_counts(c, words, about)
-    moved = rows - words[c + ROWS]
-    part = words[c + PART]
-    while part >= 0:
-        words[part + GAIN] += moved  # one more predicate of each is covered
-        part = words[words[part + OWNER] + PART]
-    shrink(c, words, state, place)
-    if rows > MANY:
-        words[c + CAPACITY] = capacity(words[c + ROWS], max_cap)
-    return True
 
 
 # ---- insertion ----

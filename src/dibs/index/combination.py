@@ -112,8 +112,8 @@ def combine(  # type: ignore[no-untyped-def]
     for e in range(done[0], last_event):
         begin, end = event_offsets[e], event_offsets[e + 1]
 
-        # Which blocks have a place whose pivot predicate holds (or might: small attributes, and runs that are not
-        # sorted, are not looked through for it).
+        # Which blocks have a place whose pivot predicate holds (or might, where looking through costs more than it
+        # saves: small attributes, and long runs that are not sorted).
         n, stretches = e - first_event, np.int64(0)
         next_run = run_start[n]
         for i in range(begin, end):
@@ -135,7 +135,18 @@ def combine(  # type: ignore[no-untyped-def]
                     while at < top and entries[at] < group[a + 1]:
                         alive[entries[at] >> BLOCK] = 1
                         at += 1
-            elif s < NONE or table[a, RANK] < 0:
+            elif s < NONE:
+                length = np.int64(0)
+                for r in range(first_run, next_run):
+                    length += max(run_length[r], 0)
+                if length < group[a + 1] - group[a]:
+                    for r in range(first_run, next_run):
+                        for k in range(run_first[r], run_first[r] + run_length[r]):
+                            alive[entries[k] >> BLOCK] |= group[a] <= entries[k] < group[a + 1]
+                else:
+                    for b in range(x, y):
+                        alive[b] = 1
+            elif table[a, RANK] < 0:
                 for b in range(x, y):
                     alive[b] = 1
             else:

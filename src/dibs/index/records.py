@@ -131,7 +131,10 @@ class Records:
     ) -> None:
         """See index.base.in_parts; done[1] is the entry of the event to go on with."""
         c = self._clauses
-        space = self._spaces.pop() if self._spaces else _work_space(c, self._has_programs)
+        try:
+            space = self._spaces.pop()
+        except IndexError:  # or another thread was faster
+            space = _work_space(c, self._has_programs)
         _match(
             *(self._arrays[name] for name in self.ARRAYS[:-1]),
             c.offsets,
