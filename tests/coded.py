@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import strategies as st
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
@@ -76,6 +77,50 @@ def random_events(
     return CodedEvents(
         offsets, np.array(attribute, np.int32), first, first if points else np.array(hi, np.int32), points
     )
+
+
+@st.composite
+def coded_cases(draw: st.DrawFn) -> tuple[Clauses, CodedEvents]:
+    """A few clauses and events of everything that the coded model can say, made to shrink."""
+    attributes, cells = draw(st.integers(1, 4)), draw(st.integers(3, 10))
+    spans = st.lists(st.integers(1, cells - 1), min_size=2, max_size=6, unique=True).map(sorted)
+    one = st.tuples(st.integers(1, cells - 1), st.integers(1, cells - 1)).map(lambda x: [tuple(sorted(x))])
+    several = spans.map(lambda x: [(a, a) for a in x if a % 2])  # not adjacent
+    predicate = st.tuples(
+        st.integers(0, attributes - 1), st.one_of(one, several, st.just([(0, 0)]), st.just([]), st.just([(1, 1)]))
+    )
+    plain = draw(st.lists(st.lists(predicate, max_size=4), max_size=12))
+    programs = draw(st.lists(st.lists(predicate, min_size=1, max_size=5), max_size=4))
+    attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(7))
+    for row, program in [*((r, False) for r in plain), *((r, True) for r in programs)]:
+        for place, (a, own) in enumerate(row):
+            attribute.append(a)
+            first, last = own[0] if len(own) == 1 else (len(span_lo), -len(own)) if own else (1, 0)
+            lo.append(first)
+            hi.append(last)
+            if len(own) > 1:
+                span_lo += [x for x, _ in own]
+                span_hi += [y for _, y in own]
+            if program:
+                targets = st.sampled_from([ACCEPT, REJECT, *range(place + 1, len(row))])
+                on_true.append(draw(targets))
+                on_false.append(draw(targets))
+    sizes = [len(r) for r in [*plain, *programs]]
+    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    clauses = Clauses(offsets, *columns, conjunctions=len(plain), attributes=attributes)
+
+    value = st.one_of(st.integers(1, cells).map(lambda x: [(x, x)]), one, st.lists(one.map(lambda x: x[0]), max_size=3))
+    event = st.dictionaries(st.integers(0, attributes - 1), value)
+    entries, sizes, points = [], [], True
+    for e in draw(st.lists(event, min_size=1, max_size=6)):
+        own = sorted({(a, x, y) for a, v in e.items() for x, y in v})
+        points &= all(x == y for _, x, y in own) and len({a for a, _, _ in own}) == len(own)
+        entries += own
+        sizes.append(len(own))
+    a, x, y = (np.array([entry[i] for entry in entries], np.int32) for i in range(3))
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return clauses, CodedEvents(bounds, a, x, x if points else y, points)
 
 
 def expected(clauses: Clauses, events: CodedEvents) -> set[tuple[int, int]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import dibs
-from coded import expected, random_clauses, random_events
+from coded import coded_cases, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import concatenated
 from dibs.coding.merge import move_clauses
@@ -78,11 +79,34 @@ def test_many_matches_fill_several_rooms(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_soak_equals_scan(name):
+@given(case=coded_cases())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_everything_that_the_model_can_say(name, case):
+    clauses, events = case
+    assert pairs_of(create(name, clauses), events) == expected(clauses, events)
+
+
+@pytest.fixture(scope="module")
+def soak():
+    """100,000 clauses, some events, and their pairs as the scan finds them."""
     rng = np.random.default_rng(7)
-    clauses = random_clauses(rng, 6_000, 60, 50, programs=0.1, nulls=0.01)
-    events = random_events(rng, 300, 60, 50, most=20)
-    assert pairs_of(create(name, clauses), events, threads=2) == pairs_of(create("scan", clauses), events)
+    parts = [random_clauses(rng, 10_000, 60, 50, programs=0.1, nulls=0.01) for _ in range(10)]
+    clauses, _ = concatenated(parts)
+    events = random_events(rng, 150, 60, 50, most=20)
+    return clauses, events, keys_of(create("scan", clauses).match(events, 2))
+
+
+def keys_of(pairs):
+    keys = np.sort((pairs.event.astype(np.int64) << 32) | pairs.row)
+    assert (np.diff(keys) > 0).all(), "a pair was reported twice"
+    return keys
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_soak_equals_scan(name, soak):
+    clauses, events, wanted = soak
+    assert len(wanted) > 100_000
+    assert np.array_equal(keys_of(create(name, clauses).match(events, 2)), wanted)
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
