@@ -24,6 +24,7 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, Numeric
 
 from dibs.errors import DibsError, Rejected
 from dibs.matcher import Matcher, OnError
+from dibs.segments.store import FORMAT
 
 COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
 
@@ -145,7 +146,7 @@ class _Hash:
 
 def _digest(table: pa.Table, index: str, on_error: str) -> str:
     content = _Hash()
-    content.write(repr((importlib.metadata.version("dibs"), index, on_error)).encode())
+    content.write(repr((importlib.metadata.version("dibs"), FORMAT, index, on_error)).encode())
     with pa.ipc.new_stream(content, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return content.hash.hexdigest()
