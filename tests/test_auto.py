@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -187,3 +188,27 @@ def test_events_one_by_one(monkeypatch, seed, several):
                 time.sleep(0.01)
     assert found == wanted
     assert 0 < index.plan()["one by one"] <= clauses.conjunctions
+
+
+def test_events_are_observed_from_many_threads(monkeypatch):
+    """What is remembered of the latest events is counted right, whoever matches."""
+    monkeypatch.setattr(statistics, "LATEST", 50)
+    rng = np.random.default_rng(2)
+    presence, events = statistics.Presence(4), random_events(rng, 7, 4, 9)
+    problems = []
+
+    def observe():
+        try:
+            for _ in range(2_000):
+                presence.observe(events)
+                presence.frequent_cells(0.01)
+        except Exception as e:
+            problems.append(e)
+
+    threads = [threading.Thread(target=observe) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems
+    assert presence._latest_events == sum(map(len, presence._latest)) == 56

@@ -6,6 +6,7 @@ has several times as many attributes as a subscription has predicates.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 import numpy as np
@@ -29,26 +30,29 @@ class Presence:
         self._present = np.zeros(attributes)
         self._latest: deque[CodedEvents] = deque()
         self._latest_events = 0
+        self._lock = threading.Lock()  # several threads may match at once
 
     def observe(self, events: CodedEvents) -> None:
-        if self.events + len(events) > MEMORY:
-            self.events /= 2
-            self._present /= 2
-        self.events += len(events)
-        if len(events.attribute) < len(self._present):
-            np.add.at(self._present, events.attribute, 1.0)
-        else:
-            self._present += np.bincount(events.attribute, minlength=len(self._present))
-
-        self._latest.append(events if len(events) <= LATEST else events.take(np.arange(LATEST), events.points))
-        self._latest_events += len(self._latest[-1])
-        while self._latest_events - len(self._latest[0]) >= LATEST:
-            self._latest_events -= len(self._latest.popleft())
+        latest = events if len(events) <= LATEST else events.take(np.arange(LATEST), events.points)
+        with self._lock:
+            if self.events + len(events) > MEMORY:
+                self.events /= 2
+                self._present /= 2
+            self.events += len(events)
+            if len(events.attribute) < len(self._present):
+                np.add.at(self._present, events.attribute, 1.0)
+            else:
+                self._present += np.bincount(events.attribute, minlength=len(self._present))
+            self._latest.append(latest)
+            self._latest_events += len(latest)
+            while self._latest_events - len(self._latest[0]) >= LATEST:
+                self._latest_events -= len(self._latest.popleft())
 
     def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Attribute, cell and share of the cells that at least this share of the latest events have."""
-        keys = [(e.attribute.astype(np.int64) << 32) | e.lo for e in self._latest]
-        events = self._latest_events
+        with self._lock:
+            latest, events = list(self._latest), self._latest_events
+        keys = [(e.attribute.astype(np.int64) << 32) | e.lo for e in latest]
         key, count = np.unique(np.concatenate([np.empty(0, np.int64), *keys]), return_counts=True)
         often = count >= max(least * events, 4)  # fewer may be chance
         key, count = key[often], count[often]
