@@ -133,13 +133,17 @@ def matcher_of(workload: Workload, say: Say, threads: int = 1) -> tuple[Matcher,
     matcher = Matcher(threads=threads)
     say("adding them")
     seconds, _ = timed(lambda: matcher.add_table(table))
-    (segment,) = matcher._segments
+    (segment,) = segments_of(matcher)
     return matcher, segment, seconds
+
+
+def segments_of(matcher: Matcher) -> list[Segment]:
+    return [layer.segment for layer in matcher._snapshot().layers]
 
 
 def wanted_names(matcher: Matcher) -> WantedNames:
     """The matcher's own list of names: what is coded once for it would be coded again for another one."""
-    return matcher._wanted(matcher._segments)
+    return matcher._wanted(segments_of(matcher))
 
 
 def coded_events(events: Any, segment: Segment, attributes: str | None = None) -> CodedEvents:

@@ -48,6 +48,7 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
             ("single", _single),
             ("batches", _batches),
             ("structures", _structures),
+            ("pages", _pages),
         ):
             figure = plot(sections)
             path = folder / f"{name}.svg"
@@ -163,6 +164,25 @@ def _structures(sections: dict[str, Any]) -> Figure:
         axes.set_title(f"{shape}, {subscriptions:,} subscriptions", loc="left", fontsize=10)
     for axes in list(panels.flat)[len(workloads) :]:
         axes.set_visible(False)
+    return figure
+
+
+def _pages(sections: dict[str, Any]) -> Figure:
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for (shape, workload), colour in zip(sections["pages"]["workloads"].items(), ("#f0a202", "#0b6e99")):
+        points, model = workload["points"], workload["model"]
+        n = [p["subscriptions"] for p in points]
+        _line(axes, n, [p["pages an event"] for p in points], colour, shape)
+        label = f"{shape}: {model['a']:.1f} log n + entries met / 510"
+        axes.plot(n, model["pages an event"], ":", color=colour, linewidth=1, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(n, [f"{x:,}" for x in n])
+    axes.minorticks_off()
+    axes.set_xlabel("subscriptions (log)")
+    axes.set_ylabel("pages an event (log)")
+    axes.set_title("pbtree on disk: pages an event touches", loc="left", fontsize=11)
+    axes.legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -34,6 +34,10 @@ def show(results: dict[str, Any], console: Console) -> None:
     if shown.row_count:
         console.print(shown)
     _show_structures(results["sections"].get("structures"), console)
+    blocks = tables.blocks(results)
+    for name in ("live", "durable", "pages"):
+        if name in blocks:
+            console.print(f"\n{name}:\n\n{blocks[name]}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_structures(section: dict[str, Any] | None, console: Console) -> None:

@@ -1,6 +1,6 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 25 minutes
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 45 minutes
     python benchmarks/run.py --quick            100,000 subscriptions, fewer repeats: about a minute
     python benchmarks/run.py --only sparse ads  some sections
     python benchmarks/run.py --only structures --structures pbtree --workloads dense
@@ -44,11 +44,13 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "growth-sparse": ("growth", ("sparse",)),
     "growth-dense": ("growth", ("dense",)),
     "single": ("single", ()),
-    "updates": ("updates", ()),
+    "live": ("live", ()),
+    "durable": ("durable", ()),
+    "pages": ("pages", ()),
     "cliffs": ("cliffs", ()),
     "structures": ("structures", ()),
 }
-NOT_QUICK = ("first-use", "structures")  # unless asked for: they take minutes
+NOT_QUICK = ("first-use", "live", "durable", "pages", "structures")  # unless asked for: they take minutes
 
 
 def main() -> int:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tables_live
+from words import Promise, at_most, markdown, number
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
-OTHERS = ("first-use", "parsing", "bulk", "growth-sparse", "growth-dense", "single", "updates", "cliffs", "structures")
+OTHERS = (
+    "first-use",
+    "parsing",
+    "bulk",
+    "growth-sparse",
+    "growth-dense",
+    "single",
+    "live",
+    "durable",
+    "pages",
+    "cliffs",
+    "structures",
+)
 KERNELS = ("access lists", "bit slices", "auto")
 ENOUGH_CORES = 1.7  # of two: with less, the gain of a second thread says nothing
 WHOLE = ("match_batch", "match_batch of columns", "match_batch, 2 threads", "count")
@@ -18,22 +33,6 @@ STRUCTURE_NOTE = (
 )
 
 
-class Promise(NamedTuple):
-    """A figure that is promised: at most (or, for scan, at least) so much."""
-
-    measure: str
-    where: str
-    must: str
-    aim: str
-    value: float
-    kept: bool
-    note: str = ""
-
-    @property
-    def shown(self) -> str:
-        return f"{number(self.value)}{self.note}"
-
-
 def missing(results: dict[str, Any]) -> list[str]:
     """The sections that BENCHMARKS.md needs and the results do not have."""
     return [name for name in (*SHAPES, *OTHERS) if name not in results["sections"]]
@@ -42,10 +41,6 @@ def missing(results: dict[str, Any]) -> list[str]:
 def promises(results: dict[str, Any]) -> Iterator[Promise]:
     """Every promise about which the results say something."""
     sections = results["sections"]
-
-    def at_most(measure: str, where: str, must: float, aim: float | None, value: float) -> Promise:
-        shown_aim = "" if aim is None else f"{aim:g}"
-        return Promise(measure, where, f"at most {must:g}", shown_aim, value, value <= must)
 
     for measure, must, aim in (
         ("auto / better baseline", 0.8, 0.4),
@@ -80,25 +75,7 @@ def promises(results: dict[str, Any]) -> Iterator[Promise]:
             "fast lane / sqlglot", "sparse", 0.1, None, parsing["fast lane"]["of sqlglot's time"]["fast lane"]
         )
         yield at_most("ms to add 40 factors", "", 50, None, parsing["40 factors"]["milliseconds to add"])
-
-
-def number(value: float | None) -> str:
-    """Three digits that count."""
-    if value is None:
-        return ""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; the first column is text, the others numbers."""
-
-    def line(cells: Sequence[Any]) -> str:
-        return "| " + " | ".join(c if isinstance(c, str) else number(c) for c in cells) + " |"
-
-    ruler = "| --- |" + " ---: |" * (len(head) - 1)
-    return "\n".join([line(head), ruler, *map(line, rows)])
+    yield from tables_live.promises(sections)
 
 
 def blocks(results: dict[str, Any]) -> dict[str, str]:
@@ -112,7 +89,9 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         ("parsing", _parsing, ("parsing",)),
         ("bulk", _bulk, ("bulk",)),
         ("single", _single, ("single",)),
-        ("updates", _updates, ("updates",)),
+        ("live", tables_live.live, ("live",)),
+        ("durable", tables_live.durable, ("durable",)),
+        ("pages", tables_live.pages, ("pages",)),
         ("cliffs", _cliffs, ("cliffs", *SHAPES)),
         ("structures", _structures, ("structures",)),
         ("first-use", _first_use, ("first-use",)),
@@ -251,16 +230,6 @@ def _single(sections: dict[str, Any]) -> str:
         f"Where the time of `match(dict)` goes:\n\n"
         f"{markdown(['microseconds an event', 'few matches', 'many matches'], stages)}\n\n"
         "![Stages of match(dict)](benchmarks/plots/single.svg)"
-    )
-
-
-def _updates(sections: dict[str, Any]) -> str:
-    updates = sections["updates"]
-    names = list(updates["adds"])
-    table = markdown(["", *names], [[kind, *(updates[kind][n] for n in names)] for kind in ("adds", "removes")])
-    return (
-        f"{updates['changes']:,} of each, one by one, with a match after every {updates['a match after every']}, "
-        f"on top of {updates['subscriptions']:,} sparse subscriptions:\n\n{table}"
     )
 
 

@@ -122,7 +122,7 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
     batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
     m.match({})
-    index = m._segments[0].index
+    index = m._layers.layers[0].segment.index
     assert index.plan()["masks"] == 0
     first = m.match_batch(batch).count
     for _ in range(4):
@@ -153,14 +153,14 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
         ]
 
     m.match({})
-    index = m._segments[0].index
+    index = m._layers.layers[0].segment.index
     seen = []
     for first in (0, 200, 0):
         deadline = time.time() + 60
         while time.time() < deadline:
             batch = events(first)
             assert m.match_batch(batch).count == oracle.match_batch(batch).count
-            names = {m._segments[0].domains.attributes[a][0] for a in np.flatnonzero(index._often)}
+            names = {m._layers.layers[0].segment.domains.attributes[a][0] for a in np.flatnonzero(index._often)}
             if {f"a{first + k}" for k in range(20)} <= names and f"a{(first + 200) % 400}" not in names:
                 break
         else:

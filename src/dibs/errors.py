@@ -8,10 +8,15 @@
     ├── EventError           an event cannot be read                    (.event, .attribute)
     ├── UnknownIndex         no index of this name                      (.name)
     ├── IndexTooLarge        an index would need too much memory        (.name, .needed, .limit)
-    └── FormatError          a saved index is damaged or of another version
+    ├── StorageError         files cannot be written or read            (.path)
+    │   └── WriterActive     somebody else writes to this folder        (.path, .holder)
+    └── FormatError          saved files are of another version, or no files of Dibs
+        └── DamagedError     saved files are not as they were written   (.path)
 
 ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
 so that code which does not know Dibs can still catch them.
+
+RecoveryWarning is a warning: something was damaged or missing and has been made anew.
 """
 
 from __future__ import annotations
@@ -136,5 +141,34 @@ class IndexTooLarge(DibsError):
         super().__init__(f"index {name!r} would need {needed:,} {unit}; the limit is {limit:,}: {advice}")
 
 
+class StorageError(DibsError):
+    """Files cannot be written or read: the disk is full, the folder is read-only, permissions are missing..."""
+
+    def __init__(self, path: Any, message: str):
+        self.path = path
+        super().__init__(f"{path}: {message}")
+
+
+class WriterActive(StorageError):
+    """Somebody else has the folder open for writing."""
+
+    def __init__(self, path: Any, holder: str):
+        self.holder = holder
+        advice = "a folder has one writer: close that one, or open with read_only=True"
+        super().__init__(path, f"is being written by {holder}; {advice}")
+
+
 class FormatError(DibsError):
-    """A saved index is damaged or of another version."""
+    """Saved files are of another version, or no files of Dibs."""
+
+
+class DamagedError(FormatError):
+    """Saved files are not as they were written: truncated, changed, mixed up."""
+
+    def __init__(self, path: Any, message: str):
+        self.path = path
+        super().__init__(f"{path} is damaged: {message}")
+
+
+class RecoveryWarning(UserWarning):
+    """Something of a durable folder was damaged or missing and has been made anew; nothing is lost."""

@@ -1,10 +1,9 @@
 """The Matcher: subscriptions in, matches out.
 
-    add -> compile (language, coding) -> segment (index)      events -> values -> cells -> pairs -> ids
+    add -> check -> catalog (if durable) -> layers of segments      events -> values -> cells -> pairs -> ids
 
-Subscriptions that come one by one wait as normal forms until the next match, which turns them into a segment.
-Segments never change: a removal clears a flag, and small segments are merged, so that an add costs a logarithmic
-number of moves and the number of segments stays small.
+A change is checked, made durable, and then applied to the layers (segments.layers), which the next match sees. A batch
+collects changes and does the same once for all of them.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.changes import CLOSED, Changes
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
+from dibs.describe import described, planned
 from dibs.errors import (
     DibsError,
     DuplicateId,
@@ -34,30 +35,21 @@ from dibs.errors import (
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
-from dibs.index import AUTO, INDEXES, Pairs, Sink
+from dibs.index import AUTO, INDEXES, Pairs, Sink, find
 from dibs.intake import by_type, checked_columns, checked_id, checked_item, checked_weight, named_at
-from dibs.language.expression import Expression
-from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments import store
-from dibs.segments.compile import compile_forms, compile_texts
-from dibs.segments.ids import Id, IdIndex
+from dibs.segments.compile import compile_texts, form_of
+from dibs.segments.ids import Id
+from dibs.segments.layers import MANY, Layer, Layers, Snapshot, Subscription
 from dibs.segments.removed import Removed
-from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge, updates_in_place
+from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
+
+if TYPE_CHECKING:
+    from dibs.past.replay import Replay
 
 OnError = Literal["raise", "skip"]
-CLOSED = "is closed"
-MERGE_RATIO = 4  # a segment at most this many times as large as the next one is merged with it
-
-
-Snapshot = tuple[list[Segment], list[Removed], int]  # the two beside each other, and the version
-
-
-class _Waiting(NamedTuple):
-    text: str
-    weight: float
-    form: Expression
 
 
 class Matcher:
@@ -68,40 +60,32 @@ class Matcher:
     >>> m.match({"color": "silver", "price": 550})
     ['alice']
 
-    index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default).
+    index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
+    each segment's index may be kept in memory, for an index that lies in files (index="pbtree").
+
+    Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
-    def __init__(self, index: str = AUTO, threads: int | None = None):
-        if index not in INDEXES:
-            raise UnknownIndex(index, list(INDEXES))
-        if threads is not None and (not isinstance(threads, int) or threads < 1):
-            raise ValueError(f"threads must be a positive number, not {threads!r}")
+    def __init__(self, index: str = AUTO, threads: int | None = None, memory: int | None = None):
+        self._choice = _checked(index, threads, memory)
         self.index = index
         self.threads = threads or os.cpu_count() or 1
-        self._segments: list[Segment] = []
-        self._removed: list[Removed] = []  # beside _segments
-        self._version = 0  # counts removals
-        self._waiting: dict[Id, _Waiting] = {}
-        self._lock = threading.RLock()
-        self._readers = 0  # matches under way
-        self._idle = threading.Condition(self._lock)  # told when there are none
-        self._in_place = updates_in_place(index)
+        self._layers = Layers(self._choice)
+        self._changes = Changes(self._layers)
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
         self._counters = dict.fromkeys(counters, 0)
         self._known_names: tuple[list[Segment], WantedNames] = ([], WantedNames(()))
-        self._closed_to_changes = ""  # why, when it is
 
     # ---- subscriptions ----
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
-        with self._lock:
-            self._check_writable()
+        with self._changes.turn():
             id, weight = checked_id(id), checked_weight(weight)
-            form = normal_form(parse(expression))
-            if id in self:
+            form = form_of(expression)
+            if self._changes.has(id):
                 raise DuplicateId(id)
-            self._waiting[id] = _Waiting(expression, weight, form)
+            self._changes.make([(id, expression, weight, form)], new=True)
 
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
@@ -147,14 +131,12 @@ class Matcher:
     ) -> list[Rejected]:
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-        with self._lock:
-            self._check_writable()
-            self._await_readers()
+        with self._changes.turn():
             compiled = compile_texts(texts, progress)
             columns = by_type(ids)
             errors: dict[int, DibsError] = dict(compiled.errors)
             for rows, column in columns:
-                for i in self._taken(column):
+                for i in self._changes.taken(column):
                     errors.setdefault(int(rows[i]), DuplicateId(column[i].as_py()))
             if errors:
                 named = dict(named_at(columns, errors))
@@ -165,101 +147,87 @@ class Matcher:
                 raise SubscriptionErrors(bad)
             if errors:
                 keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
-                self._add_columns(
-                    pa.chunked_array([ids]).take(pa.array(keep)).combine_chunks()
-                    if isinstance(ids, pa.Array)
-                    else [ids[i] for i in keep],
-                    texts.take(pa.array(keep)),
-                    None if weights is None else weights[keep],
-                    places[keep],
-                    [],
-                    "raise",
-                    None,
-                )
-                return bad
-            for rows, column in columns:
-                part = compiled if len(columns) == 1 else compile_texts(texts.take(pa.array(rows)))
-                part_texts = texts if len(columns) == 1 else texts.take(pa.array(rows))
-                if len(column):
-                    own = None if weights is None else weights[rows]
-                    self._append(build(part, column, part_texts, own, self.index))
+                ids = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
+                weights = None if weights is None else weights[keep]
+                self._add_columns(ids, texts.take(pa.array(keep)), weights, places[keep], [], "raise", None)
+            elif len(texts) <= MANY or self._changes.batching or len(columns) > 1:
+                given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
+                of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
+                self._changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
+            else:
+                self._changes.add_columns(compiled, columns[0][1], texts, weights)
             return bad
-
-    def _taken(self, column: pa.Array) -> set[int]:
-        """Places in the column whose id is in use, or stands earlier in the column."""
-        taken = set(IdIndex(column).repeated()) if len(column) else set()
-        for segment, removed in zip(self._segments, self._removed):
-            if segment.ids.ids.type == column.type and len(column):
-                taken.update(i for i, row in segment.ids.find_all(column) if not removed.has(row))
-        if self._waiting:
-            taken.update(i for i, id in enumerate(column.to_pylist()) if id in self._waiting)
-        return taken
 
     def remove(self, id: Id) -> None:
         """Removes a subscription. Raises UnknownId."""
-        with self._lock:
-            self._check_writable()
-            if self._waiting.pop(id, None) is None:
-                place = self._find(id)
-                if place is None:
+        self.remove_many([id])
+
+    def remove_many(self, ids: Iterable[Id]) -> None:
+        """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
+        with self._changes.turn():
+            ids = list(ids)
+            seen: set[Id] = set()
+            for id in ids:
+                if id not in self or id in seen:
                     raise UnknownId(id)
-                self._version += 1
-                self._removed[place[0]].add(place[1], self._version)
+                seen.add(id)
+            self._changes.make([(id, None, 0.0, None) for id in ids])
 
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        with self._lock:
-            self._check_writable()
-            form = normal_form(parse(expression))
-            _, old_weight = self._get(id)
-            weight = old_weight if weight is None else checked_weight(weight)
-            self.remove(id)
-            self._waiting[id] = _Waiting(expression, weight, form)
+        with self._changes.turn():
+            form = form_of(expression)
+            old = self._changes.get(id).weight
+            id = checked_id(id)
+            self._changes.make([(id, expression, old if weight is None else checked_weight(weight), form)])
+
+    @contextmanager
+    def batch(self) -> Iterator[Matcher]:
+        """Changes inside the block are made together at its end: durable by one write, visible to matches all at once,
+        and none of them if the block raises. Other threads' changes wait meanwhile; matches do not."""
+        with self._changes.batch():
+            yield self
 
     def __len__(self) -> int:
-        return len(self._waiting) + sum(len(s) - r.count for s, r in zip(self._segments, self._removed))
+        self._follow()
+        return len(self._changes)
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, (str, int)) and (id in self._waiting or self._find(id) is not None)
+        self._follow()
+        return isinstance(id, (str, int)) and self._changes.has(id)
+
+    def get(self, id: Id) -> Subscription:
+        """What is known of a subscription: expression, weight, version and, in a durable matcher, time. Raises
+        UnknownId."""
+        self._news()
+        found, durable = self._changes.get(id), self._changes.durable
+        return found if durable is None else durable.timed(found)
 
     def expression(self, id: Id) -> str:
         """The text of a subscription."""
-        return self._get(id)[0]
+        return self.get(id).expression
 
     def weight(self, id: Id) -> float:
         """The weight of a subscription."""
-        return self._get(id)[1]
+        return self.get(id).weight
+
+    @property
+    def version(self) -> int:
+        """Counts changes: each add, remove or replace is one. A subscription's own version is that of the change that
+        made it what it is."""
+        self._news()
+        return self._layers.version
 
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
-        return frozenset().union(*(s.names for s in self._snapshot()[0]))
+        return frozenset().union(*(x.segment.names for x in self._snapshot().layers))
 
     @property
     def weighted(self) -> bool:
         """Whether some subscription has been given a weight of its own."""
-        return any(s.weights is not None for s in self._snapshot()[0])
-
-    def _get(self, id: Id) -> tuple[str, float]:
-        with self._lock:
-            waiting = self._waiting.get(id)
-            if waiting is not None:
-                return waiting.text, waiting.weight
-            place = self._find(id)
-            if place is None:
-                raise UnknownId(id)
-            segment, row = self._segments[place[0]], place[1]
-            return segment.texts[row].as_py(), float(segment.weights_at(np.array([row]))[0])
-
-    def _find(self, id: Id) -> tuple[int, int] | None:
-        if isinstance(id, bool) or (isinstance(id, int) and not -(2**63) <= id < 2**63):
-            return None
-        for i, segment in enumerate(self._segments):
-            row = segment.ids.find(id)
-            if row is not None and not self._removed[i].has(row):
-                return i, row
-        return None
+        return any(x.segment.weights is not None for x in self._snapshot().layers)
 
     # ---- matching ----
 
@@ -318,23 +286,26 @@ class Matcher:
         self._counters["pairs"] += int(result.sum())
         return result
 
+    def _news(self) -> None:
+        """Before the state is asked: it must be open, and have what another process has written since."""
+        if self._changes.refused == CLOSED:
+            raise DibsError(f"this matcher {CLOSED}")
+        self._follow()
+
+    def _follow(self) -> None:
+        durable = self._changes.durable
+        if durable is not None and durable.read_only and self._changes.refused != CLOSED:
+            durable.follow(self._layers)
+
+    def _snapshot(self) -> Snapshot:
+        self._news()
+        return self._layers.snapshot()
+
     @contextmanager
     def _reading(self) -> Iterator[Snapshot]:
-        """The state to match on, which nobody changes meanwhile."""
-        with self._lock:
-            snapshot = self._snapshot()
-            self._readers += 1
-        try:
+        self._news()
+        with self._layers.reading() as snapshot:
             yield snapshot
-        finally:
-            with self._lock:
-                self._readers -= 1
-                self._idle.notify_all()
-
-    def _await_readers(self) -> None:
-        """Before an index is changed in place. The lock is given up meanwhile, so nothing may be half done."""
-        while self._in_place and self._readers:
-            self._idle.wait()
 
     def _read(
         self, events: Any, attributes: str | None, on_error: OnError, snapshot: Snapshot
@@ -342,14 +313,14 @@ class Matcher:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-        segments, removed, version = snapshot
+        segments = [x.segment for x in snapshot.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
         self._counters["events"] += values.events
-        return segments, values, [partial(_seen, gone, version, dead) for gone in removed]
+        return segments, values, [partial(_seen, x.removed, snapshot.version, dead) for x in snapshot.layers]
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -363,7 +334,7 @@ class Matcher:
         """The attributes that some subscription mentions, or once did: made anew only for new names."""
         known, wanted = self._known_names
         new = [s for s in segments if not any(s is k for k in known)]
-        if any(name not in wanted.codes for s in new for name in s.names):
+        if any(s.names.difference(wanted.codes) for s in new):
             wanted = WantedNames(frozenset().union(*(s.names for s in segments)))
         if new:
             self._known_names = (segments, wanted)
@@ -377,125 +348,121 @@ class Matcher:
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
-        segments, removed, _ = self._snapshot()
-        parts: dict[str, int] = {}
-        for s in segments:
-            for name, size in s.nbytes.items():
-                parts[name] = parts.get(name, 0) + size
-        return {
-            "index": self.index,
-            "subscriptions": sum(len(s) - r.count for s, r in zip(segments, removed)),
-            "removed": sum(r.count for r in removed),
-            "segments": len(segments),
-            "attributes": len(frozenset().union(*(s.names for s in segments))),
-            "predicates": sum(len(s.clauses.attribute) for s in segments),
-            "threads": self.threads,
-            "plans": [s.index.plan() for s in segments],
-            "bytes": parts,
-            "matching": dict(self._counters),
-        }
+        own = {"index": self.index, "threads": self.threads, "matching": dict(self._counters)}
+        result = own | described(self._snapshot(), self._layers.upkeep)
+        durable = self._changes.durable
+        return result if durable is None else result | {"storage": durable.stats()}
 
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why."""
-        segments, _, _ = self._snapshot()
-        lines = []
-        for number, s in enumerate(segments, 1):
-            lines.append(f"segment {number} of {len(segments)}: {len(s):,} subscriptions, index {s.index.name}")
-            lines += [
-                f"  {key}: {value:,}" if isinstance(value, int) else f"  {key}: {value}"
-                for key, value in s.index.plan().items()
-            ]
-        return "\n".join(lines) or "no subscriptions"
+        return planned(self._snapshot())
 
-    # ---- segments ----
+    def replay(
+        self,
+        events: Any,
+        attributes: str | None = None,
+        on_error: OnError = "raise",
+        progress: Callable[[int], None] | None = None,
+        on_matches: Callable[[int, Matches], None] | None = None,
+    ) -> Replay:
+        """Runs stored events (whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines file, or of a
+        folder of them) through all subscriptions: how often each matched, and which never did. Batch by batch, so
+        memory stays bounded; `on_matches` gets the number of each batch's first event and its Matches, and `progress`
+        how many more events are done. For an expression that is not added yet: dibs.backtest."""
+        from dibs.past.replay import replay
 
-    def _snapshot(self) -> Snapshot:
-        with self._lock:
-            if self._closed_to_changes == CLOSED:
-                raise DibsError(f"this matcher {CLOSED}")
-            if self._waiting:
-                self._flush()
-            return list(self._segments), list(self._removed), self._version
+        return replay(self, events, attributes=attributes, on_error=on_error, progress=progress, on_matches=on_matches)
 
-    def _flush(self) -> None:
-        """Turns what waits into segments (one for each type of ids)."""
-        self._await_readers()
-        for text_ids in (False, True):
-            items = [(i, w) for i, w in self._waiting.items() if isinstance(i, str) == text_ids]
-            if items:
-                ids = pa.array([i for i, _ in items], pa.large_string() if text_ids else pa.int64())
-                texts = pa.array([w.text for _, w in items], pa.large_string())
-                weights = np.array([w.weight for _, w in items])
-                compiled = compile_forms([w.form for _, w in items])
-                own = None if (weights == DEFAULT_WEIGHT).all() else weights
-                self._append(build(compiled, ids, texts, own, self.index))
-        self._waiting = {}
-
-    def _append(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._removed.append(Removed(len(segment)))
-        kind = segment.ids.ids.type
-        while True:
-            own = [i for i, s in enumerate(self._segments) if s.ids.ids.type == kind]
-            if len(own) < 2:
-                return
-            last, before = own[-1], own[-2]
-            sizes = [len(self._segments[i]) - self._removed[i].count for i in (before, last)]
-            if sizes[0] > MERGE_RATIO * sizes[1]:
-                return
-            self._merge([before, last])
-
-    def _merge(self, numbers: list[int]) -> None:
-        """Joins segments (whose ids are of one type) into one at the place of the first."""
-        parts = [(self._segments[i], self._removed[i].kept()) for i in numbers]
-        gone = set(numbers)
-        if any(len(rows) for _, rows in parts):
-            merged = merge(parts, self.index)
-            self._segments[numbers[0]], self._removed[numbers[0]] = merged, Removed(len(merged))
-            gone.remove(numbers[0])
-        for i in sorted(gone, reverse=True):
-            del self._segments[i], self._removed[i]
+    # ---- upkeep and files ----
 
     def compact(self) -> None:
         """Merges everything and forgets what was removed: fastest matching, least memory."""
-        with self._lock:
-            self._await_readers()
-            if self._waiting:
-                self._flush()
-            for kind in (pa.int64(), pa.large_string()):
-                own = [i for i, s in enumerate(self._segments) if s.ids.ids.type == kind]
-                if len(own) > 1 or any(self._removed[i].count for i in own):
-                    self._merge(own)
-            self._known_names = ([], WantedNames(()))
-
-    # ---- files ----
+        self._news()
+        self._layers.compact()
+        self._known_names = ([], WantedNames(()))
+        durable = self._changes.durable
+        if durable is not None and not durable.read_only:
+            durable.checkpoint(self._layers)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled subscriptions as a directory that load() maps into memory. An index that stands there
         is replaced; anything else is left alone and refused."""
-        with self._lock:
-            self.compact()
-            store.save_all(self._segments, Path(path), self.index)
+        self.compact()
+        with self._layers.reading() as snapshot:
+            store.save_all([x.segment for x in snapshot.layers], Path(path), self.index, snapshot.version)
+
+    def export(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
+        """Writes all subscriptions, as they are now, to a .parquet or .jsonl file, in the order of their ids; returns
+        how many. Equal subscriptions give equal bytes. Raises StorageError."""
+        from dibs.exchange import export
+
+        return export(self, path, progress)
+
+    def import_from(
+        self,
+        path: str | os.PathLike[str],
+        on_error: OnError = "raise",
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Rejected]:
+        """Adds the subscriptions of a file that export() wrote, or of any Parquet file or JSON lines with id,
+        expression and, if wanted, weight: all or none, as add_many."""
+        from dibs.exchange import import_from
+
+        return import_from(self, path, on_error, progress)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
-        """Opens what save() wrote, memory-mapped and read-only."""
-        index, segments = store.load_all(Path(path))
-        matcher = cls(index=index, threads=threads)
-        matcher._segments = segments
-        matcher._removed = [Removed(len(s)) for s in matcher._segments]
-        matcher._closed_to_changes = "was opened from saved files and is read-only: add to a new one and save it"
+        """Opens what save() wrote, memory-mapped and read-only. A durable folder is opened as open(read_only=True)."""
+        if store.is_durable(Path(path)):
+            return cls.open(path, threads=threads, read_only=True)
+        manifest, segments = store.load_all(Path(path))
+        matcher = cls(index=manifest.index, threads=threads)
+        matcher._layers.layers = [Layer(s) for s in segments]
+        matcher._layers.version = manifest.version
+        matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         return matcher
 
-    def _check_writable(self) -> None:
-        if self._closed_to_changes:
-            raise DibsError(f"this matcher {self._closed_to_changes}")
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        index: str | None = None,
+        threads: int | None = None,
+        read_only: bool = False,
+        memory: int | None = None,
+    ) -> Matcher:
+        """Opens a durable matcher, or makes one: what add() has returned from is on the disk. A folder has one writer;
+        with read_only=True any number of processes follow what it does, each match seeing the latest state.
+
+        index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
+        StorageError, DamagedError, FormatError."""
+        from dibs.segments.durable import Durable  # most programs do without LMDB
+
+        if index is not None or not store.is_durable(Path(path)):
+            _checked(index or AUTO, threads, memory)  # before anything is made
+        durable = Durable.open(Path(path), read_only, index)
+        try:
+            matcher = cls(durable.index, threads, memory)
+            durable.restore(matcher._layers)
+        except BaseException:
+            durable.close()
+            raise
+        matcher._changes.durable = durable
+        if read_only:
+            matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
+        return matcher
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards."""
-        with self._lock:
-            self._segments, self._removed, self._waiting = [], [], {}
-            self._closed_to_changes = CLOSED
+        durable = self._changes.durable
+        if self._changes.close():
+            try:
+                if durable is not None:
+                    durable.finish(self._layers)
+            finally:
+                self._layers.close()
+                if durable is not None:
+                    durable.close()
 
     def __enter__(self) -> Matcher:
         return self
@@ -507,11 +474,29 @@ class Matcher:
         return f"<Matcher: {len(self):,} subscriptions, index {self.index!r}>"
 
 
+def _checked(index: str, threads: int | None, memory: int | None) -> Choice:
+    if index not in INDEXES:
+        raise UnknownIndex(index, list(INDEXES))
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads must be a positive number, not {threads!r}")
+    if memory is None:
+        return Choice(index)
+    least = getattr(find(index), "least_memory", None)
+    if least is None:
+        raise ValueError(
+            f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
+        )
+    if not isinstance(memory, int) or isinstance(memory, bool) or memory < least:
+        raise ValueError(f"memory must be a number of bytes, at least {least:,}, not {memory!r}")
+    return Choice(index, (("memory", memory),))
+
+
 def _seen(
     gone: Removed, version: int, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The pairs that count: of subscriptions that are there at this version, of events that could be read."""
-    keep = gone.alive(row, version)
+    event, row = gone.alive(event, row, version)
     if dead is not None:
-        keep = ~dead[event] if keep is None else keep & ~dead[event]
-    return (event, row) if keep is None else (event[keep], row[keep])
+        keep = ~dead[event]
+        event, row = event[keep], row[keep]
+    return event, row

@@ -88,9 +88,9 @@ class Matches:
         bad = f", {len(self.problems):,} problems" if self.problems else ""
         return f"<Matches: {self._events:,} events, {self.count:,} pairs{bad}>"
 
-    def pairs(self, weights: bool = False) -> pa.Table:
-        """The columns event (row number in the batch) and subscription (id), and weight if asked for; in no set
-        order. Ids are int64 or string; a union of the two in a matcher that has both."""
+    def pairs(self, weights: bool = False, versions: bool = False) -> pa.Table:
+        """The columns event (row number in the batch) and subscription (id), and, if asked for, its weight and version;
+        in no set order. Ids are int64 or string; a union of the two in a matcher that has both."""
         columns = {
             "event": pa.chunked_array([pa.array(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
             "subscription": self._ids(),
@@ -98,6 +98,8 @@ class Matches:
         if weights:
             found = [pa.array(s.weights_at(rows)) for s, _, rows in self._parts]
             columns["weight"] = pa.chunked_array(found, pa.float64())
+        if versions:
+            columns["version"] = pa.chunked_array([pa.array(s.versions[r]) for s, _, r in self._parts], pa.int64())
         return pa.table(columns)
 
     def _ids(self) -> pa.ChunkedArray:

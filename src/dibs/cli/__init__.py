@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli import compile, explain, generate, match, validate
+from dibs.cli import backtest, catalog, compile, explain, generate, match, validate
 
 ABOUT = """
 Match events against standing SQL queries.
@@ -43,7 +43,9 @@ app.command(help=match.HELP, no_args_is_help=True)(match.match)
 app.command(help=explain.HELP, no_args_is_help=True)(explain.explain)
 app.command(help=validate.HELP)(validate.validate)
 app.command(help=compile.HELP, no_args_is_help=True)(compile.compile)
+app.command(help=backtest.HELP, no_args_is_help=True)(backtest.backtest)
 app.command(help=generate.HELP, no_args_is_help=True)(generate.generate)
+app.add_typer(catalog.app, name="catalog")
 
 
 def _show_version(wanted: bool) -> None:

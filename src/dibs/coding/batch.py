@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
-from dibs.coding.values import EventValues, Range, Strings
+from dibs.coding.prefetching import prefetch
+from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
 from dibs.language.table import Facet
@@ -63,6 +65,7 @@ def _single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
 
 
 MANY_ENTRIES = 1000
+AHEAD = 12  # values whose constants are asked for before they are needed
 # Where an open range ends; a kind that is not here has no least (greatest) value.
 LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
@@ -71,12 +74,12 @@ Piece = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]  # event, 
 
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     """The coded batch. Attributes that no predicate mentions leave no entry."""
-    pieces = [p for p in _pieces(values, domains) if len(p[0])]
-    if not pieces:
+    found = [p for p in pieces(values, domains) if len(p[0])]
+    if not found:
         none = np.empty(0, np.int32)
         return CodedEvents(np.zeros(values.events + 1, np.int64), none, none, none, True)
     event, attribute, lo, hi = (
-        pieces[0] if len(pieces) == 1 else tuple(np.concatenate([p[i] for p in pieces]) for i in range(4))
+        found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
     if len(event) > MANY_ENTRIES and np.bincount(event).max() > MANY_ENTRIES:
         order = np.lexsort((lo, attribute, event))  # _by_event inserts, which is quadratic in long unsorted runs
@@ -85,7 +88,9 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     return CodedEvents(offsets, attribute, lo, lo if points else hi, points)
 
 
-def _pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
+def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
+    """The coded values, kind by kind."""
+
     def numbers_of(facet: Facet) -> NDArray[np.int32]:
         """The attribute number of each name of the batch, -1 where no predicate mentions it. Batch after batch has
         the same list of names, so this is kept."""
@@ -94,8 +99,13 @@ def _pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
             named = domains.named = (values.names, {})
         known = named[1]
         if facet not in known:
-            find = domains.number_of.get
-            known[facet] = np.fromiter((find((n, facet), -1) for n in values.names), np.int32, len(values.names))
+            names = values.names if isinstance(values.names, Names) else Names(values.names)
+            numbers = np.full(len(names), -1, np.int32)
+            codes = map(names.codes.get, (name for name, _ in domains.attributes), repeat(-1))
+            code = np.fromiter(codes, np.int32, len(domains.attributes))
+            mentioned = np.flatnonzero((domains.facet == facet) & (code >= 0))
+            numbers[code[mentioned]] = mentioned
+            known[facet] = numbers  # whole: another thread may be looking
         return known[facet]
 
     own = numbers_of(Facet.VALUE)
@@ -231,6 +241,11 @@ def _code_numbers(own, name, value, rest, offsets, values, rests):  # type: igno
     n = len(name)
     attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
     for i in range(n):
+        if i + 2 * AHEAD < n:
+            prefetch(offsets, np.int64(max(own[name[i + 2 * AHEAD]], 0)))
+        if i + AHEAD < n:
+            a = max(own[name[i + AHEAD]], 0)
+            prefetch(values, (offsets[a] + offsets[a + 1]) >> 1)
         a = own[name[i]]
         attribute[i] = a
         cell[i] = 0

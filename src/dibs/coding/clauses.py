@@ -126,8 +126,14 @@ def code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:
     return domains, clauses
 
 
+RANGES = {int(op) for op in (Op.BETWEEN, Op.WITHIN)}
+OF_NO_VALUE = {int(op) for op in (Op.STRING, Op.IS_NULL, Op.NOT_NULL)}
+SEVERAL = {int(op) for op in (Op.NE, Op.NOT_BETWEEN, Op.NOT_WITHIN, Op.IN, Op.NOT_IN)}  # that may have several spans
+
+
 def _spans(table: PredicateTable, domains: Domains, cell: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
     op, attribute = table.operator, table.attribute
+    present = set(np.flatnonzero(np.bincount(op)).tolist())  # small tables have few operators: most is passed over
     lo, hi = np.ones(len(op), np.int32), np.zeros(len(op), np.int32)
     at = np.minimum(table.literal_offsets[:-1], max(len(cell) - 1, 0))  # first literal, where there is one
     if len(cell):
@@ -141,23 +147,27 @@ def _spans(table: PredicateTable, domains: Domains, cell: NDArray[np.int32]) -> 
             (Op.GT, c + 1, last),
             (Op.GE, c, last),
         ):
-            rows = np.flatnonzero(op == code)
-            lo[rows], hi[rows] = low[rows], high[rows]
-        rows = np.flatnonzero((op == Op.BETWEEN) | (op == Op.WITHIN))
-        if len(rows):
+            if code in present:
+                rows = np.flatnonzero(op == code)
+                lo[rows], hi[rows] = low[rows], high[rows]
+        if present & RANGES:
+            rows = np.flatnonzero((op == Op.BETWEEN) | (op == Op.WITHIN))
             one_kind = table.kind[at[rows]] == table.kind[at[rows] + 1]
             lo[rows] = c[rows]
             hi[rows] = np.where(one_kind, cell[at[rows] + 1] - (op[rows] == Op.WITHIN), 0)
-    rows = np.flatnonzero(op == Op.STRING)
-    lo[rows], hi[rows] = domains.section(np.full(len(rows), int(Kind.STRING)), attribute[rows])
-    rows = np.flatnonzero(op == Op.IS_NULL)
-    lo[rows], hi[rows] = 0, 0
-    rows = np.flatnonzero(op == Op.NOT_NULL)
-    lo[rows], hi[rows] = 1, domains.cells[attribute[rows]] - 1
+    if present & OF_NO_VALUE:
+        rows = np.flatnonzero(op == Op.STRING)
+        lo[rows], hi[rows] = domains.section(np.full(len(rows), int(Kind.STRING)), attribute[rows])
+        rows = np.flatnonzero(op == Op.IS_NULL)
+        lo[rows], hi[rows] = 0, 0
+        rows = np.flatnonzero(op == Op.NOT_NULL)
+        lo[rows], hi[rows] = 1, domains.cells[attribute[rows]] - 1
     empty = lo > hi
     lo[empty], hi[empty] = 1, 0
 
-    several = np.flatnonzero(np.isin(op, (Op.NE, Op.NOT_BETWEEN, Op.NOT_WITHIN, Op.IN, Op.NOT_IN)))
+    if not present & SEVERAL:
+        return lo, hi, np.empty(0, np.int32), np.empty(0, np.int32)
+    several = np.flatnonzero(np.isin(op, list(SEVERAL)))
     owner, low, high = _several_spans(table, domains, cell, several)
     counts = np.bincount(owner, minlength=len(several)) if len(several) else np.zeros(0, np.int64)
     starts = np.concatenate([[0], np.cumsum(counts)])

@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.events_arrow_values import text_buffers
+from dibs.coding.values import Names
 
 # Codes of paths that have no number.
 SKIP = -1  # neither wanted nor on the way to a wanted attribute
@@ -26,8 +27,8 @@ class WantedNames:
     """
 
     def __init__(self, names: Iterable[str]):
-        self.names = sorted(set(names))
-        self.codes = {name: number for number, name in enumerate(self.names)}
+        self.names = Names(sorted(set(names)))
+        self.codes = self.names.codes
         # Sorted, because a set of all prefixes would be quadratic in the length of a name with very many dots.
         self._dotted = [name for name in self.names if "." in name]
 

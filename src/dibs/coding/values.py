@@ -8,6 +8,7 @@ nearest float64 and rest what is left of an integer; NaN is (inf, 1), so it equa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "Booleans",
     "EventProblem",
     "EventValues",
+    "Names",
     "Numbers",
     "Range",
     "Strings",
@@ -96,6 +98,14 @@ class EventProblem(NamedTuple):
 
 def _ints() -> NDArray[np.int32]:
     return np.empty(0, np.int32)
+
+
+class Names(list[str]):
+    """Names of attributes, none twice, with the number of each: its place."""
+
+    @cached_property
+    def codes(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self)}
 
 
 @dataclass

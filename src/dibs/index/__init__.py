@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.errors import UnknownIndex
-from dibs.index.base import Buildable, Index, Pairs, Sink, Structure, Takes
+from dibs.index.base import Buildable, Index, Pairs, Sink, Takes
 from dibs.index.complete import Completed
 
 AUTO = "auto"
@@ -37,6 +37,7 @@ INDEXES: dict[str, str] = {
     "segment-tree": "segment_tree.SegmentTree",
     "interval-tree": "interval_tree.IntervalTree",
     "pbtree": "pbtree.PBTree",
+    "pbtree-memory": "pbtree_memory.PBTreeMemory",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]
@@ -56,18 +57,20 @@ def takes(name: str) -> Takes | None:
     return getattr(find(name), "takes", None)
 
 
-def create(name: str, clauses: Clauses) -> Index:
-    """The index of this name over the clauses."""
-    kind = find(name)
-    return kind.build(clauses) if takes(name) is None else Completed.build(cast(type[Structure], kind), clauses)
-
-
-def restore(name: str, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Index:
-    """The index of this name from the arrays that it once gave."""
-    kind = find(name)
+def create(name: str, clauses: Clauses, **options: Any) -> Index:
+    """The index of this name over the clauses; options: what its `build` takes besides."""
+    kind: Any = find(name)
     if takes(name) is None:
-        return kind.restore(clauses, arrays)
-    return Completed.restore(cast(type[Structure], kind), clauses, arrays)
+        return cast(Index, kind.build(clauses, **options))
+    return Completed.build(kind, clauses, **options)
+
+
+def restore(name: str, clauses: Clauses, arrays: dict[str, NDArray[Any]], **options: Any) -> Index:
+    """The index of this name from the arrays that it once gave; options: what its `restore` takes besides."""
+    kind: Any = find(name)
+    if takes(name) is None:
+        return cast(Index, kind.restore(clauses, arrays, **options))
+    return Completed.restore(kind, clauses, arrays, **options)
 
 
 def supports(name: str) -> str:

@@ -75,21 +75,22 @@ class Completed:
         return self._structure.about
 
     @classmethod
-    def build(cls, kind: type[Structure], clauses: Clauses) -> Completed:
+    def build(cls, kind: type[Any], clauses: Clauses, **options: Any) -> Completed:
+        """kind: a Structure; options: what its `build` takes besides."""
         own, rows, left = _selected(kind, clauses)
-        structure = cast(Structure, kind.build(own))
+        structure = cast(Structure, kind.build(own, **options))
         part = Part(clauses, np.arange(len(clauses), dtype=np.int32), left)
         return cls(structure, None if own is clauses else own, rows, part)
 
     @classmethod
-    def restore(cls, kind: type[Structure], clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Completed:
+    def restore(cls, kind: type[Any], clauses: Clauses, arrays: dict[str, NDArray[Any]], **options: Any) -> Completed:
         part = Part(clauses, np.arange(len(clauses), dtype=np.int32), arrays["left"])
         own = clauses
         if "own.offsets" in arrays:
             columns = {n: arrays[f"own.{n}"] for n in Clauses.ARRAYS}
             own = Clauses(**columns, conjunctions=int(arrays["own.conjunctions"][0]), attributes=clauses.attributes)
         saved = {n[len("structure.") :]: a for n, a in arrays.items() if n.startswith("structure.")}
-        structure = cast(Structure, kind.restore(own, saved))
+        structure = cast(Structure, kind.restore(own, saved, **options))
         return cls(structure, None if own is clauses else own, arrays["rows"], part)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Machine operations that Numba has no name for: vectors of mask words, bit counts, prefetching.
+"""Machine operations that Numba has no name for: vectors of mask words, bit counts (and prefetching).
 
 LLVM does not find the vectors by itself: a kernel that writes one array while it reads another must expect them to
 overlap. `lanes` is a tuple whose length is the number of 64-bit words of a mask; indexes count words.
@@ -13,11 +13,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dibs.coding.prefetching import data_of
+from dibs.coding.prefetching import prefetch as prefetch
+
 WORD_TYPE = ir.IntType(64)
-
-
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, array).data
 
 
 def _vector(builder: Any, data: Any, at: Any, width: int) -> Any:
@@ -38,8 +37,8 @@ def and_two(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
-        data = _data(context, builder, signature.args[1], args[1])
-        target = _data(context, builder, signature.args[4], args[4])
+        data = data_of(context, builder, signature.args[1], args[1])
+        target = data_of(context, builder, signature.args[4], args[4])
         x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
         both = builder.and_(x, y)
         builder.store(both, _vector(builder, target, args[5], width), align=8)
@@ -54,8 +53,8 @@ def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
-        data = _data(context, builder, signature.args[1], args[1])
-        target = _data(context, builder, signature.args[4], args[4])
+        data = data_of(context, builder, signature.args[1], args[1])
+        target = data_of(context, builder, signature.args[4], args[4])
         x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
         builder.store(builder.and_(x, builder.not_(y)), _vector(builder, target, args[5], width), align=8)
         return context.get_dummy_value()
@@ -69,9 +68,9 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ig
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
-        data = _data(context, builder, signature.args[1], args[1])
-        numbers = _data(context, builder, signature.args[2], args[2])
-        place = _vector(builder, _data(context, builder, signature.args[5], args[5]), args[6], width)
+        data = data_of(context, builder, signature.args[1], args[1])
+        numbers = data_of(context, builder, signature.args[2], args[2])
+        place = _vector(builder, data_of(context, builder, signature.args[5], args[5]), args[6], width)
         held = cgutils.alloca_once_value(builder, builder.load(place, align=8))
         with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
             number = builder.zext(builder.load(builder.gep(numbers, [at])), WORD_TYPE)
@@ -93,9 +92,9 @@ def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
-        data = _data(context, builder, signature.args[1], args[1])
+        data = data_of(context, builder, signature.args[1], args[1])
         held = _vector(builder, data, args[2], width)
-        target = _data(context, builder, signature.args[3], args[3])
+        target = data_of(context, builder, signature.args[3], args[3])
         here, there, away = (_vector(builder, target, args[i], width) for i in (4, 5, 6))
         x, m = builder.load(here, align=8), builder.load(held, align=8)
         builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), here, align=8)
@@ -113,7 +112,7 @@ def is_empty(typingctx, lanes, masks, at):  # type: ignore[no-untyped-def]
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         width = len(signature.args[0])
         vector = builder.load(
-            _vector(builder, _data(context, builder, signature.args[1], args[1]), args[2], width), align=8
+            _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width), align=8
         )
         return builder.icmp_unsigned("==", _some(builder, vector, width), ir.Constant(WORD_TYPE, 0))
 
@@ -138,19 +137,3 @@ def count_bits(typingctx, x):  # type: ignore[no-untyped-def]
         return builder.ctpop(args[0])
 
     return types.int64(types.uint64), code
-
-
-@intrinsic
-def prefetch(typingctx, array, at):  # type: ignore[no-untyped-def]
-    """Asks for the cache line of array[at]."""
-
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)
-        place = builder.gep(_data(context, builder, signature.args[0], args[0]), [args[1]])
-        options = (ir.Constant(number, x) for x in (0, 3, 1))  # to read, into all caches, data
-        builder.call(fetch, [builder.bitcast(place, pointer), *options])
-        return context.get_dummy_value()
-
-    return types.void(array, at), code

@@ -1,362 +1,269 @@
-"""From clauses to the entries of a PB+tree, from entries to full pages at once, and the search (see index.pbtree)."""
+"""The search of a PB+tree in LMDB's pages, read where they lie (see index.pbtree for what is in them, index.lmdb_pages
+for how they are laid out, index.pbtree_pages for how much of them is resident)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from dibs.index.counters import AT_ONCE, changes, set_back, zeros
-from dibs.index.lanes import count_bits, lowest_bit, prefetch
-from dibs.index.operators import NE
-from dibs.index.pbtree_updates import (
-    COUNT,
-    EQUAL,
-    FLIP,
-    GREATER,
+from dibs.index.lanes import count_bits, lowest_bit
+from dibs.index.lmdb_pages import (
+    BRANCH,
+    DUPDATA,
     HEAD,
-    HEADS,
-    HEIGHT,
-    KEYS,
-    LAST,
-    LEAST,
-    LESS,
-    LISTS,
-    NARROW,
-    NEXT,
-    PREVIOUS,
-    ROOT,
-    TAILS,
-    UNEQUAL,
-    USED,
-    USES,
-    WIDE,
-    capacity,
+    NODE,
+    SUBDATA,
+    child_at,
+    count_at,
+    flags_at,
+    load16,
+    load32,
+    load64,
+    node_at,
 )
+from dibs.index.pbtree_filing import CELLS, EQUAL, GONE, GREATER, LESS, LISTS, TOUCHED
+from dibs.index.pbtree_pages import FAILED, ROOT, fetch
 
-MOST_RANGES = 16  # a predicate of more ranges is filed as its hull and verified
-GONE = 127  # what a row that was deleted needs
-TOUCHED = 128  # set in a counter that was counted down
-PREFETCHED = 128  # rows of each run that are asked for before they are counted
-MOST_PARTS = GONE - 1  # counters are bytes; a row whose predicates have more parts is verified
-ROWS_AN_ENTRY = 16  # with fewer rows for each entry met, all counters are set back instead of those touched
-CELLS = (1 << 32) - 1  # a key is tree << 32 | cell
-
-
-@njit(cache=True, nogil=True)
-def entries(offsets, attribute, lo, hi, span_lo, span_hi, code, floor, ceiling, row):  # type: ignore[no-untyped-def]
-    """The entries (operator, key, row) of clauses that are numbered `row`; for each clause how many of them an event
-    must meet, and whether it is to be verified then."""
-    most = 0
-    for p in range(len(attribute)):
-        most += 2 if hi[p] >= 0 else -2 * hi[p]
-    operator, key, owner = np.empty(most, np.uint8), np.empty(most, np.int64), np.empty(most, np.int32)
-    need, verify = np.zeros(len(row), np.uint8), np.zeros(len(row), np.uint8)
-    n = 0
-    for r in range(len(row)):
-        parts, start = 0, n
-        for p in range(offsets[r], offsets[r + 1]):
-            a = attribute[p]
-            first, last, ranges = np.int64(0), np.int64(1), 0
-            low, high = lo[p], hi[p]
-            if hi[p] < 0:
-                first, last = np.int64(lo[p]), np.int64(lo[p] - hi[p])
-                low, high = span_lo[first], span_hi[last - 1]
-                for s in range(first, last):
-                    ranges += span_lo[s] < span_hi[s]
-            if parts + min(ranges, MOST_RANGES) + 2 > MOST_PARTS:
-                verify[r] = 1
-                break
-            several = hi[p] < 0
-            if ranges > MOST_RANGES:
-                verify[r], several, first, last = 1, False, 0, 1
-            away = low < high and (low < floor[a] or high > ceiling[a])
-            tree = np.int64(2 * a + away) << 32
-            if code[p] == NE and several:
-                operator[n], key[n] = UNEQUAL, tree | (span_hi[first] + 1)
-                parts += 1
-                n += 1
-                continue
-            parts += 1
-            for s in range(first, last):
-                x, y = (span_lo[s], span_hi[s]) if several else (low, high)
-                if x == y:
-                    operator[n], key[n] = EQUAL, tree | x
-                    n += 1
-                    continue
-                # Within the limits every value is at least the floor and at most the ceiling.
-                above, below = away or x != floor[a], away or x == floor[a] or y != ceiling[a]
-                parts += int(above) + int(below) - 1
-                if above:
-                    operator[n], key[n] = GREATER, tree | x
-                    n += 1
-                if below:
-                    operator[n], key[n] = LESS, tree | y
-                    n += 1
-        need[r] = parts
-        owner[start:n] = row[r]
-    return operator[:n], key[:n], owner[:n], need, verify
+ENTRY = 8  # bytes: cell << 32 | row
+KEY = 4  # bytes of the key of a list: tree * LISTS + operator
+END = 2**63 - 1
+DEEPEST = 32  # levels of a tree; LMDB has no more
+ROWS_A_ROW_SEEN = 16  # when more than one in so many rows was touched, all counters are set back instead of those
+HITS, SEEN, MET, NODES, ALL = range(5)  # of `tally`, what an event has had so far; ALL: the rows seen are too many
 
 
-def pages_for(count: int, most: int) -> int:
-    """How many pages of at most `most` hold `count` things, evenly: seven eighths full where there are many, and at
-    least half full where there is more than one page."""
-    return max(1, -(-count // most), min(-(-count // (most - most // 8)), count // (most // 2)))
-
-
-def ranks(key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """The distinct keys in order, how often each is there, and the place of each key among them."""
-    found: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]] = _ranks(key, np.argsort(key))
-    return found
+@njit(cache=True, nogil=True, forceinline=True)
+def _meet(entries, n, left, hits, seen, tally):  # type: ignore[no-untyped-def]
+    """Counts the rows of n entries, which begin at an address, down."""
+    tally[MET] += n
+    if not tally[ALL] and tally[SEEN] + n >= len(seen):
+        for k in range(tally[SEEN]):
+            left[seen[k]] &= GONE
+        tally[ALL] = 1
+    if tally[ALL]:
+        for at in range(entries, entries + n * ENTRY, ENTRY):
+            left[np.uint64(load32(at))] -= 1
+        return
+    h, s = np.uint64(tally[HITS]), np.uint64(tally[SEEN])
+    for at in range(entries, entries + n * ENTRY, ENTRY):
+        r = np.uint64(load32(at))
+        before = left[r]
+        seen[s] = r
+        s += np.uint64(before < TOUCHED)
+        still = np.uint8(before - 1) | np.uint8(TOUCHED)
+        left[r] = still
+        hits[h] = r
+        h += np.uint64(still == TOUCHED)
+    tally[HITS], tally[SEEN] = h, s
 
 
 @njit(cache=True, nogil=True)
-def _ranks(key, order):  # type: ignore[no-untyped-def]
-    distinct, uses = np.empty(len(key), np.int64), np.zeros(len(key), np.int32)
-    rank = np.empty(len(key), np.int32)
-    n = -1
-    for i in order:
-        if n < 0 or distinct[n] != key[i]:
-            n += 1
-            distinct[n] = key[i]
-        uses[n] += 1
-        rank[i] = n
-    return distinct[: n + 1].copy(), uses[: n + 1].copy(), rank
+def _below(entries, n, value):  # type: ignore[no-untyped-def]
+    """How many of n entries, which begin at an address, are below the value."""
+    low, high = np.int64(0), n
+    while low < high:
+        middle = (low + high) >> 1
+        if load64(entries + middle * ENTRY) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(cache=True, nogil=True)
-def load(pages, small, operator, row, rank, distinct, uses, list_pages, tree_pages):  # type: ignore[no-untyped-def]
-    """Fills pages with entries whose rows ascend. list_pages: the number of pages of each list; tree_pages: of each
-    level of the tree, the leaf pages first. Of m pages for n things, page j gets n * j // m to n * (j + 1) // m."""
-    pointers = np.empty((len(distinct), LISTS), np.int32)
-    rows_at = 2 * (HEAD + capacity(pages.shape[1], NARROW))
-    base = np.int64(1)
-    for op in range(LISTS):
-        flip, m = FLIP[op], list_pages[op]
-        start = np.zeros(len(distinct) + 1, np.int64)  # of each key in the order of the list
-        for i in range(len(row)):
-            if operator[i] == op:
-                start[len(distinct) - rank[i] if flip else rank[i] + 1] += 1
-        for k in range(len(distinct)):
-            start[k + 1] += start[k]
-        n = start[len(distinct)]
-        for k in range(len(distinct)):
-            pointer = base + (min(start[k] + 1, n) * m - 1) // n if n else base
-            pointers[len(distinct) - 1 - k if flip else k, op] = pointer
-        for i in range(len(row) - 1, -1, -1):  # of one key the highest row first
-            if operator[i] == op:
-                k = len(distinct) - 1 - rank[i] if flip else rank[i]
-                j = ((start[k] + 1) * m - 1) // n
-                at = start[k] - n * j // m
-                pages[base + j, HEAD + at], small[base + j, rows_at + at] = distinct[rank[i]] ^ flip, row[i]
-                start[k] += 1
-        for j in range(m):
-            page = base + j
-            count = n * (j + 1) // m - n * j // m
-            pages[page, COUNT], pages[page, LAST] = count, (pages[page, HEAD + count - 1] if count else LEAST)
-            pages[page, PREVIOUS], pages[page, NEXT] = (page - 1 if j else -1), (page + 1 if j < m - 1 else -1)
-        pages[0, HEADS + op], pages[0, TAILS + op] = base, base + m - 1
-        base += m
-
-    below, n = np.int64(0), len(distinct)  # what the next level holds: at first items, then pages from `below` on
-    items_at = 2 * (HEAD + capacity(pages.shape[1], WIDE))
-    for level in range(len(tree_pages)):
-        m = tree_pages[level]
-        for j in range(m):
-            page, first = base + j, n * j // m
-            pages[page, COUNT] = n * (j + 1) // m - first
-            pages[page, PREVIOUS], pages[page, NEXT] = (page - 1 if j else -1), (page + 1 if j < m - 1 else -1)
-            for k in range(pages[page, COUNT]):
-                if level == 0:
-                    pages[page, HEAD + k] = distinct[first + k]
-                    small[page, items_at + k * WIDE + USES] = uses[first + k]
-                    for op in range(LISTS):
-                        small[page, items_at + k * WIDE + op] = pointers[first + k, op]
-                else:
-                    pages[page, HEAD + k] = pages[below + first + k, HEAD] if first + k else LEAST
-                    small[page, rows_at + k] = below + first + k
-        below, n, base = base, m, base + m
-    pages[0, ROOT], pages[0, HEIGHT], pages[0, KEYS], pages[0, USED] = below, len(tree_pages) - 1, len(distinct), base
+def _branch(page, value, size):  # type: ignore[no-untyped-def]
+    """The last node of a branch page whose key (of this size) is not above the value; the first has none."""
+    low, high = np.int64(1), count_at(page)
+    while low < high:
+        middle = (low + high) >> 1
+        at = node_at(page, middle) + NODE
+        key = load32(at) if size == KEY else load64(at)
+        if key <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
-@njit(cache=True, nogil=True)
-def _places(pages, page, key, place, size, count):  # type: ignore[no-untyped-def]
-    """place[i]: how many keys of page[i] are below key[i]. All searches go on together, a step each, so that the memory
-    is asked for many pages at once instead of for one after the other."""
-    step = np.int64(1)
-    while 2 * step <= capacity(pages.shape[1], NARROW):
-        step *= 2
-    for i in range(count):
-        place[i], size[i] = 0, pages[page[i], COUNT]
-    while step > 0:
-        for i in range(count):
-            to = place[i] + step
-            below = pages[page[i], HEAD - 1 + min(to, size[i])] < key[i]
-            place[i] = to if (to <= size[i]) & below else place[i]
-        step >>= 1
-
-
-@njit(cache=True, nogil=True)
-def _satisfied(  # type: ignore[no-untyped-def]
-    pages, small, filed, floor, ceiling, attribute, cell, first_value, last_value, sought, space, run_from, run_to
+@njit(cache=True, nogil=True, forceinline=True)
+def _read_tree(  # type: ignore[no-untyped-def]
+    root, low, high, path, place, shared, slots, blocks, own, left, hits, seen, tally
 ):
-    """The entries that the values first_value to last_value meet, as runs of `small`; how many runs, and how many nodes
-    were visited. Collects from EQUAL, GREATER, LESS, and from UNEQUAL the lower keys and the higher keys."""
-    rows_at = 2 * (HEAD + capacity(pages.shape[1], NARROW))
-    items_at = 2 * (HEAD + capacity(pages.shape[1], WIDE))
-    page, key, place, size = sought[0], sought[1], sought[2], sought[3]
-    n = 0
-    for i in range(2 * first_value, 2 * last_value):
-        a, x, away = np.int64(attribute[i >> 1]), np.int64(cell[i >> 1]), i & 1
-        tree = 2 * a + away
-        if filed[tree, EQUAL] + filed[tree, GREATER] + filed[tree, LESS] + filed[tree, UNEQUAL]:
-            if away or filed[tree, EQUAL] or (floor[a] <= x and x <= ceiling[a]):
-                page[n], key[n] = pages[0, ROOT], (tree << 32 | x) + 1
-                n += 1
-    height = pages[0, HEIGHT]
-    for _ in range(height):
-        _places(pages, page, key, place, size, n)
-        for i in range(n):
-            page[i] = small[page[i], rows_at + place[i] - 1]
-    _places(pages, page, key, place, size, n)
-    nodes = n * (height + 1)
-
-    # From items to parts of lists: entries with list keys from `first` to `stop`, from the page that an item points to.
-    pages_of, bounds, places, sizes = space[0], space[1], space[2], space[3]
-    parts = 0
-    for i in range(n):
-        wanted = key[i] - 1
-        tree, a, x = wanted >> 32, wanted >> 33, wanted & CELLS
-        inside = tree & 1 or (floor[a] <= x and x <= ceiling[a])
-        leaf, at = page[i], place[i] - 1  # the item of the highest key that is not above, and the next one
-        after, after_at = leaf, at + 1
-        if at < 0:
-            leaf = pages[leaf, PREVIOUS]
-            at = pages[leaf, COUNT] - 1 if leaf >= 0 else 0
-        elif after_at == pages[leaf, COUNT]:
-            after, after_at = pages[after, NEXT], 0
-        here = leaf >= 0 and pages[leaf, HEAD + at] >> 32 == tree
-        found = here and pages[leaf, HEAD + at] == wanted
-        there = after >= 0 and pages[after, HEAD + after_at] >> 32 == tree
-        for part in range(LISTS + 1 if inside else 1):
-            op = min(part, UNEQUAL)
-            if filed[tree, op] == 0:
-                continue
-            item, item_at = (leaf, at) if here else (after, after_at)
-            if part == EQUAL:
-                some, first, stop = found, wanted, wanted
-            elif part == GREATER:
-                some, first, stop = here, ~wanted, ~(tree << 32)
-            elif part == LESS:
-                some, first, stop = found or there, wanted, tree << 32 | CELLS
-                if not found:
-                    item, item_at = after, after_at
-            elif part == UNEQUAL:
-                some, first, stop = here or there, ~wanted + 1, ~(tree << 32)
-            else:
-                some, first, stop = here or there, ~(tree << 32 | CELLS), ~wanted - 1
-            if some:
-                start = np.int64(small[item, items_at + item_at * WIDE + op])
-                if part > UNEQUAL:  # back to where the attribute begins
-                    while pages[start, PREVIOUS] >= 0 and pages[pages[start, PREVIOUS], LAST] >= first:
-                        start = pages[start, PREVIOUS]
-                        nodes += 1
-                pages_of[2 * parts], pages_of[2 * parts + 1] = start, start
-                bounds[2 * parts], bounds[2 * parts + 1] = first, stop + 1
-                parts += 1
-
-    # From there to the end of the part, over as many pages as it has.
-    _places(pages, pages_of, bounds, places, sizes, 2 * parts)
-    runs = 0
-    for i in range(0, 2 * parts, 2):
-        low, end, stop, at = places[i], places[i + 1], bounds[i + 1] - 1, pages_of[i]
-        while True:
-            nodes += 1
-            if low < end:
-                run_from[runs] = at * small.shape[1] + rows_at + low
-                run_to[runs] = at * small.shape[1] + rows_at + end
-                runs += 1
-            if pages[at, LAST] > stop or pages[at, NEXT] < 0:
+    """Meets the entries from low to high of a list that is a tree: down to the first of them, then page by page."""
+    number, level, wanted = root, 0, low
+    while True:
+        page = fetch(place, shared, slots, blocks, own, number)
+        tally[NODES] += 1
+        while flags_at(page) & BRANCH and own[FAILED] == 0:
+            i = _branch(page, wanted, ENTRY)
+            path[0, level], path[1, level] = number, i
+            level += 1
+            number = child_at(node_at(page, i))
+            page = fetch(place, shared, slots, blocks, own, number)
+            tally[NODES] += 1
+        if own[FAILED]:
+            return
+        n, entries = count_at(page), page + HEAD
+        start = 0 if load64(entries) >= wanted else _below(entries, n, wanted)
+        end = n if load64(entries + (n - 1) * ENTRY) <= high else _below(entries, n, high + 1)
+        if start < end:
+            _meet(entries + start * ENTRY, end - start, left, hits, seen, tally)
+        if end < n:
+            return
+        i = np.int64(0)
+        while level > 0:  # to the next page: up to where there is a node to the right
+            number, i = path[0, level - 1], path[1, level - 1] + 1
+            page = fetch(place, shared, slots, blocks, own, number)
+            if i < count_at(page):
                 break
-            at, low = pages[at, NEXT], 0
-            end = pages[at, COUNT]
-            if pages[at, LAST] > stop:
-                left = end
-                end = 0
-                while left > 0:
-                    half = left >> 1
-                    if pages[at, HEAD + end + half] <= stop:
-                        end += half + 1
-                        left -= half + 1
-                    else:
-                        left = half
-    return runs, nodes
+            level -= 1
+        if level == 0 or own[FAILED]:
+            return
+        at = node_at(page, i)
+        wanted = load64(at + NODE)  # the least that the next page can hold
+        if wanted > high:
+            return
+        path[1, level - 1] = i
+        number = child_at(at)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _find(key, leaf, place, shared, slots, blocks, own, tally):  # type: ignore[no-untyped-def]
+    """The page that a list is in, and the place of its node; the list is there. leaf: the page of the last one, or -1;
+    the lists of an event are asked for in their order, so many are in the same page."""
+    number, page = leaf, np.int64(0)
+    if number >= 0:
+        page = fetch(place, shared, slots, blocks, own, number)
+        if load32(node_at(page, count_at(page) - 1) + NODE) < key:
+            number = np.int64(-1)
+    if number < 0:
+        number = place[ROOT]
+        page = fetch(place, shared, slots, blocks, own, number)
+        tally[NODES] += 1
+        while flags_at(page) & BRANCH and own[FAILED] == 0:
+            number = child_at(node_at(page, _branch(page, key, KEY)))
+            page = fetch(place, shared, slots, blocks, own, number)
+            tally[NODES] += 1
+    low, high = np.int64(0), count_at(page)
+    while low < high:
+        middle = (low + high) >> 1
+        if load32(node_at(page, middle) + NODE) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return number, low
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _read(  # type: ignore[no-untyped-def]
+    leaf, i, low, high, path, place, shared, slots, blocks, own, left, hits, seen, tally
+):
+    """Meets the entries from low to high of the list whose node is the i-th of the page `leaf`."""
+    page = fetch(place, shared, slots, blocks, own, leaf)
+    if own[FAILED]:
+        return
+    at = node_at(page, i)
+    kind, data = load16(at + 4), at + NODE + KEY
+    if kind & SUBDATA:
+        root = load64(data + 40)
+        _read_tree(root, low, high, path, place, shared, slots, blocks, own, left, hits, seen, tally)
+        return
+    n = np.int64(1)
+    if kind & DUPDATA:  # a page within the page
+        n, data = count_at(data), data + HEAD
+    start = _below(data, n, low)
+    end = n if high == END else _below(data, n, high + 1)
+    if start < end:
+        _meet(data + start * ENTRY, end - start, left, hits, seen, tally)
+
+
+@njit(cache=True, nogil=True)
+def depth_of(key, place, shared, slots, blocks, own):  # type: ignore[no-untyped-def]
+    """How many levels the list has below the page that its node is in."""
+    leaf, i = _find(key, np.int64(-1), place, shared, slots, blocks, own, np.zeros(ALL + 1, np.int64))
+    at = node_at(fetch(place, shared, slots, blocks, own, leaf), i)
+    return load16(at + NODE + KEY + 6) if load16(at + 4) & SUBDATA else np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def _collect(  # type: ignore[no-untyped-def]
+    filed, floor, ceiling, attribute, cell, first, last, path, pages, left, hits, seen, tally
+):
+    """Meets every entry that the values first to last of an event satisfy."""
+    place, shared, slots, blocks, own = pages
+    leaf = np.int64(-1)
+    for i in range(first, last):
+        a, x = np.int64(attribute[i]), np.int64(cell[i])
+        inside = floor[a] <= x and x <= ceiling[a]
+        lowest, highest = x << 32, x << 32 | CELLS  # the entries of this constant
+        for tree in range(2 * a, 2 * a + 2):
+            for operator in range(LISTS if inside or tree & 1 else 1):
+                if filed[tree, operator] == 0:
+                    continue
+                leaf, node = _find(tree * LISTS + operator, leaf, place, shared, slots, blocks, own, tally)
+                low, high = np.int64(0), np.int64(END)
+                if operator == EQUAL:
+                    low, high = lowest, highest
+                elif operator == GREATER:
+                    high = highest
+                elif operator == LESS:
+                    low = lowest
+                else:
+                    high = lowest - 1
+                    _read(leaf, node, low, high, path, place, shared, slots, blocks, own, left, hits, seen, tally)
+                    low, high = highest + 1, np.int64(END)
+                _read(leaf, node, low, high, path, place, shared, slots, blocks, own, left, hits, seen, tally)
+
+
+@njit(cache=True, nogil=True)
+def _holds(  # type: ignore[no-untyped-def]
+    r, offsets, attribute, lo, hi, span_lo, span_hi, event_attribute, event_cell, first, end
+):
+    """Whether the clause r holds, and how many of its predicates were tested."""
+    i, tested = first, 0
+    for p in range(offsets[r], offsets[r + 1]):
+        tested += 1
+        while i < end and event_attribute[i] < attribute[p]:
+            i += 1
+        matched = i < end and event_attribute[i] == attribute[p]
+        if matched and hi[p] >= 0:
+            matched = lo[p] <= event_cell[i] and event_cell[i] <= hi[p]
+        elif matched:
+            low, high = np.int64(lo[p]), np.int64(lo[p] - hi[p])  # the first span that ends at the cell or later
+            while low < high:
+                middle = (low + high) >> 1
+                if span_hi[middle] < event_cell[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            matched = low < lo[p] - hi[p] and span_lo[low] <= event_cell[i]
+        if not matched:
+            return False, tested
+    return True, tested
 
 
 @njit(cache=True, nogil=True)
 def search(  # type: ignore[no-untyped-def]
-    pages,
-    small,
-    filed,
-    floor,
-    ceiling,
-    need,
-    verify,
-    offsets,
-    attribute,
-    lo,
-    hi,
-    span_lo,
-    span_hi,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    left,
-    hits,
-    last_event,
-    out_event,
-    out_row,
-    done,
+    pages, filed, floor, ceiling, need, verify, clauses, events, left, hits, last_event, room, done
 ):
     """Goes on where `done` says (see index.base) and stops before an event whose pairs do not fit into the room.
-    `left` is a copy of `need` and is one again afterwards; `hits` has room for all rows and one more."""
-    widest = 0
+    pages: see index.pbtree_pages; `left` is a copy of `need` and is one again afterwards; `hits` has room for all rows
+    and one more."""
+    event_offsets, event_attribute, event_cell = events
+    out_event, out_row = room
+    path = np.empty((2, DEEPEST), np.int64)
+    seen, tally = np.empty(len(left) // ROWS_A_ROW_SEEN + 1, np.uint32), np.empty(ALL + 1, np.int64)
+    own = pages[4]
+    found = 0
     for e in range(done[0], last_event):
-        widest = max(widest, event_offsets[e + 1] - event_offsets[e])
-    # An attribute has two trees of five parts each, which begin and end within a page; other pages are in one run.
-    sought, space = np.empty((4, 2 * widest), np.int64), np.empty((4, 20 * widest), np.int64)
-    most = pages[0, USED] + 20 * widest
-    run_from, run_to = np.empty(most, np.uint64), np.empty(most, np.uint64)
-    flat = small.reshape(-1)
-    count = 0
-    for e in range(done[0], last_event):
-        values = event_offsets[e], event_offsets[e + 1]
-        event = event_attribute, event_cell, values[0], values[1]
-        runs, nodes = _satisfied(pages, small, filed, floor, ceiling, *event, sought, space, run_from, run_to)
-        met = 0
-        for k in range(runs):
-            met += np.int64(run_to[k] - run_from[k])
-            for q in range(run_from[k], min(run_to[k], run_from[k] + np.uint64(PREFETCHED)), 16):
-                prefetch(flat, np.int64(q))
-        n, candidates = 0, 0
-        if met * ROWS_AN_ENTRY < len(left):
-            for k in range(runs):
-                for q in range(run_from[k], run_to[k]):
-                    r = np.uint32(flat[q])
-                    before = left[r]
-                    candidates += before < TOUCHED
-                    still = np.uint8(before - 1) | np.uint8(TOUCHED)
-                    left[r] = still
-                    hits[n] = r
-                    n += still == TOUCHED
-            for k in range(runs):
-                for q in range(run_from[k], run_to[k]):
-                    r = np.uint32(flat[q])
-                    left[r] = (left[r] & GONE) + 1
-        else:
-            for k in range(runs):
-                for q in range(run_from[k], run_to[k]):
-                    left[np.uint32(flat[q])] -= 1
+        first, end = event_offsets[e], event_offsets[e + 1]
+        tally[:] = 0
+        event = event_attribute, event_cell, first, end
+        _collect(filed, floor, ceiling, *event, path, pages, left, hits, seen, tally)
+        n, candidates = tally[HITS], tally[SEEN]
+        if tally[ALL]:
+            n = candidates = 0
             for r in range(0, len(left), AT_ONCE):
                 candidates += count_bits(changes(left, need, r))
                 full = zeros(left, r)
@@ -365,39 +272,23 @@ def search(  # type: ignore[no-untyped-def]
                     n += 1
                     full &= full - np.uint64(1)
                 set_back(left, need, r)
-
-        if count + n > len(out_event):
-            done[0], done[2] = e, count
+        else:
+            for k in range(candidates):
+                left[seen[k]] = need[seen[k]]
+        if found + n > len(out_event) or own[FAILED]:
+            done[0], done[2] = e, found
             return
-        tested = met
+        tested = tally[MET]
         for k in range(n):
-            r = hits[k]
             matched = True
-            if verify[r]:
-                i, end = event_offsets[e], event_offsets[e + 1]
-                for p in range(offsets[r], offsets[r + 1]):
-                    tested += 1
-                    while i < end and event_attribute[i] < attribute[p]:
-                        i += 1
-                    matched = i < end and event_attribute[i] == attribute[p]
-                    if matched and hi[p] >= 0:
-                        matched = lo[p] <= event_cell[i] and event_cell[i] <= hi[p]
-                    elif matched:
-                        low, high = np.int64(lo[p]), np.int64(lo[p] - hi[p])  # the first span that ends at x or later
-                        while low < high:
-                            middle = (low + high) >> 1
-                            if span_hi[middle] < event_cell[i]:
-                                low = middle + 1
-                            else:
-                                high = middle
-                        matched = low < lo[p] - hi[p] and span_lo[low] <= event_cell[i]
-                    if not matched:
-                        break
+            if verify[hits[k]]:
+                matched, more = _holds(hits[k], *clauses, *event)
+                tested += more
             if matched:
-                out_event[count] = e
-                out_row[count] = r
-                count += 1
+                out_event[found] = e
+                out_row[found] = hits[k]
+                found += 1
         done[3] += candidates
         done[4] += tested
-        done[6] += nodes
-    done[0], done[2] = last_event, count
+        done[6] += tally[NODES]
+    done[0], done[2] = last_event, found

@@ -142,6 +142,32 @@ def parse_simple(texts: pa.Array) -> BulkParse:
     return BulkParse(simple, table)
 
 
+def is_simple(text: str) -> bool:
+    """Whether the fast lane takes this text: a few microseconds, where making its tree takes a hundred."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    room = len(data) // 2 + 1
+    sizes, name_size, counts, string_size = (np.empty(n, np.int32) for n in (1, room, room, room))
+    name_start, integer = np.empty(room, np.int64), np.empty(room, np.int64)
+    operator, kind, numbers = np.empty(room, np.uint8), np.empty(room, np.uint8), np.empty(room, np.float64)
+    predicates, _ = parse_texts(
+        data,
+        np.array([0, len(data)]),
+        sizes,
+        name_start,
+        name_size,
+        operator,
+        counts,
+        kind,
+        numbers,
+        integer,
+        string_size,
+    )
+    if sizes[0] == 0:
+        return False
+    names = zip(name_start[:predicates].tolist(), name_size[:predicates].tolist())
+    return not any(_is_sql_word(data[a : a + n].tobytes()) for a, n in names)
+
+
 def _offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])

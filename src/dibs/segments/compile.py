@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.errors import ExpressionError
-from dibs.language.bulk import parse_simple
+from dibs.language.bulk import is_simple, parse_simple
 from dibs.language.expression import Expression
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.normal_form import normal_form
@@ -57,3 +57,25 @@ def compile_forms(forms: list[Expression]) -> Compiled:
     plain = [i for i, f in enumerate(forms) if is_conjunction(f)]
     table = concatenate([conjunction_table(forms[i] for i in plain), program_table(forms[i] for i in general)])
     return Compiled(table, np.array(plain + general, np.int64), {})
+
+
+def compile_mixed(texts: pa.Array, forms: Sequence[Expression | None]) -> Compiled:
+    """Compiles texts that are known to be good, and some of which have been read already."""
+    if not any(forms):
+        return compile_texts(texts)
+    bulk = parse_simple(texts.take(pa.array([i for i, form in enumerate(forms) if form is None], pa.int64())))
+    simple = np.array([i for i, form in enumerate(forms) if form is None], np.int64)
+    others = np.setdiff1d(np.arange(len(forms)), simple[bulk.simple])
+    rest = compile_forms([forms[i] or normal_form(parse(texts[i].as_py())) for i in others.tolist()])
+    order = np.concatenate([simple[bulk.simple], others[rest.order]])
+    return Compiled(concatenate([bulk.table, rest.table]), order, {})
+
+
+def form_of(text: str) -> Expression | None:
+    """The normal form of a text, or None for one that the fast lane reads. Raises ExpressionError."""
+    try:
+        if is_simple(text):
+            return None
+    except (AttributeError, UnicodeEncodeError):  # no string, or no Unicode: parse says so
+        pass
+    return normal_form(parse(text))

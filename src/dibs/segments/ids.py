@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Union
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
@@ -23,6 +23,14 @@ def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_integer(ids.type):
         return _mix(ids.to_numpy().view(np.uint64).copy())
     return _hash_strings(*string_buffers(ids))
+
+
+def id_hash(id: Id) -> np.uint64:
+    """The hash of one id."""
+    if isinstance(id, str):
+        data = np.frombuffer(id.encode(), np.uint8)
+        return _hash_strings(np.array([0, len(data)]), data)[0]
+    return _mix(np.array([id]).view(np.uint64))[0]
 
 
 @njit(cache=True, nogil=True)
@@ -64,12 +72,12 @@ class IdIndex:
             return self.ids.to_numpy()[rows].tolist()
         return self.ids.take(pa.array(rows)).to_pylist()
 
-    def find(self, id: Id) -> int | None:
-        """The row of the id."""
+    def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
+        """The row of the id; `hash`, if known already."""
         if isinstance(id, str) == pa.types.is_integer(self.ids.type):
             return None
-        wanted = id_hashes(pa.array([id], self.ids.type))[0]
-        at = int(np.searchsorted(self.hashes, wanted))
+        wanted = id_hash(id) if hash is None else hash
+        at = int(self.hashes.searchsorted(wanted))
         while at < len(self.hashes) and self.hashes[at] == wanted:
             row = int(self.rows[at])
             if self.ids[row].as_py() == id:
@@ -77,17 +85,19 @@ class IdIndex:
             at += 1
         return None
 
-    def find_all(self, ids: pa.Array) -> Iterator[tuple[int, int]]:
-        """(place in ids, row) of those that are here; the ids are of this segment's type."""
-        if not len(self.hashes):
-            return
+    def find_all(self, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Places in ids of those that are here, and their rows; the ids are of this segment's type."""
         wanted = id_hashes(ids)
         at = np.searchsorted(self.hashes, wanted)
-        hit = np.flatnonzero((at < len(self.hashes)) & (self.hashes[np.minimum(at, len(self.hashes) - 1)] == wanted))
-        for i in hit.tolist():
-            row = self.find(ids[i].as_py())
+        hit = np.flatnonzero(at < len(self.hashes))
+        hit = hit[self.hashes[at[hit]] == wanted[hit]]
+        rows = self.rows[at[hit]]
+        same = pc.equal(self.ids.take(pa.array(rows)), ids.take(pa.array(hit))).to_numpy(zero_copy_only=False)
+        for i in np.flatnonzero(~same).tolist():  # another id of the same hash comes first
+            row = self.find(ids[int(hit[i])].as_py())
             if row is not None:
-                yield i, row
+                rows[i], same[i] = row, True
+        return hit[same], rows[same]
 
     def repeated(self) -> list[int]:
         """Rows whose id stands in an earlier row too."""

@@ -27,21 +27,30 @@ from dibs.index.complete import Completed
 
 
 class Live:
-    def __init__(self, index: Completed, clauses: Clauses, domains: Domains, labels: Labels, place: NDArray[np.int32]):
+    def __init__(
+        self,
+        index: Completed,
+        clauses: Clauses,
+        domains: Domains,
+        labels: Labels,
+        place: NDArray[np.int32],
+        settings: dict[str, Any],
+    ):
         self._index = index
         self._clauses = clauses  # the segment's, in cells
         self._domains = domains
         self._labels = labels
         self._place = place  # the segment's row of each row of the index; -1 for deleted ones
+        self._settings = settings  # of the index, for another one of its kind
         self._inserted = self._deleted = 0
 
     @classmethod
-    def build(cls, name: str, domains: Domains, clauses: Clauses) -> Live:
+    def build(cls, name: str, domains: Domains, clauses: Clauses, settings: dict[str, Any]) -> Live:
         labels = fresh(domains)
         rows = np.arange(len(clauses))
         labelled, _ = move_clauses([(clauses, rows, labels.moved())], clauses.attributes)
-        index = cast(Completed, create(name, labelled))
-        return cls(index, clauses, domains, labels, rows.astype(np.int32))
+        index = cast(Completed, create(name, labelled, **settings))
+        return cls(index, clauses, domains, labels, rows.astype(np.int32), settings)
 
     @property
     def name(self) -> str:
@@ -53,7 +62,7 @@ class Live:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Files hold the static form: over cells, without what was deleted."""
-        return create(self.name, self._clauses).arrays()
+        return create(self.name, self._clauses, **self._settings).arrays()
 
     @property
     def nbytes(self) -> int:
@@ -103,6 +112,6 @@ class Live:
             self._index.insert(more)
             places.append(row_of[bounds[number] : bounds[number + 1]][order])
             self._inserted += len(more)
-        result = Live(self._index, clauses, domains, labels, np.concatenate(places))
+        result = Live(self._index, clauses, domains, labels, np.concatenate(places), self._settings)
         result._inserted, result._deleted = self._inserted, self._deleted + len(gone)
         return result

@@ -6,10 +6,11 @@ Row r of everything (ids, texts, weights, clauses) is one subscription. The ids 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from dibs.segments.ids import IdIndex
 from dibs.segments.live import Live
 
 DEFAULT_WEIGHT = 1.0
+log = logging.getLogger("dibs")
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Segment:
     ids: IdIndex
     texts: pa.Array  # large_string
     weights: NDArray[np.float64] | None  # None: all DEFAULT_WEIGHT
+    versions: NDArray[np.int64]  # the version of the matcher at which the row came
     domains: Domains
     clauses: Clauses
     index: Index
@@ -58,47 +61,96 @@ class Segment:
             "texts": self.texts.nbytes,
             "ids": self.ids.ids.nbytes + self.ids.nbytes,
             "weights": 0 if self.weights is None else self.weights.nbytes,
+            "versions": self.versions.nbytes,
             "domains": self.domains.nbytes,
             "clauses": self.clauses.nbytes,
             "index": self.index.nbytes,
         }
 
 
+class Choice(NamedTuple):
+    """Which index segments get, and its settings."""
+
+    name: str
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the index takes insertions and deletions itself."""
+        part = takes(self.name)
+        return part is not None and part.updates
+
+    def built(self, domains: Domains, clauses: Clauses) -> Index:
+        settings = dict(self.settings)
+        return (
+            Live.build(self.name, domains, clauses, settings)
+            if self.in_place
+            else create(self.name, clauses, **settings)
+        )
+
+
 def build(
-    compiled: Compiled, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, index: str
+    compiled: Compiled,
+    ids: pa.Array,
+    texts: pa.Array,
+    weights: NDArray[np.float64] | None,
+    versions: NDArray[np.int64],
+    choice: Choice,
 ) -> Segment:
-    """The segment of the compiled texts; ids, texts and weights are those of all texts that were compiled."""
+    """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled."""
     if not np.array_equal(compiled.order, np.arange(len(ids))):
         order = pa.array(compiled.order)
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
+        versions = versions[compiled.order]
     domains, clauses = code_clauses(compiled.table)
-    return Segment(IdIndex(ids), texts, weights, domains, clauses, _indexed(index, domains, clauses))
+    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.built(domains, clauses))
 
 
-def updates_in_place(index: str) -> bool:
-    """Whether the index of this name takes insertions and deletions itself."""
-    part = takes(index)
-    return part is not None and part.updates
+class Joined:
+    """Segments on the way to one: the given rows of each part (whose ids are of one type). Everything but the index is
+    made at once, from what never changes; `indexed` completes it."""
+
+    def __init__(self, parts: Sequence[tuple[Segment, NDArray[np.int64]]]):
+        # The largest first: its attributes keep their numbers.
+        self._order = sorted(range(len(parts)), key=lambda i: -len(parts[i][1]))
+        self._parts = parts = [parts[i] for i in self._order]
+        self._domains, moves = merge_domains([s.domains for s, _ in parts])
+        self._moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
+        self._clauses, self._place = move_clauses(self._moving, len(self._domains.attributes))
+        order = pa.array(self._place)
+        self._ids = IdIndex(pa.concat_arrays([s.ids.ids.take(pa.array(rows)) for s, rows in parts]).take(order))
+        self._texts = pa.concat_arrays([s.texts.take(pa.array(rows)) for s, rows in parts]).take(order)
+        self._versions = np.concatenate([s.versions[rows] for s, rows in parts])[self._place]
+        self._weights = None
+        if any(s.weights is not None for s, _ in parts):
+            self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
+
+    def indexed(self, choice: Choice) -> Segment:
+        """The segment. An index that can takes the rows of the others in place: nobody may be matching on the parts
+        meanwhile, nor afterwards."""
+        largest = self._parts[0][0].index
+        index: Index | None = None
+        if isinstance(largest, Live) and largest.name == choice.name:
+            try:
+                index = largest.merged(self._moving, self._domains, self._clauses, self._place)
+            except Exception:  # it may be half changed, and is given up: the clauses are whole
+                log.exception("an index could not take rows in place and is built anew")
+        if index is None:
+            index = choice.built(self._domains, self._clauses)
+        return Segment(self._ids, self._texts, self._weights, self._versions, self._domains, self._clauses, index)
+
+    def rows(self) -> list[NDArray[np.int64]]:
+        """Where each part's given rows have gone, in the order in which the parts were given."""
+        gone_to = np.empty(len(self._place), np.int64)
+        gone_to[self._place] = np.arange(len(self._place))
+        bounds = np.cumsum([0, *(len(rows) for _, rows in self._parts)])
+        result: list[NDArray[np.int64]] = [gone_to] * len(self._parts)
+        for place, part in enumerate(self._order):
+            result[part] = gone_to[bounds[place] : bounds[place + 1]]
+        return result
 
 
-def _indexed(index: str, domains: Domains, clauses: Clauses) -> Index:
-    return Live.build(index, domains, clauses) if updates_in_place(index) else create(index, clauses)
-
-
-def merge(parts: Sequence[tuple[Segment, NDArray[np.int64]]], index: str) -> Segment:
-    """One segment of the given rows of each part (whose ids are of one type). An index that can takes the rows of the
-    others in place: nobody may be matching on the parts meanwhile, nor afterwards."""
-    parts = sorted(parts, key=lambda part: -len(part[1]))  # the first part's attributes keep their numbers
-    domains, moves = merge_domains([s.domains for s, _ in parts])
-    moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
-    clauses, place = move_clauses(moving, len(domains.attributes))
-    order = pa.array(place)
-    ids = pa.concat_arrays([s.ids.ids.take(pa.array(rows)) for s, rows in parts]).take(order)
-    texts = pa.concat_arrays([s.texts.take(pa.array(rows)) for s, rows in parts]).take(order)
-    weights = None
-    if any(s.weights is not None for s, _ in parts):
-        weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[place]
-    largest = parts[0][0].index
-    merged = largest.merged(moving, domains, clauses, place) if isinstance(largest, Live) else None
-    return Segment(IdIndex(ids), texts, weights, domains, clauses, merged or _indexed(index, domains, clauses))
+def merge(parts: Sequence[tuple[Segment, NDArray[np.int64]]], choice: Choice) -> Segment:
+    """One segment of the given rows of each part."""
+    return Joined(parts).indexed(choice)

@@ -24,7 +24,7 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, Numeric
 
 from dibs.errors import DibsError, Rejected
 from dibs.matcher import Matcher, OnError
-from dibs.segments.store import FORMAT
+from dibs.segments import store
 
 COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
 
@@ -45,8 +45,16 @@ _compiled: dict[Path, Compiled] = {}
 
 
 def saved_index(path: str | os.PathLike[str]) -> Compiled:
-    """What Matcher.save wrote."""
+    """What Matcher.save wrote; or the present state of a durable matcher, which is saved for the workers, so that all
+    of them match the same one."""
     matcher = Matcher.load(path)
+    folder = Path(path).absolute()
+    durable = store.is_durable(folder)
+    if durable:
+        folder = _own_folder() / f"{matcher.stats()['storage']['identity']}-{matcher.version}"
+        if not folder.exists():
+            matcher.save(folder)
+        matcher = Matcher.load(folder)
     kind = matcher.match_batch([]).pairs().schema.field("subscription").type
     if pa.types.is_union(kind):
         raise DibsError(
@@ -54,7 +62,7 @@ def saved_index(path: str | os.PathLike[str]) -> Compiled:
             "make all ids strings"
         )
     id_type = LongType() if pa.types.is_integer(kind) else StringType()
-    return Compiled(Path(path).absolute(), id_type, matcher.weighted, matcher.attributes, shared=True)
+    return Compiled(folder, id_type, matcher.weighted, matcher.attributes, shared=not durable)
 
 
 def compile_subscriptions(
@@ -146,7 +154,7 @@ class _Hash:
 
 def _digest(table: pa.Table, index: str, on_error: str) -> str:
     content = _Hash()
-    content.write(repr((importlib.metadata.version("dibs"), FORMAT, index, on_error)).encode())
+    content.write(repr((importlib.metadata.version("dibs"), store.FORMAT, index, on_error)).encode())
     with pa.ipc.new_stream(content, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return content.hash.hexdigest()

@@ -1,4 +1,4 @@
-"""Insertion into a PB+tree and deletion from it, entry by entry (see index.pbtree for the pages and their order).
+"""Insertion into a PB+tree and deletion from it, entry by entry (index.pbtree_memory has the pages and their order).
 
 An entry is (operator, key, row): subscription `row` has a predicate of this operator with the constant `key`. Inserting
 it has the two steps of the paper: its key goes into the B+tree, a new item taking its pointers from its neighbours;
@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LISTS = 4
-EQUAL, GREATER, LESS, UNEQUAL = range(LISTS)
+from dibs.index.pbtree_filing import LISTS
+
 # A list of flip -1 is in descending order of keys: ~key ascends. The list key is key ^ flip.
 FLIP = (0, -1, 0, -1)
 LEAST, MOST = -(2**63), 2**63 - 2

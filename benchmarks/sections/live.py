@@ -1,0 +1,236 @@
+"""Changes while events are matched: how fast is matching beside so many adds a second, and how long does a change take?
+
+One thread matches without a pause (batches of events, or one after the other) and another one adds at a given rate and
+removes as many, in groups of about 10 ms, each a batch() of its own. The throughput is compared with that of a twin: a
+matcher with the same subscriptions in one segment, which nobody changes, in turns with it. Every match is checked
+(live_windows says how). Then the changes one by one, with matches between them that must see them.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dibs.matcher import Matcher
+from dibs.workloads import boolean
+from measure import Say, Size, WrongMatches, timed, wait_for_planner
+from sections.durable import filesystem_of, warm_up
+from sections.durable_changes import latency
+from sections.live_books import Books, Group, Oracle
+from sections.live_windows import Run, Work, rest, window
+
+INDEXES = ("auto", "pstree")  # one that is built anew when segments are merged, and one that takes rows in place
+RATES = (0, 100, 1_000, 5_000, 20_000)  # adds a second
+GROUP = 0.01  # seconds
+TEXTS = 100_000
+ROUNDS = 3
+SECONDS = {"batches": 4.0, "single events": 1.5}  # of a window, for ENOUGH subscriptions
+ENOUGH = 500_000
+KEPT = 0.7  # of the idle throughput, at least
+ONE_BY_ONE = {1: 300, 100: 2_000}  # a match after every so many changes -> changes
+SINGLE_ADDS = {"memory": 20_000, "durable": 2_000}  # for the amortised time of one
+TWIN = "idle"
+
+
+def run(size: Size, say: Say) -> dict[str, Any]:
+    say("compiling the kernels, or loading them from the cache")
+    for index in INDEXES:
+        warm_up(index)
+    say("generating")
+    workload = boolean.named("sparse", size.subscriptions + min(TEXTS, size.subscriptions), events=size.events)
+    table = workload.subscription_table().combine_chunks().slice(0, size.subscriptions)
+    oracle = Oracle(workload, size.subscriptions)
+    batch, dicts = workload.event_batch(), workload.event_dicts()
+    works = {
+        "batches": Work(
+            lambda m, _: m.match_batch(batch, attributes="attributes").pairs(),
+            lambda pairs: np.bincount(pairs["event"].to_numpy(), minlength=size.events),
+            single=False,
+            events=size.events,
+        ),
+        "single events": Work(lambda m, i: m.match(dicts[i]), lambda ids: np.array([len(ids)]), single=True, events=1),
+    }
+    found = []
+    with TemporaryDirectory(prefix="dibs-bench-") as folder:
+        for index in INDEXES:
+            say(f"{index}: building its twin, which stays as it is")
+            twin = _settled(Matcher(index, threads=1), table, works)
+            for where in ("memory", "durable"):
+
+                def tell(text: str, index: str = index, where: str = where) -> None:
+                    say(f"{index}, {where}: {text}")
+
+                tell("building")
+                gc.collect()
+                path = Path(folder) / index
+                matcher = Matcher(index, threads=1) if where == "memory" else Matcher.open(path, index, threads=1)
+                with _settled(matcher, table, works):
+                    books = Books(oracle)
+                    result = {"index": index, "where": where}
+                    for kind, work in works.items():
+                        result[kind] = _sustained(matcher, twin, books, kind, work, size, tell)
+                    result["one by one"] = _one_by_one(matcher, books, dicts, size, tell)
+                    result["amortised"] = _amortised(matcher, books, dicts[0], SINGLE_ADDS[where], size, tell)
+                    _check(f"{index}, {where}", matcher, books, batch)
+                if where == "durable":
+                    with Matcher.open(path, threads=1) as matcher:
+                        _check(f"{index}, reopened", matcher, books, batch)
+                found.append(result)
+            twin.close()
+        filesystem = filesystem_of(Path(folder))
+    return {
+        "subscriptions": size.subscriptions,
+        "events of a batch": size.events,
+        "filesystem": filesystem,
+        "matchers": found,
+    }
+
+
+def _settled(matcher: Matcher, table: pa.Table, works: dict[str, Work]) -> Matcher:
+    """With all subscriptions, the kernels compiled, and `auto` having planned by the events."""
+    matcher.add_table(table)
+    events = min(works["batches"].events, 300)
+    for _ in range(8):
+        for i in range(events):
+            works["single events"].call(matcher, i)
+        works["batches"].call(matcher, 0)
+        wait_for_planner()
+    return matcher
+
+
+def _check(who: str, matcher: Matcher, books: Books, batch: Any) -> None:
+    problem = matcher.stats()["background problem"]
+    assert problem is None, f"{who}: {problem}"
+    assert len(matcher) == len(books)
+    books.check(who, matcher.count(batch, attributes="attributes"))
+
+
+# ---- sustained ----
+
+
+def _sustained(
+    matcher: Matcher, twin: Matcher, books: Books, kind: str, work: Work, size: Size, say: Say
+) -> dict[str, Any]:
+    """Windows at all rates, in turns with the twin."""
+    seconds = SECONDS[kind] * float(np.clip(size.subscriptions / ENOUGH, 0.03, 1))
+    runs: dict[Any, list[Run]] = defaultdict(list)
+    order, still = np.random.default_rng(1), Books(books.oracle)
+    for i in range(min(ROUNDS, size.repeats)):
+        for k in order.permutation(len(RATES) + 1).tolist():
+            rate = None if k == len(RATES) else RATES[k]
+            say(f"{kind}, {TWIN if rate is None else f'{rate:,} a second'}, {i + 1}")
+            if rate is None:
+                runs[TWIN].append(window(twin, still, [], 0, work, seconds))
+            else:
+                runs[rate].append(window(matcher, books, _groups(books, rate, seconds), rate, work, seconds))
+    idle = [r.throughput for r in runs[TWIN]]
+    rows = []
+    for rate in RATES:
+        own = runs[rate]
+        shares = [r.throughput / still for r, still in zip(own, idle)]
+        changing = [s for r in own for s in r.changing]
+        work_shares = [still.processor / r.processor for r, still in zip(own, runs[TWIN])]
+        rows.append(
+            {
+                "rate": rate,
+                "adds a second": float(np.median([r.adds for r in own])),
+                "of idle": float(np.median(shares)),
+                "of idle, worst": min(shares),
+                "of idle, by processor time": float(np.median(work_shares)),
+                "group": latency(changing) if changing else None,
+                "match": latency([s for r in own for s in r.matching]),
+                "segments": max(r.segments for r in own),
+                "seconds to settle": max(r.settling for r in own),
+            }
+        )
+    enough = [row["adds a second"] for row in rows if row["of idle"] >= KEPT]
+    return {
+        "idle events a second": float(np.median(idle)),
+        "idle match": latency([s for r in runs[TWIN] for s in r.matching]),
+        "rows": rows,
+        f"most adds a second at {KEPT} of idle": max(enough, default=0.0),
+    }
+
+
+def _groups(books: Books, rate: int, seconds: float) -> list[Group]:
+    """Enough for the window, made before it."""
+    if rate == 0:
+        return []
+    each = max(min(round(rate * GROUP), len(books) // 2), 1)
+    return [books.group(each, each) for _ in range(int(rate * seconds / each) + 1)]
+
+
+# ---- one by one ----
+
+
+def _one_by_one(
+    matcher: Matcher, books: Books, events: list[dict[str, int]], size: Size, say: Say
+) -> list[dict[str, Any]]:
+    """Single adds and removes with a match after every so many, which must see them."""
+    rows = []
+    for every, changes in ONE_BY_ONE.items():
+        changes = max(int(changes * min(size.subscriptions / ENOUGH, 1)), min(every, size.subscriptions // 4), 5)
+        for kind in ("add", "remove"):
+            say(f"{changes:,} single changes ({kind}), a match after every {every}")
+            changing, matching = [], []
+            for i in range(changes):
+                group = books.group(kind == "add", kind == "remove")
+                changing.append(timed(lambda group=group: _single(matcher, group))[0])
+                books.note([group])
+                if (i + 1) % every == 0 or i + 1 == changes:
+                    event = books.event_of(group.added[0][0] if group.added else group.removed[0])
+                    seconds, found = timed(lambda event=event: matcher.match(events[event]))
+                    matching.append(seconds)
+                    if len(found) != books.counts[event]:
+                        raise WrongMatches(f"{len(found):,} found, not {books.counts[event]:,}")
+            rows.append(
+                {
+                    "change": kind,
+                    "a match after every": every,
+                    "changes": changes,
+                    "a second": changes / sum(changing),
+                    "a second, matches included": changes / (sum(changing) + sum(matching)),
+                    "call": latency(changing),
+                    "match": latency(matching),
+                }
+            )
+    return rows
+
+
+def _single(matcher: Matcher, group: Group) -> None:
+    if group.added:
+        matcher.add(*group.added[0])
+    else:
+        matcher.remove(group.removed[0])
+
+
+def _amortised(
+    matcher: Matcher, books: Books, event: dict[str, int], adds: int, size: Size, say: Say
+) -> dict[str, Any]:
+    """Single adds, then a match, then all the merging and saving that they cause: microseconds of one add."""
+    adds = max(int(adds * min(size.subscriptions / ENOUGH, 1)), 10)
+    say(f"{adds:,} single adds, until everything is merged")
+    group = books.group(adds, 0)
+    rest(matcher)
+    start, processor = time.perf_counter(), time.process_time()
+    for id, text in group.added:
+        matcher.add(id, text)
+    added = time.perf_counter()
+    matcher.match(event)
+    rest(matcher)
+    end, used = time.perf_counter(), time.process_time() - processor
+    books.note([group])
+    return {
+        "adds": adds,
+        "microseconds of the call": (added - start) / adds * 1e6,
+        "microseconds until settled": (end - start) / adds * 1e6,
+        "processor microseconds": used / adds * 1e6,
+        "segments": matcher.stats()["segments"],
+    }

@@ -1,0 +1,259 @@
+"""The tables of the sections durable, live and pages, and what is promised about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from words import Promise, at_most, markdown, number
+
+REOPEN = 0.05  # of building anew, at most
+KEPT = 0.7  # of the idle throughput, at least
+SMALLER = 10  # times: the budget than the index, at least
+OFF_MODEL = 1.5  # pages touched, of what the model says, at most
+KINDS = ("batches", "single events")
+SIZES = (
+    "bytes on disk",
+    "budget",
+    "resident at most",
+    "memory not bounded",
+)
+
+
+def promises(sections: dict[str, Any]) -> Iterator[Promise]:
+    if "durable" in sections:
+        yield at_most("reopen / build anew", "sparse", REOPEN, None, sections["durable"]["reopen / build anew"])
+    if "live" in sections:
+        for m in sections["live"]["matchers"]:
+            value = m["batches"][f"most adds a second at {KEPT} of idle"]
+            measure = f"adds a second with matching at {KEPT} of idle"
+            yield Promise(measure, f"{m['index']} {m['where']}", "more than 0", "", value, value > 0)
+    if "pages" in sections:
+        workloads = sections["pages"]["workloads"]
+        for shape, workload in workloads.items():
+            value = workload["points"][-1]["index / budget"]
+            yield Promise("pbtree: index / memory budget", shape, f"at least {SMALLER}", "", value, value >= SMALLER)
+        for shape, workload in workloads.items():
+            value = max(p["resident at most"] / p["budget"] for p in workload["points"])
+            yield at_most("pbtree: resident / memory budget", shape, 1, None, value)
+        for shape, workload in workloads.items():
+            value = max(workload["model"]["measured / model"])
+            yield at_most("pbtree: pages an event / model", shape, OFF_MODEL, None, value)
+
+
+def _met(kept: bool) -> str:
+    return "met" if kept else "**not met**"
+
+
+# ---- durable ----
+
+
+def durable(sections: dict[str, Any]) -> str:
+    section = sections["durable"]
+    return "\n\n".join([_opening(section), _adding(section), _changing(section), _files(section)])
+
+
+def _opening(section: dict[str, Any]) -> str:
+    reopening, new = section["reopening"], section["new process"]
+    build, seconds = section["building"]["seconds"]["build anew, first match"], reopening["seconds"]
+    replayed = f"{reopening['changes replayed after a crash']:,} changes to replay"
+    cold = f"{reopening['bytes read when cold'] / 1e6:,.0f} MB read"
+    fresh = new["seconds"]["build anew"]
+    rows = [
+        ("build anew: `Matcher()`, `add_table`", build, None),
+        ("reopen: `Matcher.open`", seconds["file cache warm"], build),
+        (f"reopen, file cache cold ({cold})", seconds["file cache cold"], build),
+        (f"reopen, as after a crash ({replayed})", seconds["after a crash"], build),
+        ("build anew in a new process, from an Arrow file", fresh, None),
+        ("reopen in a new process", new["seconds"]["reopen"], fresh),
+    ]
+    table = markdown(
+        ["to the first match", "seconds", "/ build anew", f"must be at most {REOPEN:g}"],
+        [
+            [name, s, None, ""] if s is None or by is None else [name, s, s / by, _met(s / by <= REOPEN)]
+            for name, s, by in rows
+        ],
+    )
+    return (
+        f"{section['subscriptions']:,} sparse subscriptions, files on {section['filesystem']}. The promise is about "
+        "the second line: one process, kernels loaded, files in the file cache and all of them checked. A new process "
+        f"takes longer because it starts Python and loads the compiled kernels.\n\n{table}"
+    )
+
+
+def _adding(section: dict[str, Any]) -> str:
+    seconds = section["building"]["seconds"]
+    rows = [[name, seconds[name], rate] for name, rate in section["building"]["a second"].items()]
+    return markdown(["in bulk", "seconds", "subscriptions a second"], rows)
+
+
+def _changing(section: dict[str, Any]) -> str:
+    found = {(r["where"], r["change"], r["batch"]): r for r in section["changing"]["rows"]}
+    floor = section["changing"]["fdatasync of 4 KB"]
+    rows: list[list[Any]] = []
+    for (where, change, batch), memory in found.items():
+        if where == "memory":
+            own = found["durable", change, batch]
+            name = f"{change}, one by one" if batch == 1 else f"{change}, {batch:,} at a time"
+            latency = [own["median ms"], own["p99 ms"], own["worst ms"]]
+            rows.append([name, memory["a second"], own["a second"], *latency, memory["p99 ms"]])
+    rows.sort(key=lambda row: ("add", "replace", "remove").index(row[0].split(",")[0]))
+    latency = [floor["median ms"], floor["p99 ms"], floor["worst ms"]]
+    rows.append(["*append of 4 KB and fdatasync: the floor*", None, floor["a second"], *latency, None])
+    head = ["changes", "a second, memory", "a second, durable", "durable: median ms", "p99 ms", "worst ms"]
+    return (
+        "A durable change is on the disk when the call returns. Milliseconds are those of a call (of the whole batch); "
+        "what the background merges and saves meanwhile is not taken out:\n\n"
+        f"{markdown([*head, 'memory: p99 ms'], rows)}"
+    )
+
+
+def _files(section: dict[str, Any]) -> str:
+    disk = section["disk"]
+    size = markdown(
+        ["", "bytes a subscription"],
+        [
+            ["catalog", disk["catalog"]],
+            ["segments", disk["segments"]],
+            ["both", disk["catalog"] + disk["segments"]],
+            ["*the texts alone*", disk["texts"]],
+        ],
+    )
+    check = markdown(
+        ["checked on every opening", "seconds", "MB", "GB a second"],
+        [[name, c["seconds"], c["bytes"] / 1e6, c["GB a second"]] for name, c in section["checking"].items()],
+    )
+    return f"On disk, after closing:\n\n{size}\n\n{check}"
+
+
+# ---- live ----
+
+
+def live(sections: dict[str, Any]) -> str:
+    section = sections["live"]
+    events = {"batches": f"batches of {section['events of a batch']:,} events", "single events": "`match(dict)`"}
+    intro = (
+        f"On {section['subscriptions']:,} sparse subscriptions. One thread matches without a pause, another adds at a "
+        "given rate and removes as many, in groups of up to 10 ms worth of adds, each a `batch()`. *Of idle* is the "
+        "throughput of matching against that of an untouched twin in one segment, in turns (middle and worst of the "
+        "rounds); *by processor*: the same by the processor time of the matching thread, so without what it waits for. "
+        "Every match was checked to see all groups that had returned before it began. *To settle*: how long "
+        "merges went on after a window.\n"
+    )
+    parts = [intro.strip()]
+    for kind in KINDS:
+        parts.append(f"Beside {events[kind]}:\n\n{_sustained(section, kind)}\n\n{_most(section, kind)}")
+    return "\n\n".join([*parts, _one_by_one(section), _amortised(section)])
+
+
+def _name(matcher: dict[str, Any]) -> str:
+    return f"{matcher['index']}, {matcher['where']}"
+
+
+def _sustained(section: dict[str, Any], kind: str) -> str:
+    rows: list[list[Any]] = []
+    for m in section["matchers"]:
+        for r in m[kind]["rows"]:
+            group = r["group"] or {}
+            made = number(r["adds a second"]) if r["rate"] else "0"
+            shares = [r[name] for name in ("of idle", "of idle, worst", "of idle, by processor time")]
+            changing = [group.get("median ms"), group.get("p99 ms"), group.get("worst ms")]
+            matching = [r["match"]["median ms"], r["match"]["p99 ms"], r["match"]["worst ms"]]
+            ending = [f"{r['segments']}", r["seconds to settle"]]
+            rows.append([f"{_name(m)}, {r['rate']:,}", made, *shares, *changing, *matching, *ending])
+    head = ["adds a second wanted", "made", "of idle", "worst", "by processor"]
+    head += ["group: median ms", "p99 ms", "worst ms"]
+    return markdown([*head, "match: median ms", "p99 ms", "worst ms", "segments", "to settle, s"], rows)
+
+
+def _most(section: dict[str, Any], kind: str) -> str:
+    said = []
+    for m in section["matchers"]:
+        most = m[kind][f"most adds a second at {KEPT} of idle"]
+        idle = f"{m[kind]['idle events a second']:,.0f} events a second when idle"
+        said.append(f"{_name(m)} {number(most) if most else '**none of these rates**'} ({idle})")
+    return f"The most adds a second with matching at {KEPT} of idle or more: {'; '.join(said)}."
+
+
+def _one_by_one(section: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{_name(m)}: {r['change']}, a match after every {r['a match after every']}",
+            r["a second"],
+            r["a second, matches included"],
+            r["call"]["median ms"],
+            r["call"]["p99 ms"],
+            r["match"]["median ms"],
+            r["match"]["worst ms"],
+        ]
+        for m in section["matchers"]
+        for r in m["one by one"]
+    ]
+    head = ["one by one", "a second", "matches included", "call: median ms", "p99 ms", "match: median ms", "worst ms"]
+    return f"Single changes with matches between them, in one thread:\n\n{markdown(head, rows)}"
+
+
+def _amortised(section: dict[str, Any]) -> str:
+    rows = []
+    for m in section["matchers"]:
+        a = m["amortised"]
+        times = [a["microseconds of the call"], a["microseconds until settled"], a["processor microseconds"]]
+        rows.append([_name(m), f"{a['adds']:,}", *times])
+    head = ["microseconds an add", "single adds", "of the call", "until all is merged", "of processors"]
+    return f"Amortised, with all the merging (and saving) that the adds cause:\n\n{markdown(head, rows)}"
+
+
+# ---- pages ----
+
+
+def pages(sections: dict[str, Any]) -> str:
+    section = sections["pages"]
+    parts = []
+    for shape, workload in section["workloads"].items():
+        last = workload["points"][-1]
+        smaller = _met(last["index / budget"] >= SMALLER)
+        within = _met(all(p["resident at most"] <= p["budget"] for p in workload["points"]))
+        model = _met(max(workload["model"]["measured / model"]) <= OFF_MODEL)
+        parts.append(
+            f"**{shape}**. Index at least {SMALLER} times its budget at {last['subscriptions']:,}: {smaller}; never "
+            f"more resident than the budget: {within}; pages at most {OFF_MODEL:g} times the model "
+            f"{workload['model']['a']:.1f} * log2(n) + entries met / 510: {model}; every pair as `auto` has it: "
+            "met.\n\n"
+            f"{_growth(workload)}\n\n{_rivals(workload)}"
+        )
+    return "![Pages an event by subscriptions](benchmarks/plots/pages.svg)\n\n" + "\n\n".join(parts)
+
+
+def _growth(workload: dict[str, Any]) -> str:
+    head = ["subscriptions", "MB on disk", "budget, MB", "resident at most, MB", "not bounded, MB"]
+    head += ["index / budget", "height"]
+    head += ["pages an event", "model", "entries met an event", "matches an event"]
+    rows = [
+        [
+            f"{p['subscriptions']:,}",
+            *(p[name] / 1e6 for name in SIZES),
+            p["index / budget"],
+            f"{p['height']}",
+            p["pages an event"],
+            model,
+            p["entries met an event"],
+            p["matches an event"],
+        ]
+        for p, model in zip(workload["points"], workload["model"]["pages an event"])
+    ]
+    return markdown(head, rows)
+
+
+def _rivals(workload: dict[str, Any]) -> str:
+    rows: list[list[Any]] = []
+    for p in workload["points"]:
+        times, builds, sizes = (p[n] for n in ("microseconds an event", "build seconds", "bytes a subscription"))
+        n = f"{p['subscriptions']:,}"
+        for name, time in times.items():
+            rows.append([f"{name}, {n}", builds[name], time, time / times["auto"], sizes[name]])
+            if name == "pbtree":
+                cold = p["microseconds an event, file cache cold"]
+                rows.append(["*built with 64 MB*", builds["pbtree, 64 MB"], None, None, None])
+                rows.append(["*file cache cold*", None, cold, None, None])
+                rows.append(["*`match_batch`*", None, p["whole"]["microseconds an event of match_batch"], None, None])
+    return markdown(["", "build, seconds", "microseconds an event", "/ auto", "bytes a subscription"], rows)

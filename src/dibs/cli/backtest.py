@@ -1,0 +1,256 @@
+"""dibs backtest: what would an expression, or all subscriptions, have matched of stored events?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dibs.cli.formats import (
+    ENDINGS,
+    STANDARD,
+    Format,
+    csv_options,
+    format_of,
+    open_arrow,
+    open_input,
+    open_parquet,
+    reading,
+    shown_name,
+)
+from dibs.cli.outcome import BadInput, OnError, outcome, say, say_problems
+from dibs.cli.progress import bar
+from dibs.cli.subscriptions import load_file, read_subscriptions
+
+if TYPE_CHECKING:
+    from dibs.past.backtest import Backtest
+    from dibs.past.replay import Replay
+    from dibs.past.sources import Chain, Source
+
+HELP = """
+Tell what an expression would have matched, before it is saved: how many of the stored events, which share, when, and
+some of them.
+
+\b
+    dibs backtest "price <= 580 AND brand = 'Apple'" events.parquet
+    dibs backtest "price <= 580" 2024/*.parquet --time sold_at --examples 3
+    dibs backtest -x "price <= 580" -x "price <= 500" events.jsonl     # variants, in one pass
+    dibs backtest --expression-file rules.txt --json events/
+    zcat events.jsonl.gz | dibs backtest "price <= 580"
+
+Events are rows of Parquet files (also folders of them), Arrow or CSV files, or JSON lines; `-`, or nothing, is standard
+input. Of Parquet and Arrow files only the columns that the expression mentions are read.
+
+With --subscriptions all subscriptions of a file or of a compiled index are tried instead: which match most, and which
+never do.
+
+\b
+    dibs backtest --subscriptions subs.parquet events.parquet
+"""
+
+
+def backtest(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPRESSION] [EVENTS]...",
+            help="The expression (unless an option gives what to try), then files with events.",
+        ),
+    ] = None,
+    expression: Annotated[
+        list[str] | None, typer.Option("--expression", "-x", help="An expression to try; may be given several times.")
+    ] = None,
+    expression_file: Annotated[
+        str | None,
+        typer.Option("--expression-file", "-f", help="File with an expression on each line, or of subscriptions."),
+    ] = None,
+    subscriptions: Annotated[
+        str | None,
+        typer.Option("--subscriptions", "-s", help="Try all subscriptions of this file, or of a compiled index."),
+    ] = None,
+    attributes: Annotated[
+        str | None, typer.Option(help="The column that holds the attributes (a map, a struct or JSON text).")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="How many matching events to show, of each expression.")] = 5,
+    time: Annotated[
+        str | None, typer.Option(help="The column of dates or timestamps, for a chart of the matches.")
+    ] = None,
+    on_error: Annotated[OnError, typer.Option(help="What to do with what cannot be read.")] = OnError.raise_,
+    format: Annotated[
+        Format | None, typer.Option(help="Format of the events, where the ending does not tell (standard input).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each result.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
+) -> None:
+    with outcome():
+        names = list(words or [])
+        if sum(given is not None for given in (expression or None, expression_file, subscriptions)) > 1:
+            raise typer.BadParameter("give only one of --expression, --expression-file and --subscriptions")
+        if not (expression or expression_file or subscriptions):
+            if not names:
+                raise typer.BadParameter("there is nothing to try: give an expression, or --subscriptions")
+            expression = [names.pop(0)]
+        names = names or [STANDARD]
+        if [*names, expression_file, subscriptions].count(STANDARD) > 1:
+            raise typer.BadParameter("only one file can be standard input")
+        if subscriptions is not None and time is not None:
+            raise typer.BadParameter("--time is for expressions, not for --subscriptions")
+        if subscriptions is not None:
+            _replay(subscriptions, names, attributes, on_error, format, json, threads)
+        else:
+            texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
+            _backtest(texts, names, attributes, examples, time, on_error, format, json, threads)
+
+
+def _backtest(
+    expressions: list[str] | dict[Any, str],
+    names: list[str],
+    attributes: str | None,
+    examples: int,
+    time: str | None,
+    on_error: OnError,
+    format: Format | None,
+    json: bool,
+    threads: int | None,
+) -> None:
+    from dibs.past.backtest import Backtests, backtest
+    from dibs.past.columns import Expressions
+
+    single = isinstance(expressions, list) and len(expressions) == 1
+    ids, texts = zip(*(expressions.items() if isinstance(expressions, dict) else enumerate(expressions)))
+    Expressions(texts, None if single else ids)  # a mistake in one is told before any file is opened
+    source = _open_all(names, format)
+
+    def work(progress: Callable[[int], None]) -> Backtest | Backtests:
+        options: dict[str, Any] = {"attributes": attributes, "examples": examples, "time": time, "threads": threads}
+        wanted: Any = texts[0] if single else expressions
+        return backtest(wanted, source, on_error=on_error.value, progress=progress, **options)
+
+    result = _run(source, work)
+    results: dict[Any, Backtest] = result if isinstance(result, Backtests) else {0: result}
+    for id, each in results.items():
+        if json:
+            _print_json(each.to_dict() if single else {"id": id, **each.to_dict()})
+        else:
+            typer.echo(f"{each}\n" if not single else str(each))
+    if not json and not single:
+        typer.echo(str(result))
+    for each in list(results.values())[:1]:
+        _say_end(source, each)
+
+
+def _replay(
+    subscriptions: str,
+    names: list[str],
+    attributes: str | None,
+    on_error: OnError,
+    format: Format | None,
+    json: bool,
+    threads: int | None,
+) -> None:
+    from dibs.past.replay import replay
+
+    source = _open_all(names, format)
+    matcher, left_out = load_file(subscriptions, on_error, "auto", threads)
+
+    def work(progress: Callable[[int], None]) -> Replay:
+        return replay(matcher, source, attributes=attributes, on_error=on_error.value, progress=progress)
+
+    result = _run(source, work)
+    if json:
+        _print_json(result.to_dict())
+    else:
+        typer.echo(str(result))
+    if left_out:
+        say(f"{left_out:,} bad subscription{'s' * (left_out != 1)} left out")
+    _say_end(source, result)
+
+
+def _read_expressions(name: str) -> list[str] | dict[Any, str]:
+    """The lines of a file, or the expressions of a file of subscriptions by id."""
+    if Path(name).suffix.lower() in ENDINGS or Path(name).is_dir():
+        read = read_subscriptions(name)
+        if read.problems:
+            say_problems(f"{len(read.problems):,} bad lines:", read.shown_problems())
+            raise BadInput("correct them, and try again")
+        return dict(read)
+    with open_input(name) as lines:
+        try:
+            texts = [line.strip() for line in lines.read().decode().splitlines()]
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{shown_name(name)}: byte {error.start + 1} is not UTF-8") from None
+    texts = [text for text in texts if text]
+    if not texts:
+        raise BadInput(f"{shown_name(name)} holds no expression; expected one on each line")
+    return texts
+
+
+def _open_all(names: list[str], format: Format | None) -> Chain:
+    from dibs.past.sources import Chain
+
+    return Chain([(shown_name(name), _open(name, format)) for name in names])
+
+
+def _open(name: str, chosen: Format | None) -> Source:
+    from dibs.past.sources import JsonLines, Passing
+    from dibs.past.sources_files import open_file
+
+    kind = format_of(name, chosen)
+    if kind is Format.csv:
+        import pyarrow.csv
+
+        with reading(name, kind):
+            return Passing(pyarrow.csv.open_csv(open_input(name), **csv_options()), shown_name(name), "csv")
+    if name != STANDARD:
+        return open_file(Path(name), kind.value)
+    if kind is Format.parquet:
+        open_parquet(name)  # says why not
+    if kind is Format.arrow:
+        with reading(name, kind):
+            return Passing(open_arrow(name), shown_name(name), "arrow")
+    return JsonLines(open_input(name))
+
+
+def _run(source: Chain, work: Callable[[Callable[[int], None]], Any]) -> Any:
+    """Does the work behind a bar, and names the file of an event that cannot be read."""
+    from dibs.errors import EventError
+
+    done = 0
+    with bar("events", source.total() if sys.stderr.isatty() else None) as advance:
+
+        def progress(more: int) -> None:
+            nonlocal done
+            done += more
+            advance(done)
+
+        try:
+            return work(progress)
+        except EventError as error:
+            if error.event is None:
+                raise
+            what = str(error).removeprefix(f"event {error.event}")
+            advice = "correct it, or go on past such events with --on-error skip"
+            raise BadInput(f"{source.place(error.event)}{what}; {advice}") from None
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    import orjson
+
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    sys.stdout.buffer.write(orjson.dumps(record, default=str, option=options))
+
+
+def _say_end(source: Chain, result: Backtest | Replay) -> None:
+    if result.problem_count:
+        shown = []
+        for event, attribute, message in result.problems:
+            place = source.place(event)
+            shown.append(f"{place}: {message}" if attribute is None else f"{place}, attribute {attribute!r}: {message}")
+        plural = "s" * (result.problem_count != 1)
+        say_problems(f"{result.problem_count:,} thing{plural} could not be read:", shown, result.problem_count)
+    if result.elapsed >= 1:
+        speed = result.events / result.elapsed
+        say(f"{result.events:,} events in {result.elapsed:.1f} s ({speed:,.0f} a second)")

@@ -1,0 +1,253 @@
+"""dibs catalog: the subscriptions of a durable matcher, looked at and changed from the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dibs.cli.catalog_shown import contains, meanings, print_entry, print_json, print_table, shown_id
+from dibs.cli.outcome import BAD_INPUT, NO, BadInput, OnError, outcome, say, say_problems
+from dibs.cli.progress import bar
+from dibs.cli.subscriptions import _sum_up as sum_up
+from dibs.errors import FormatError, SubscriptionErrors
+
+if TYPE_CHECKING:
+    from dibs.errors import Rejected
+    from dibs.matcher import Matcher
+    from dibs.segments.catalog import Catalog
+
+HELP = """
+Look at and change the subscriptions of a durable matcher (Matcher.open in Python).
+
+\b
+    dibs catalog add alerts alice "model = 'iphone5s' AND price <= 580" --weight 2
+    dibs catalog import alerts subs.parquet
+    dibs catalog ls alerts --like iphone
+    dibs catalog get alerts alice
+    dibs catalog rm alerts alice bob
+    dibs catalog export alerts backup.parquet
+    dibs catalog check alerts
+    dibs catalog compact alerts
+
+ls, get, export and check only read: they work while another process writes. The others write, and a folder has one
+writer at a time.
+
+An id that reads as an integer is one: `5` is 5, and if no subscription has the id 5, the text "5". --string takes it as
+a text at once. An id that begins with a dash comes after two: dibs catalog get alerts -- -5
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+Folder = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the matcher.")]
+AsText = Annotated[bool, typer.Option("--string", help="The id is a text, even if it reads as an integer.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+
+
+# ---- reading ----
+
+
+@app.command("ls")
+def ls(
+    path: Folder,
+    like: Annotated[
+        str | None, typer.Option(help="Only those whose id or expression contains this, in any case.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = 100,
+    json: AsJson = False,
+) -> None:
+    """List subscriptions in the order of their ids: a table, or a JSON object a line."""
+    with outcome(), _catalog(path) as catalog:
+        found = (entry for batch in catalog.entries() for entry in batch if like is None or contains(entry, like))
+        shown = islice(found, limit or None)
+        count = print_json(shown) if json else print_table(list(shown))
+        total = len(catalog)
+        if like is None:
+            say(f"showing {count:,} of {total:,}")
+        else:
+            matching = count + sum(1 for _ in found)
+            say(f"showing {count:,} of {matching:,} that contain {like!r}, of {total:,} in all")
+
+
+@app.command("get")
+def get(
+    path: Folder,
+    id: Annotated[str, typer.Argument(help="The subscription's id.")],
+    string: AsText = False,
+    json: AsJson = False,
+) -> None:
+    """Show everything about one subscription. Exit code 1: no subscription has this id."""
+    with outcome(), _catalog(path) as catalog:
+        entry = next(filter(None, catalog.get_many(meanings(id, string))), None)
+        if entry is None:
+            say(f"dibs: {path}: no subscription has the id {id!r}")
+            raise typer.Exit(NO)
+        if json:
+            print_json([entry])
+        else:
+            print_entry(entry)
+
+
+@app.command("export")
+def export(
+    path: Folder,
+    file: Annotated[Path, typer.Argument(help="A .parquet or .jsonl file; replaced if it is there.")],
+) -> None:
+    """Write all subscriptions, as of one moment, to a file. PATH may also be a compiled index (dibs compile)."""
+    with outcome():
+        from dibs.exchange import export
+        from dibs.matcher import Matcher
+
+        with _warnings_told(), Matcher.load(path) as matcher, bar("export", len(matcher)) as advance:
+            count = export(matcher, file, sum_up(advance))
+        say(f"{_counted(count)} {'is' if count == 1 else 'are'} in {file}")
+
+
+@app.command("check")
+def check(path: Folder, json: AsJson = False) -> None:
+    """Verify every file, and that segments and catalog agree. Nothing is written. Exit code 3: something is wrong."""
+    with outcome():
+        import orjson
+
+        from dibs.cli.catalog_check import checked
+
+        with bar("check", None, beside_results=True):
+            parts = checked(path)
+        whole = not any(part.problems for part in parts)
+        if json:
+            record = {"folder": str(path), "whole": whole, "parts": [part._asdict() for part in parts]}
+            sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        else:
+            for part in parts:
+                typer.echo(f"{part.part:<10} {'WRONG' if part.problems else 'fine':<6} {part.about}")
+                for problem in part.problems:
+                    typer.echo(f"    {problem}")
+        if not whole:
+            raise typer.Exit(BAD_INPUT)
+
+
+# ---- writing ----
+
+
+@app.command("add")
+def add(
+    path: Folder,
+    id: Annotated[str, typer.Argument(help="The subscription's id.")],
+    expression: Annotated[str, typer.Argument(help="Its condition.")],
+    weight: Annotated[float | None, typer.Option(help="Its weight.  [default: 1]")] = None,
+    string: AsText = False,
+) -> None:
+    """Add a subscription; the folder is made if it is not there."""
+    with outcome(), _writing(path, create=True) as matcher:
+        meant = meanings(id, string)[0]
+        matcher.add(meant, expression, *([] if weight is None else [weight]))
+        say(f"added {shown_id(meant)}: {_counted(len(matcher))}")
+
+
+@app.command("rm")
+def rm(
+    path: Folder, ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Their ids.")], string: AsText = False
+) -> None:
+    """Remove subscriptions: all of them or, when one is not there, none."""
+    with outcome(), _writing(path) as matcher:
+        meant = [next((m for m in meanings(id, string) if m in matcher), id) for id in ids]
+        matcher.remove_many(dict.fromkeys(meant))
+        say(f"removed {len(set(meant)):,}: {_counted(len(matcher))}")
+
+
+@app.command("import")
+def import_(
+    path: Folder,
+    file: Annotated[Path, typer.Argument(help="An export, or a Parquet file with id, expression[, weight].")],
+    on_error: Annotated[OnError, typer.Option(help="What to do with bad ones, and ids that are taken.")] = (
+        OnError.raise_
+    ),
+) -> None:
+    """Add the subscriptions of a file: all or none. The folder is made if it is not there."""
+    with outcome():
+        from dibs.exchange import import_from
+
+        if not file.exists():  # before a folder is made for it
+            raise BadInput(f"{file}: no such file or folder")
+        with _writing(path, create=True) as matcher:
+            before = len(matcher)
+            try:
+                with bar("import", None) as advance:
+                    left_out = import_from(matcher, file, on_error.value, sum_up(advance))
+            except SubscriptionErrors as error:
+                _say_rejected(file, error.rejected)
+                raise BadInput("nothing was added; correct them, or leave them out with --on-error skip") from None
+            say(f"added {len(matcher) - before:,}: {_counted(len(matcher))}")
+            if left_out:
+                _say_rejected(file, left_out)
+
+
+@app.command("compact")
+def compact(path: Folder) -> None:
+    """Merge all segments, save them, and trim the log of changes: the next opening and matching are fastest."""
+    with outcome(), _writing(path) as matcher:
+        before = matcher.stats()["storage"]
+        with bar("compact", None):
+            matcher.compact()
+        after = matcher.stats()["storage"]
+        for name in ("segment files", "segment bytes", "changes to replay"):
+            typer.echo(f"{name:<18} {before[name]:>15,} -> {after[name]:>15,}")
+        for name, key in (("catalog bytes", "file"), ("log entries", "log")):
+            typer.echo(f"{name:<18} {before['catalog'][key]:>15,} -> {after['catalog'][key]:>15,}")
+
+
+# ---- opening ----
+
+
+def _require(path: Path) -> None:
+    from dibs.segments.store import CATALOG
+
+    if not (path / CATALOG).is_dir():
+        raise FormatError(f"{path} holds no durable matcher; make one with Matcher.open, or dibs catalog add or import")
+
+
+@contextlib.contextmanager
+def _catalog(path: Path) -> Iterator[Catalog]:
+    """To read: the catalog alone, which knows all, and needs no index."""
+    from dibs.segments.catalog import Catalog
+    from dibs.segments.store import CATALOG
+
+    _require(path)
+    with Catalog.open(path / CATALOG, read_only=True) as catalog:
+        yield catalog
+
+
+@contextlib.contextmanager
+def _writing(path: Path, create: bool = False) -> Iterator[Matcher]:
+    from dibs.matcher import Matcher
+
+    if not create:
+        _require(path)
+    with _warnings_told(), Matcher.open(path) as matcher:
+        yield matcher
+
+
+@contextlib.contextmanager
+def _warnings_told() -> Iterator[None]:
+    """What was made anew on opening, as a line instead of Python's warning."""
+    from dibs.errors import RecoveryWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RecoveryWarning)
+        warnings.showwarning = lambda message, *_, **__: say(f"dibs: {message}")
+        yield
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} subscription{'s' * (count != 1)}"
+
+
+def _say_rejected(file: Path, rejected: list[Rejected]) -> None:
+    unit = "line" if file.suffix.lower() == ".jsonl" else "row"
+    problems = [f"{file}, {unit} {r.position + 1}: subscription {r.id!r}: {r.error}" for r in rejected]
+    say_problems(f"{len(problems):,} bad subscription{'s' * (len(problems) != 1)}:", problems)

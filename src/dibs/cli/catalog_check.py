@@ -1,0 +1,207 @@
+"""Is a durable folder whole? Each file by its checksums, then segments and catalog against each other.
+
+Nothing is mended or written here. While a writer is active it may swap the manifest, trim the log and remove files;
+what looks wrong is therefore looked at again with the newer manifest, if there is one by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dibs.errors import DibsError, FormatError
+from dibs.segments.catalog import Catalog
+from dibs.segments.files import read_file, strings_of
+from dibs.segments.manifest import HEAD, Manifest, StoredSegment, read_manifest
+from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.segments.store import CATALOG, load_removed
+
+TRIES = 20
+ANEW = "nothing is lost: the next opening makes it anew from the catalog"
+ID_TYPES = (pa.int64(), pa.large_string())
+
+
+class Part(NamedTuple):
+    """What was found about one kind of files."""
+
+    part: str
+    about: str
+    problems: list[str]
+
+
+class Rows(NamedTuple):
+    """Subscriptions whose ids are of one type."""
+
+    ids: pa.Array
+    texts: pa.Array
+    weights: NDArray[np.float64]
+    versions: NDArray[np.int64]
+
+    def at(self, rows: Any) -> Rows:
+        places = pa.array(np.asarray(rows, np.int64))
+        return Rows(self.ids.take(places), self.texts.take(places), self.weights[rows], self.versions[rows])
+
+
+def checked(folder: Path) -> list[Part]:
+    """All parts of a durable folder. Raises FormatError when it is none."""
+    if not (folder / CATALOG).is_dir():
+        raise FormatError(f"{folder} holds no durable matcher: it has no folder {CATALOG}")
+    catalog: Catalog | None = None
+    about, problems = "cannot be read", []
+    try:
+        catalog = Catalog.open(folder / CATALOG, read_only=True)
+        problems = catalog.check(deep=True)
+        sizes = catalog.sizes()
+        about = f"{sizes['entries']:,} subscriptions, {sizes['log']:,} changes in the log, {sizes['file']:,} bytes"
+    except DibsError as e:
+        problems = [str(e)]
+    try:
+        return [Part("catalog", about, problems), *_files(folder, None if problems else catalog)]
+    finally:
+        if catalog is not None:
+            catalog.close()
+
+
+def _files(folder: Path, catalog: Catalog | None) -> list[Part]:
+    before: Manifest | None = None
+    parts: list[Part] = []
+    for attempt in range(TRIES):
+        manifest, part = _manifest(folder, catalog)
+        if attempt and manifest == before:
+            break
+        before = manifest
+        parts = [part]
+        if manifest is None:
+            break
+        parts += _segments(folder, catalog, manifest)
+        if not any(part.problems for part in parts):
+            break
+    return parts
+
+
+def _manifest(folder: Path, catalog: Catalog | None) -> tuple[Manifest | None, Part]:
+    try:
+        manifest = read_manifest(folder)
+    except FileNotFoundError:
+        lost = catalog is not None and catalog.trimmed > 0
+        return None, Part("manifest", "there is none", [f"{folder / HEAD} is missing; {ANEW}"] if lost else [])
+    except DibsError as e:
+        return None, Part("manifest", "cannot be read", [f"{e}; {ANEW}"])
+    problems = []
+    if catalog is not None and manifest.identity != catalog.identity:
+        problems.append(f"{folder / HEAD} belongs to another catalog; put both back from one backup")
+    elif catalog is not None and manifest.version > catalog.version:
+        newer = f"the manifest is of version {manifest.version:,}, the catalog ends at {catalog.version:,}"
+        problems.append(f"{newer}: changes are missing from it; put both back from one backup")
+    return manifest, Part("manifest", f"version {manifest.version:,}, index {manifest.index}", problems)
+
+
+def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list[Part]:
+    found: list[Rows] = []
+    problems: dict[str, list[str]] = {"segments": [], "removed": []}
+    names: dict[str, list[str]] = {"segments": [], "removed": []}
+    for stored in manifest.segments:
+        gone = np.empty(0, np.int64)
+        names["segments"].append(stored.file)
+        if stored.removed is not None:
+            names["removed"].append(stored.removed)
+            try:
+                gone = load_removed(folder / stored.removed, stored.removed_head)
+            except (DibsError, FileNotFoundError) as e:
+                problems["removed"].append(_told(folder / stored.removed, e))
+        try:
+            found.append(_rows(folder, stored, gone))
+        except (DibsError, FileNotFoundError, KeyError) as e:
+            problems["segments"].append(_told(folder / stored.file, e))
+    parts = [Part(kind, _sizes(folder, names[kind]), problems[kind]) for kind in names]
+    if catalog is None or any(part.problems for part in parts):
+        return parts
+    try:
+        same, changes, differences = _compared(catalog, manifest.version, found)
+    except DibsError as e:
+        return [*parts, Part("agreement", "cannot be told", [str(e)])]
+    about = f"{same:,} subscriptions are the same in segments and catalog; {changes:,} changes to replay"
+    return [*parts, Part("agreement", about, differences)]
+
+
+def _told(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{path} is missing; {ANEW}"
+    return f"{error if isinstance(error, DibsError) else f'{path} lacks {error}'}; {ANEW}"
+
+
+def _sizes(folder: Path, names: list[str]) -> str:
+    size = sum((folder / name).stat().st_size for name in names if (folder / name).exists())
+    return f"{len(names):,} file{'s' * (len(names) != 1)}, {size:,} bytes"
+
+
+def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Rows:
+    """The subscriptions of a segment's file that are not gone."""
+    path = folder / stored.file
+    _, arrays = read_file(path, "segment", head=stored.head)
+    ids = pa.array(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
+    weights = arrays.get("weights")
+    weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else weights
+    rows = Rows(ids, strings_of("texts", arrays), weights, arrays["versions"])
+    if len(ids) != stored.rows or (len(gone) and not 0 <= gone.min() <= gone.max() < stored.rows):
+        raise FormatError(f"{path} has {len(ids):,} rows, which is not what {HEAD} and the removed rows say")
+    return rows.at(np.setdiff1d(np.arange(len(ids)), gone))
+
+
+# ---- segments against catalog ----
+
+
+def _compared(catalog: Catalog, since: int, segments: Sequence[Rows]) -> tuple[int, int, list[str]]:
+    """(subscriptions that are the same, changes since, differences). Only those that no change since concerns are
+    compared; the others are what the log is replayed for."""
+    _, columns = catalog.columns()
+    changes = catalog.changes(since)  # after the columns: those that came between are left out on both sides
+    same, differences = 0, []
+    for id_type in ID_TYPES:
+        changed = pa.array({c.id for c in changes if isinstance(c.id, str) == (id_type != pa.int64())}, id_type)
+        ours = _ordered([rows for rows in segments if rows.ids.type == id_type], id_type, changed)
+        truth = _ordered([Rows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
+        found = list(_differences(ours, truth))
+        differences += found
+        same += 0 if found else len(truth.ids)
+    return same, len(changes), differences
+
+
+def _ordered(parts: Sequence[Rows], id_type: pa.DataType, changed: pa.Array) -> Rows:
+    """All parts as one in the order of ids, without those that changed."""
+    none = np.empty(0)
+    empty = Rows(pa.array([], id_type), pa.array([], pa.large_string()), none, none.astype(np.int64))
+    ids, texts, weights, versions = zip(*(empty, *parts))
+    whole = Rows(pa.concat_arrays(ids), pa.concat_arrays(texts), np.concatenate(weights), np.concatenate(versions))
+    order = pc.sort_indices(whole.ids).to_numpy()
+    if len(changed):
+        concerned = pc.is_in(whole.ids, value_set=changed).to_numpy(zero_copy_only=False)
+        order = order[~concerned[order]]
+    return whole.at(order)
+
+
+def _differences(ours: Rows, truth: Rows) -> Iterator[str]:
+    if not ours.ids.equals(truth.ids):
+        for one, other, where in ((ours, truth, "segments"), (truth, ours, "catalog")):
+            only = pc.filter(one.ids, pc.invert(pc.is_in(one.ids, value_set=other.ids)))
+            if len(only):
+                yield f"{len(only):,} subscriptions are only in the {where}; the first is {only[0].as_py()!r}"
+        repeated = len(ours.ids) - len(pc.unique(ours.ids))
+        if repeated:
+            yield f"{repeated:,} subscriptions are in the segments twice"
+        return
+    for name, wrong in (
+        ("expressions", pc.not_equal(ours.texts, truth.texts).to_numpy(zero_copy_only=False)),
+        ("weights", ours.weights.view(np.int64) != truth.weights.view(np.int64)),
+        ("versions", ours.versions != truth.versions),
+    ):
+        places = np.flatnonzero(wrong)
+        if len(places):
+            first = truth.ids[int(places[0])].as_py()
+            yield f"{len(places):,} {name} differ between segments and catalog; the first is that of {first!r}"

@@ -1,0 +1,31 @@
+"""Asking for memory before it is needed: a kernel that looks up many values in tables larger than the cache waits for
+one line after the other, unless it has asked for the next ones while it works on this one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """The pointer to an array's first element."""
+    return context.make_array(kind)(context, builder, array).data
+
+
+@intrinsic
+def prefetch(typingctx, array, at):  # type: ignore[no-untyped-def]
+    """Asks for the cache line of array[at]."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)
+        place = builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]])
+        options = (ir.Constant(number, x) for x in (0, 3, 1))  # to read, into all caches, data
+        builder.call(fetch, [builder.bitcast(place, pointer), *options])
+        return context.get_dummy_value()
+
+    return types.void(array, at), code

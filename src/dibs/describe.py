@@ -1,0 +1,42 @@
+"""What a matcher says of itself: sizes, plans and counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dibs.segments.layers import Snapshot
+from dibs.segments.upkeep import Upkeep
+
+
+def described(snapshot: Snapshot, upkeep: Upkeep) -> dict[str, Any]:
+    """What is stored."""
+    layers = snapshot.layers
+    segments = [x.segment for x in layers]
+    parts: dict[str, int] = {}
+    for s in segments:
+        for name, size in s.nbytes.items():
+            parts[name] = parts.get(name, 0) + size
+    return {
+        "version": snapshot.version,
+        "subscriptions": sum(map(len, layers)),
+        "removed": sum(x.removed.count for x in layers),
+        "segments": len(segments),
+        "attributes": len(frozenset().union(*(s.names for s in segments))),
+        "predicates": sum(len(s.clauses.attribute) for s in segments),
+        "plans": [s.index.plan() for s in segments],
+        "bytes": parts,
+        "background problem": None if upkeep.problem is None else str(upkeep.problem),
+    }
+
+
+def planned(snapshot: Snapshot) -> str:
+    """How the indexes have filed the subscriptions, and why."""
+    segments = [x.segment for x in snapshot.layers]
+    lines = []
+    for number, s in enumerate(segments, 1):
+        lines.append(f"segment {number} of {len(segments)}: {len(s):,} subscriptions, index {s.index.name}")
+        lines += [
+            f"  {key}: {value:,}" if isinstance(value, int) else f"  {key}: {value}"
+            for key, value in s.index.plan().items()
+        ]
+    return "\n".join(lines) or "no subscriptions"

@@ -1,0 +1,1 @@
+"""What would have matched: one new expression, or all subscriptions, over stored events."""

@@ -1,0 +1,290 @@
+"""What would this expression have matched? One expression, or several, against stored events, before it is saved.
+
+    events -> batches (only the columns that count) -> values -> bits -> counts, times, which rows to show
+
+Values are read and coded as Matcher does it, so the answer is that of match_batch. The batches are worked on by several
+threads and their results taken in order.
+"""
+
+from __future__ import annotations
+
+import os
+import time as clock
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, overload
+
+from dibs.coding.events import WantedNames, read_events
+from dibs.coding.values import EventProblem
+from dibs.errors import EventError, ExpressionError, Problem
+from dibs.past.columns import Expressions, Found
+from dibs.past.histogram import Counting, Histogram, Times, times_of
+from dibs.past.shown import share, shown_problems, shown_row
+from dibs.past.sources import Batch, Source, Wanted
+from dibs.past.sources_files import open_events
+from dibs.past.spread import Spread
+
+OnError = Literal["raise", "skip"]
+ROWS = 1 << 16  # events at a time
+PROBLEMS_KEPT = 1_000
+
+
+class Example(NamedTuple):
+    """A matching event: its number, counted from 0, and all that it says."""
+
+    event: int
+    values: dict[str, Any]
+
+
+@dataclass
+class Backtest:
+    """What an expression would have matched."""
+
+    expression: str
+    events: int = 0
+    count: int = 0
+    problems: list[EventProblem] = field(default_factory=list)  # the first of what could not be read...
+    problem_count: int = 0  # ...and how much that is in all
+    examples: list[Example] = field(default_factory=list)
+    histogram: Histogram | None = None  # where a time column was given
+    elapsed: float = 0.0  # seconds, for all expressions of the call together
+
+    @property
+    def rate(self) -> float:
+        """The share of the events that match, from 0 to 1."""
+        return self.count / self.events if self.events else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, of types that JSON has (values of examples as they are)."""
+        return {
+            "expression": self.expression,
+            "events": self.events,
+            "count": self.count,
+            "rate": self.rate,
+            "elapsed": self.elapsed,
+            "problem_count": self.problem_count,
+            "problems": [problem._asdict() for problem in self.problems],
+            "examples": [example._asdict() for example in self.examples],
+            "histogram": None if self.histogram is None else vars(self.histogram),
+        }
+
+    def __str__(self) -> str:
+        lines = [self.expression, f"  {self.count:,} of {self.events:,} events match ({share(self.rate)})"]
+        lines += shown_problems(self.problems, self.problem_count)
+        if self.histogram is not None:
+            lines += [f"  {line}" for line in str(self.histogram).split("\n")]
+        if self.examples:
+            lines.append("  for example:")
+            lines += [f"    event {example.event}: {shown_row(example.values)}" for example in self.examples]
+        return "\n".join(lines)
+
+
+class Backtests(dict[Hashable, Backtest]):
+    """The results of several expressions, by id or (where a list was given) by place."""
+
+    def __str__(self) -> str:
+        rows = [(str(id), f"{result.count:,}", share(result.rate), result.expression) for id, result in self.items()]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+        lines = [f"of {next(iter(self.values())).events:,} events match" if self else "no expressions"]
+        for id, count, rate, expression in rows:
+            lines.append(f"  {id:<{widths[0]}}  {count:>{widths[1]}}  {rate:>{widths[2]}}  {expression}")
+        for result in list(self.values())[:1]:  # the problems are the same for all
+            lines += shown_problems(result.problems, result.problem_count)
+        return "\n".join(lines)
+
+
+@overload
+def backtest(
+    expression: str,
+    events: Any,
+    *,
+    attributes: str | None = None,
+    examples: int = 5,
+    time: str | None = None,
+    on_error: OnError = "raise",
+    progress: Callable[[int], None] | None = None,
+    threads: int | None = None,
+) -> Backtest: ...
+
+
+@overload
+def backtest(
+    expression: Sequence[str] | Mapping[Any, str],
+    events: Any,
+    *,
+    attributes: str | None = None,
+    examples: int = 5,
+    time: str | None = None,
+    on_error: OnError = "raise",
+    progress: Callable[[int], None] | None = None,
+    threads: int | None = None,
+) -> Backtests: ...
+
+
+def backtest(
+    expression: str | Sequence[str] | Mapping[Any, str],
+    events: Any,
+    *,
+    attributes: str | None = None,
+    examples: int = 5,
+    time: str | None = None,
+    on_error: OnError = "raise",
+    progress: Callable[[int], None] | None = None,
+    threads: int | None = None,
+) -> Backtest | Backtests:
+    """What an expression would have matched: how many events, which share, when, and some of them.
+
+    >>> events = [{"price": 550, "day": "2024-02-28"}, {"price": 600}, {"price": 20, "day": "2024-03-01"}]
+    >>> print(backtest("price <= 580", events, time="day"))
+    price <= 580
+      2 of 3 events match (66.7 %)
+      by day of day (UTC):
+        2024-02-28  1  ████████████████████████████████████████
+        2024-02-29  0
+        2024-03-01  1  ████████████████████████████████████████
+      for example:
+        event 0: {"price":550,"day":"2024-02-28"}
+        event 2: {"price":20,"day":"2024-03-01"}
+    >>> print(backtest({"now": "price <= 580", "new": "price <= 580 AND price > 100"}, events))
+    of 3 events match
+      now  2  66.7 %  price <= 580
+      new  1  33.3 %  price <= 580 AND price > 100
+
+    expression  one, or several: a list (results by place) or a mapping (by key), all in one pass over the events.
+    events      an Arrow table, record batch, reader or dataset; dicts; JSON lines as bytes or an open binary file; or a
+                path (or several in a list): a Parquet, Arrow or JSON lines file, a folder of Parquet files.
+    attributes  the MAP, STRUCT or JSON column that holds the attributes (else the columns are the attributes).
+    examples    how many matching events to show, of each expression: the first, the last and others evenly between.
+    time        the column (or key) of a date or timestamp, for a histogram.
+    on_error    as in match_batch; with "skip" what could not be read is counted, and the first 1,000 are listed.
+    progress    is told how many more events are done.
+    threads     how many cores to use (all by default).
+    """
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    if not isinstance(examples, int) or examples < 0:
+        raise ValueError(f"examples must be a number from 0 on, not {examples!r}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads must be a positive number, not {threads!r}")
+    ids, texts = _named(expression)
+    compiled = Expressions(texts, None if isinstance(expression, str) else ids)
+    run = _Run(compiled, texts, open_events(events), attributes, time, examples, on_error)
+    results = run.through(progress, threads or os.cpu_count() or 1)
+    return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
+
+
+def _named(expression: Any) -> tuple[list[Hashable], list[str]]:
+    ids: list[Hashable]
+    if isinstance(expression, str):
+        ids, texts = [0], [expression]
+    elif isinstance(expression, Mapping):
+        ids, texts = list(expression), list(expression.values())
+    elif isinstance(expression, Sequence):
+        ids, texts = list(range(len(expression))), list(expression)
+    else:
+        raise TypeError(f"expected an expression, a list or a mapping of them, not {type(expression).__name__}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            problem = Problem("the expression is not valid Unicode (lone surrogate)", text=ascii(text))
+            raise ExpressionError([problem]) from None
+    return ids, texts
+
+
+class _Done(NamedTuple):
+    """What one batch gave."""
+
+    batch: Batch
+    events: int
+    found: Found
+    problems: list[EventProblem]
+    times: list[tuple[Times, int]]  # for each expression, when there is a time column
+
+
+class _Run:
+    def __init__(
+        self,
+        compiled: Expressions,
+        texts: list[str],
+        source: Source,
+        attributes: str | None,
+        time: str | None,
+        examples: int,
+        on_error: OnError,
+    ):
+        self.compiled, self.source, self.on_error = compiled, source, on_error
+        self.names = WantedNames(compiled.names)
+        self.wanted = Wanted(self.names, attributes, time)
+        self.results = [Backtest(text) for text in texts]
+        self.spreads = [Spread(examples) for _ in texts]
+        self.countings = [Counting(time) for _ in texts] if time is not None else []
+        self.problems: list[EventProblem] = []
+        self.events = self.problem_count = 0
+
+    def through(self, progress: Callable[[int], None] | None, threads: int) -> list[Backtest]:
+        begun = clock.perf_counter()
+        if self.results:
+            for done in in_order(self._work, self.source.batches(self.wanted, ROWS), threads):
+                self._take(done)
+                if progress is not None:
+                    progress(done.events)
+        for result, spread, counting in zip(self.results, self.spreads, self.countings or repeat(None)):
+            chosen = spread.chosen()
+            later = [event for event in chosen if event not in spread.rows]
+            rows = {**spread.rows, **dict(zip(later, self.source.rows(later, self.events)))}
+            result.examples = [Example(event, rows[event]) for event in chosen]
+            result.histogram = None if counting is None else counting.finish()
+            result.events, result.problems, result.problem_count = self.events, self.problems, self.problem_count
+        for result in self.results:
+            result.elapsed = clock.perf_counter() - begun
+        return self.results
+
+    def _work(self, batch: Batch) -> _Done:
+        """In any thread."""
+        values = read_events(batch.data, self.names, self.wanted.attributes, on_error="skip")
+        found = self.compiled.found(values)
+        times = []
+        if self.wanted.time is not None:
+            times = [times_of(batch.data, self.wanted.time, events) for events in found]
+        return _Done(batch, values.events, found, values.problems, times)
+
+    def _take(self, done: _Done) -> None:
+        """In the order of the batches."""
+        batch = done.batch
+        for event, attribute, message in done.problems[: max(PROBLEMS_KEPT - len(self.problems), 1)]:
+            text = batch.message(event, attribute, message)
+            if self.on_error == "raise":
+                raise EventError(text, batch.first + event, attribute)
+            if len(self.problems) < PROBLEMS_KEPT:
+                self.problems.append(EventProblem(batch.first + event, attribute, text))
+        self.problem_count += len(done.problems)
+        self.events += done.events
+        for i, (result, events) in enumerate(zip(self.results, done.found)):
+            result.count += len(events)
+            self.spreads[i].add(batch, events)
+            if done.times:
+                self.countings[i].add(*done.times[i])
+
+
+def in_order(work: Callable[[Batch], _Done], batches: Iterator[Batch], threads: int) -> Iterator[_Done]:
+    """The results in the order of the batches, of which only a few are in memory at a time."""
+    if threads == 1:
+        yield from map(work, batches)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="dibs-backtest")
+    waiting: deque[Future[_Done]] = deque()
+    try:
+        for batch in batches:
+            waiting.append(pool.submit(work, batch))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,268 @@
+"""Stored events through all current subscriptions: how often each would have matched, and delivery again.
+
+`replay_batches` gives the matches batch by batch, with the number of the batch's first event; `replay` counts them by
+subscription. The subscriptions may change meanwhile: every batch is matched on those that are there then, and counts
+are by id.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dibs.coding.events import WantedNames
+from dibs.coding.values import EventProblem
+from dibs.errors import EventError
+from dibs.matches import Matches, Part
+from dibs.past.shown import share, shown_problems
+from dibs.past.sources import Batch, Wanted
+from dibs.past.sources_files import open_events
+from dibs.segments.ids import Id
+from dibs.segments.layers import Snapshot
+
+OnError = Literal["raise", "skip"]
+FIRST_ROWS = 64  # events at the beginning, when nobody knows yet how much they match
+ROWS = 8_192  # events at a time later on, unless they match so much that...
+PAIRS = 1 << 22  # ...there would be more pairs than this
+PROBLEMS_KEPT = 1_000
+SEGMENTS_HELD = 32  # segments that are counted row by row before their counts are put together by id
+ID_TYPES = (pa.int64(), pa.large_string())
+
+
+class Matching(Protocol):
+    """What is asked of a matcher."""
+
+    @property
+    def attributes(self) -> Collection[str]: ...
+
+    def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
+
+    def _snapshot(self) -> Snapshot: ...
+
+
+@dataclass
+class Replay:
+    """How often each subscription matched. The subscriptions are those that were there at the beginning, and those that
+    matched later."""
+
+    events: int = 0
+    pairs: int = 0
+    problems: list[EventProblem] = field(default_factory=list)  # the first of what could not be read...
+    problem_count: int = 0  # ...and how much that is in all
+    elapsed: float = 0.0
+    # For each type of ids the ids, sorted, and their counts.
+    _found: list[tuple[pa.Array, NDArray[np.int64]]] = field(default_factory=list, repr=False)
+
+    def __len__(self) -> int:
+        """The number of subscriptions."""
+        return sum(len(ids) for ids, _ in self._found)
+
+    def counts(self) -> pa.Table:
+        """The columns subscription, count and rate (the share of the events, from 0 to 1), a row for each subscription,
+        also for those that never matched, in the order of ids. Ids are int64 or string; a union of the two where there
+        are both."""
+        count = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in self._found)])
+        columns = [ids for ids, _ in self._found]
+        if len(columns) > 1:
+            chunks = [Matches._as_union(ids) for ids in columns]
+        else:
+            text = [pa.types.is_large_string(ids.type) for ids in columns]
+            chunks = [ids.cast(pa.string()) if text[0] else ids for ids in columns] or [pa.array([], pa.string())]
+        rate = count / max(self.events, 1)
+        return pa.table({"subscription": pa.chunked_array(chunks), "count": count, "rate": rate})
+
+    def silent(self) -> list[Id]:
+        """The ids that never matched, sorted."""
+        return [id for ids, counts in self._found for id in ids.filter(pa.array(counts == 0)).to_pylist()]
+
+    def busiest(self, k: int = 10) -> list[tuple[Id, int]]:
+        """The k ids that matched most, with their counts; equal counts in the order of ids."""
+        best: list[tuple[Id, int]] = []
+        for ids, counts in self._found:
+            rows = np.argsort(-counts, kind="stable")[:k]
+            rows = rows[counts[rows] > 0]
+            best += zip(ids.take(pa.array(rows)).to_pylist(), counts[rows].tolist())
+        return sorted(best, key=lambda pair: -pair[1])[:k]
+
+    def to_dict(self, busiest: int = 10) -> dict[str, Any]:
+        """The totals, the busiest subscriptions and the silent ones, of types that JSON has."""
+        silent = self.silent()
+        return {
+            "events": self.events,
+            "subscriptions": len(self),
+            "pairs": self.pairs,
+            "elapsed": self.elapsed,
+            "problem_count": self.problem_count,
+            "problems": [problem._asdict() for problem in self.problems],
+            "busiest": [{"subscription": id, "count": count} for id, count in self.busiest(busiest)],
+            "silent_count": len(silent),
+            "silent": silent,
+        }
+
+    def __str__(self) -> str:
+        each = f"{self.pairs / self.events:,.3g} an event" if self.events else "no events"
+        lines = [f"{len(self):,} subscriptions over {self.events:,} events: {self.pairs:,} matches, {each}"]
+        lines += shown_problems(self.problems, self.problem_count)
+        best = [(str(id), f"{count:,}", share(count / self.events)) for id, count in self.busiest()]
+        if best:
+            lines.append("  the busiest:")
+            widths = [max(len(row[i]) for row in best) for i in range(3)]
+            lines += [f"    {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}" for row in best]
+        silent = self.silent()
+        if silent:
+            shown = ", ".join(map(str, silent[:10])) + (", ..." if len(silent) > 10 else "")
+            lines.append(f"  {len(silent):,} never matched: {shown}")
+        return "\n".join(lines)
+
+
+def replay_batches(
+    matcher: Matching,
+    events: Any,
+    *,
+    attributes: str | None = None,
+    on_error: OnError = "raise",
+    batch_size: int | None = None,
+) -> Iterator[tuple[int, Matches]]:
+    """The matches of stored events (whatever `backtest` takes), batch by batch: (number of the batch's first event,
+    Matches). Event numbers in pairs() count from that one; those in .problems are whole already. batch_size: events at
+    a time; by default so many that the pairs of a batch stay in the millions."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+        raise ValueError(f"batch_size must be a positive number, not {batch_size!r}")
+    source = open_events(events)
+    names = frozenset(matcher.attributes)
+    size = batch_size or FIRST_ROWS
+    done = 0
+    while True:
+        wanted = Wanted(WantedNames(names) if source.again else None, attributes)
+        rest = _Rest(source.batches(wanted, batch_size or ROWS), done)
+        while (part := rest.take(size)) is not None:
+            matches = matcher.match_batch(part.data, attributes=attributes, on_error="skip")
+            if source.again and not part.passing and attributes is None and not names.issuperset(matcher.attributes):
+                # A new subscription asks for columns that were not read: once more from here, with them.
+                names |= frozenset(matcher.attributes)
+                break
+            matches.problems = [_numbered(part, problem) for problem in matches.problems]
+            if matches.problems and on_error == "raise":
+                first = matches.problems[0]
+                raise EventError(first.message, first.event, first.attribute)
+            if batch_size is None:
+                size = max(1, min(ROWS, 4 * size, PAIRS * len(part) // max(matches.count, 1)))
+            done = part.first + len(part)
+            yield part.first, matches
+        else:
+            return
+
+
+class _Rest:
+    """Batches from an event on, of any size that is asked for."""
+
+    def __init__(self, batches: Iterator[Batch], first: int):
+        self._batches, self._next = batches, first
+        self._batch: Batch | None = None
+
+    def take(self, size: int) -> Batch | None:
+        """At most so many events; None: there are no more."""
+        while self._batch is None or self._batch.first + len(self._batch) <= self._next:
+            self._batch = next(self._batches, None)
+            if self._batch is None:
+                return None
+        start = max(self._next - self._batch.first, 0)
+        part = self._batch.between(start, min(start + size, len(self._batch)))
+        self._next = part.first + len(part)
+        return part
+
+
+def _numbered(batch: Batch, problem: EventProblem) -> EventProblem:
+    event, attribute, message = problem
+    return EventProblem(batch.first + event, attribute, batch.message(event, attribute, message))
+
+
+def replay(
+    matcher: Matching,
+    events: Any,
+    *,
+    attributes: str | None = None,
+    on_error: OnError = "raise",
+    progress: Callable[[int], None] | None = None,
+    batch_size: int | None = None,
+    on_matches: Callable[[int, Matches], None] | None = None,
+) -> Replay:
+    """Runs stored events through all subscriptions and counts how often each matches. `on_matches` gets each batch's
+    first event and Matches; `progress` is told how many more events are done."""
+    begun = clock.perf_counter()
+    result = Replay()
+    layers = matcher._snapshot().layers
+    counting = _Counting([x.segment.ids.ids.take(pa.array(x.removed.kept())) for x in layers])
+    batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
+    for first, matches in batches:
+        result.events = first + len(matches)
+        result.pairs += matches.count
+        result.problem_count += len(matches.problems)
+        result.problems += matches.problems[: PROBLEMS_KEPT - len(result.problems)]
+        for part in matches._parts:
+            counting.add(part)
+        if on_matches is not None:
+            on_matches(first, matches)
+        if progress is not None:
+            progress(len(matches))
+    result._found = counting.finish()
+    result.elapsed = clock.perf_counter() - begun
+    return result
+
+
+class _Counting:
+    """Counts by row for the segments that are being matched, by id for what they have become."""
+
+    def __init__(self, ids: list[pa.Array]):
+        self._tables = [_table(column, np.zeros(len(column), np.int64)) for column in ids if len(column)]
+        # By the segment's id(): it is kept here, so no other object can get that.
+        self._rows: dict[int, tuple[Any, NDArray[np.int64]]] = {}
+
+    def add(self, part: Part) -> None:
+        segment, _, row = part
+        if not len(row):
+            return
+        held = self._rows.get(id(segment))
+        if held is None:
+            if len(self._rows) == SEGMENTS_HELD:
+                self._put_together()
+            held = self._rows[id(segment)] = (segment, np.zeros(len(segment), np.int64))
+        counts = held[1]
+        if len(row) * 8 < len(counts):
+            np.add.at(counts, row, 1)
+        else:
+            counts += np.bincount(row, minlength=len(counts))
+
+    def _put_together(self) -> None:
+        for segment, counts in self._rows.values():
+            rows = np.flatnonzero(counts)
+            self._tables.append(_table(segment.ids.ids.take(pa.array(rows)), counts[rows]))
+        self._rows = {}
+        joined = []
+        for type_ in ID_TYPES:
+            own = [table for table in self._tables if table.schema.field("id").type == type_]
+            if own:
+                sums = pa.concat_tables(own).group_by("id").aggregate([("count", "sum")])
+                joined.append(sums.rename_columns({"id": "id", "count_sum": "count"}).combine_chunks())
+        self._tables = joined
+
+    def finish(self) -> list[tuple[pa.Array, NDArray[np.int64]]]:
+        self._put_together()
+        result = []
+        for table in self._tables:
+            table = table.take(pc.sort_indices(table["id"]))
+            result.append((table["id"].combine_chunks(), table["count"].to_numpy()))
+        return result
+
+
+def _table(ids: pa.Array, counts: NDArray[np.int64]) -> pa.Table:
+    return pa.table({"id": ids, "count": counts})

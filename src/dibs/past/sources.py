@@ -1,0 +1,310 @@
+"""Stored events of any form, a batch at a time, so that memory does not grow with their number.
+
+    in memory    Arrow table or record batch, list of dicts, JSON lines in bytes
+    passing by   Arrow reader, iterator of dicts, open file of JSON lines: read once
+    paths        Parquet, Arrow (Feather), JSON lines; a folder of Parquet files; a list of paths; an Arrow dataset
+
+Events are numbered from 0, through all files. Of tables only the columns that are wanted are read; `rows` gives whole
+rows afterwards; of what passes by, whoever wants a row keeps it. The files are in sources_files.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dibs.coding.events_json import json_text
+from dibs.coding.events_wanted import WantedNames
+from dibs.errors import EventError, StorageError
+
+BLOCK = 4 << 20  # bytes of JSON lines at a time
+DICTS = 8_192  # dicts at a time: more would only take memory
+BLANK = b" \t\r"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Wanted(NamedTuple):
+    """Which columns of a table are read."""
+
+    names: WantedNames | None  # the attributes that expressions mention; None: all columns
+    attributes: str | None = None  # the column that holds the attributes
+    time: str | None = None  # the column of the histogram
+
+    def columns(self, schema: pa.Schema) -> list[int]:
+        """Places of the columns. An attribute is a column of its name, or lies in one that its path begins with."""
+        for option, name in (("attributes", self.attributes), ("time", self.time)):
+            if name is not None and name not in schema.names:
+                shown = ", ".join(map(repr, schema.names[:20])) + (", ..." if len(schema.names) > 20 else "")
+                raise EventError(f"no column is called {name!r}, as {option}= says; the columns are: {shown or 'none'}")
+        names = self.names
+        if names is None:
+            return list(range(len(schema.names)))
+        if self.attributes is not None:
+            chosen = {self.attributes}
+        else:
+            chosen = {name for name in schema.names if name in names.codes or names.leads(name)}
+        return [i for i, name in enumerate(schema.names) if name in chosen or name == self.time]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some events: a table, a record batch or a list of dicts."""
+
+    data: Any
+    first: int  # the number of its first event
+    passing: bool = False  # the rows are whole, and cannot be had again
+    lines: Sequence[int] | None = None  # the line of each event, counted from 1, where there are lines
+
+    def __len__(self) -> int:
+        return len(self.data) if isinstance(self.data, list) else int(self.data.num_rows)
+
+    def between(self, start: int, end: int) -> Batch:
+        if (start, end) == (0, len(self)):
+            return self
+        data = self.data[start:end] if isinstance(self.data, list) else self.data.slice(start, end - start)
+        return Batch(data, self.first + start, self.passing, self.lines and self.lines[start:end])
+
+    def split(self, size: int) -> Iterator[Batch]:
+        for start in range(0, len(self), size):
+            yield self.between(start, min(start + size, len(self)))
+
+    def row(self, event: int) -> dict[str, Any]:
+        """One event as a dict."""
+        return dict(self.data[event]) if isinstance(self.data, list) else row_of(self.data, event)
+
+    def message(self, event: int, attribute: str | None, message: str) -> str:
+        """What is wrong with an event, with its line where it is the line that is wrong."""
+        if self.lines is None or attribute is not None:
+            return message
+        return f"line {self.lines[event]}{', ' if message.startswith('column ') else ': '}{message}"
+
+
+class Source(Protocol):
+    @property
+    def again(self) -> bool:
+        """Whether the events can be read a second time."""
+        ...
+
+    def total(self) -> int | None:
+        """The number of events, where it can be told beforehand."""
+        ...
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        """All events in order, at most `size` at a time."""
+        ...
+
+    def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
+        """These events (of batches that were not passing) of `count` in all, with all their columns."""
+        ...
+
+    def place(self, event: int) -> str:
+        """Where the event is, for people."""
+        ...
+
+
+def row_of(table: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
+    """A row as a dict; a value that Python cannot hold (a string that is not UTF-8, a year beyond 9999) as text."""
+    one = table.slice(row, 1)
+    return {name: _value(column[0]) for name, column in zip(one.schema.names, one.columns)}
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        raw = scalar.as_buffer().to_pybytes() if hasattr(scalar, "as_buffer") else b"?"
+        return raw.decode(errors="backslashreplace")
+    except (ValueError, OverflowError, pa.ArrowException):
+        ticks = getattr(scalar, "value", None)
+        return f"{scalar.type} {ticks}"
+
+
+@contextmanager
+def reading(name: object, format: str) -> Iterator[None]:
+    """Names the file in what Arrow says about it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's own, and not Arrow's word for a damaged file
+            raise
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StorageError(name, f"cannot be read as {format}: {text}") from error
+
+
+class Plain:
+    """What every source has unless it knows better."""
+
+    @property
+    def again(self) -> bool:
+        return True
+
+    def total(self) -> int | None:
+        return None
+
+    def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
+        assert not events, "these rows have passed by"
+        return []
+
+    def place(self, event: int) -> str:
+        return f"event {event}"
+
+
+class InMemory(Plain):
+    """A table or a record batch."""
+
+    def __init__(self, table: pa.Table | pa.RecordBatch):
+        self.table = table
+
+    def total(self) -> int:
+        return int(self.table.num_rows)
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        kept = self.table.select(wanted.columns(self.table.schema))
+        if isinstance(kept, pa.RecordBatch) or not kept.num_columns:
+            yield from Batch(kept, 0).split(size)
+            return
+        first = 0
+        for part in kept.to_batches(max_chunksize=size):
+            yield Batch(part, first)
+            first += part.num_rows
+
+    def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
+        return [row_of(self.table, event) for event in events]
+
+
+class Passing(Plain):
+    """Record batches of a reader."""
+
+    again = False
+
+    def __init__(self, reader: pa.RecordBatchReader, name: str = "the Arrow reader", format: str = "Arrow data"):
+        self.reader, self.name, self.format = reader, name, format
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        wanted.columns(self.reader.schema)  # are those there that are named?
+        first = 0
+        with reading(self.name, self.format):
+            for part in self.reader:
+                yield from Batch(part, first, passing=True).split(size)
+                first += part.num_rows
+
+
+class Dicts(Plain):
+    def __init__(self, events: Iterable[Any]):
+        self.events = events
+
+    @property
+    def again(self) -> bool:
+        return isinstance(self.events, Sequence)
+
+    def total(self) -> int | None:
+        return len(self.events) if isinstance(self.events, Sequence) else None
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        first, rest = 0, iter(self.events)
+        while part := list(islice(rest, min(size, DICTS))):
+            yield Batch(part, first, passing=True)
+            first += len(part)
+
+
+class JsonLines(Plain):
+    """Blank lines are no events. The lines of a block become dicts, or what is wrong with them."""
+
+    def __init__(self, content: BinaryIO | memoryview):
+        self.content = content
+
+    @property
+    def again(self) -> bool:
+        return isinstance(self.content, memoryview)
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        first, line = 0, 1
+        for block in self._blocks():
+            texts = block.split(b"\n")
+            rows = [(number, json_text(text)) for number, text in enumerate(texts, line) if text.strip(BLANK)]
+            line += len(texts) - 1
+            if rows:
+                yield from Batch([row for _, row in rows], first, True, [number for number, _ in rows]).split(size)
+                first += len(rows)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Whole lines; only the last block may end without a line end."""
+        rest, begun = b"", False
+        for chunk in self._chunks():
+            if not begun:
+                chunk, begun = chunk.removeprefix(BYTE_ORDER_MARK), True
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                yield rest + chunk[:cut]
+                rest = chunk[cut:]
+            else:
+                rest += chunk
+        if rest:
+            yield rest
+
+    def _chunks(self) -> Iterator[bytes]:
+        if isinstance(self.content, memoryview):
+            for start in range(0, len(self.content), BLOCK):
+                yield bytes(self.content[start : start + BLOCK])
+        else:
+            while chunk := self.content.read(BLOCK):
+                yield chunk
+
+
+class Chain(Plain):
+    """Several sources, one after the other."""
+
+    def __init__(self, parts: Sequence[tuple[str, Source]]):
+        self.parts = parts  # with their names
+        self._starts: list[int] = []  # the number of the first event of each that has been begun
+
+    @property
+    def again(self) -> bool:
+        return all(source.again for _, source in self.parts)
+
+    def total(self) -> int | None:
+        totals = [source.total() for _, source in self.parts]
+        return None if None in totals else sum(total or 0 for total in totals)
+
+    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+        self._starts, end = [], 0
+        for _, source in self.parts:
+            start = end
+            self._starts.append(start)
+            for batch in source.batches(wanted, size):
+                yield replace(batch, first=start + batch.first)
+                end = start + batch.first + len(batch)
+
+    def _part(self, event: int) -> int:
+        return bisect_right(self._starts, event) - 1  # of several that begin there, the last one is not empty
+
+    def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
+        result: list[dict[str, Any]] = []
+        bounds = [*self._starts, count]
+        for number, (_, source) in enumerate(self.parts):
+            own = [event - bounds[number] for event in events if self._part(event) == number]
+            result += source.rows(own, bounds[number + 1] - bounds[number])
+        return result
+
+    def place(self, event: int) -> str:
+        number = self._part(event)
+        return f"{self.parts[number][0]}, event {event - self._starts[number]}"
+
+
+def dicts_or_lines(events: Any, expected: str) -> Source:
+    """The source of events that are neither Arrow data nor a path."""
+    if isinstance(events, (bytes, bytearray, memoryview)):
+        return JsonLines(memoryview(events))
+    if isinstance(events, Mapping):
+        raise EventError(f"found one event of type {type(events).__name__}; expected {expected}: put it into a list")
+    if hasattr(events, "read"):
+        return JsonLines(events)
+    if isinstance(events, Iterable):
+        return Dicts(events)
+    raise EventError(f"found events of type {type(events).__name__}; expected {expected}")

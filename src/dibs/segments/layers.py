@@ -1,0 +1,374 @@
+"""Layers: all subscriptions of a matcher, as segments that lie on each other, and what has just come.
+
+    waiting    subscriptions that came since the last match, by id, as texts
+    layers     segments, the newest last, each with the rows that are gone from it and since when
+
+A change is cheap: an added subscription waits, a removed one is noted with the version. The next reader makes a segment
+of what waits. Segments are merged by size: a segment at most RATIO times as large as all newer ones together is merged
+with them, small ones at once, larger ones in the background (segments.upkeep), so that a subscription is moved a
+logarithmic number of times and there are never many segments. A subscription is there in one place only, so the order
+of segments means nothing to readers.
+
+A reader holds a snapshot: the list of layers and the version. It never sees a row that went before that version and
+never misses one that went after it. What changes in place (an index with native updates) waits for the readers, and
+they for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import NamedTuple, Union
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.errors import IndexTooLarge, UnknownId
+from dibs.index import AUTO
+from dibs.language.expression import Expression
+from dibs.segments.compile import compile_mixed
+from dibs.segments.ids import Id, IdIndex, id_hash
+from dibs.segments.manifest import StoredSegment
+from dibs.segments.removed import Removed
+from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
+from dibs.segments.upkeep import Job, Upkeep
+
+RATIO = 16
+MANY = 256  # changes of one call that are worth a segment of their own
+AT_ONCE = 1_000  # rows: merging so many takes a few milliseconds; more is left to the background
+WIDTH = 6  # so many small segments are not worth a merge
+TINY = 64  # rows of a segment that are scanned rather than indexed, in a matcher that has many more
+ID_TYPES = (pa.int64(), pa.large_string())
+
+
+class Layer:
+    """A segment with the rows that are gone from it."""
+
+    def __init__(self, segment: Segment, removed: Removed | None = None):
+        self.segment = segment
+        self.removed = removed or Removed(len(segment))
+        self.merging = False  # in the background
+        # Of a durable matcher (segments.durable): how it is saved, and with how many rows gone.
+        self.stored: StoredSegment | None = None
+        self.stored_gone = 0
+
+    def __len__(self) -> int:
+        return len(self.segment) - self.removed.count
+
+    @property
+    def id_type(self) -> pa.DataType:
+        return self.segment.ids.ids.type
+
+
+class Snapshot(NamedTuple):
+    layers: list[Layer]
+    version: int
+
+
+class Subscription(NamedTuple):
+    """What is known of one subscription."""
+
+    id: Id
+    expression: str
+    weight: float
+    version: int  # of the matcher when it was added or last replaced
+    time: int | None = None  # of that, in UTC microseconds; only a durable matcher keeps it
+
+
+Change = tuple[Id, Union[str, None], float, Union[Expression, None]]  # text None: it goes; weight; form, as below
+
+
+class Waiting(NamedTuple):
+    text: str
+    weight: float
+    version: int
+    form: Expression | None  # None: the fast lane reads the text
+
+
+class Layers:
+    def __init__(self, choice: Choice):
+        self.choice = choice
+        self.lock = threading.RLock()  # held for moments: the state changes from one to the next
+        self.version = 0
+        self.layers: list[Layer] = []
+        self.waiting: dict[Id, Waiting] = {}
+        self.upkeep = Upkeep(self.lock, self._next_merge)
+        self._in_place = choice.in_place
+        self._readers = self._changers = 0  # matches under way; threads that want to change an index in place
+        self._turn = threading.Condition(self.lock)  # told when one of them ends
+
+    # ---- what is there ----
+
+    def __len__(self) -> int:
+        with self.lock:
+            return len(self.waiting) + sum(len(layer) for layer in self.layers)
+
+    def get(self, id: Id) -> Subscription:
+        with self.lock:
+            waiting = self.waiting.get(id)
+            if waiting is not None:
+                return Subscription(id, waiting.text, waiting.weight, waiting.version)
+            place = self.find(id)
+            if place is None:
+                raise UnknownId(id)
+            segment, row = place[0].segment, place[1]
+            weight = float(segment.weights_at(np.array([row]))[0])
+            return Subscription(id, segment.texts[row].as_py(), weight, int(segment.versions[row]))
+
+    def has(self, id: Id) -> bool:
+        with self.lock:
+            return id in self.waiting or self.find(id) is not None
+
+    def find(self, id: Id) -> tuple[Layer, int] | None:
+        """The layer and the row of an id that is there and does not wait."""
+        if isinstance(id, bool) or (isinstance(id, int) and not -(2**63) <= id < 2**63):
+            return None
+        hash = id_hash(id)
+        for layer in self.layers:
+            row = layer.segment.ids.find(id, hash)
+            if row is not None and not layer.removed.has(row):
+                return layer, row
+        return None
+
+    def taken(self, column: pa.Array) -> tuple[set[int], set[int]]:
+        """Places in the column whose id stands earlier in the column, and those whose id is in use."""
+        if not len(column):
+            return set(), set()
+        used: set[int] = set()
+        with self.lock:
+            for layer in self.layers:
+                if layer.id_type == column.type:
+                    places, rows = layer.segment.ids.find_all(column)
+                    used.update(places[layer.removed.there(rows)].tolist())
+            if self.waiting:
+                used.update(i for i, id in enumerate(column.to_pylist()) if id in self.waiting)
+        return set(IdIndex(column).repeated()), used
+
+    # ---- reading ----
+
+    @contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        """The state to match on, which nobody changes meanwhile."""
+        with self.lock:
+            while self._changers:
+                self._turn.wait()
+            snapshot = self.snapshot()
+            self._readers += 1
+        try:
+            yield snapshot
+        finally:
+            with self.lock:
+                self._readers -= 1
+                self._turn.notify_all()
+
+    def snapshot(self) -> Snapshot:
+        with self.lock:
+            self.flush()
+            return Snapshot(list(self.layers), self.version)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Before an index may be changed in place; the lock is held. It is given up while readers end, so nothing may
+        be half done."""
+        if not self._in_place:
+            yield
+            return
+        self._changers += 1
+        try:
+            while self._readers:
+                self._turn.wait()
+            yield
+        finally:
+            self._changers -= 1
+            self._turn.notify_all()
+
+    # ---- changing: one thread at a time ----
+
+    def drop(self, id: Id, version: int) -> bool:
+        """Removes a subscription; whether it was there."""
+        if self.waiting.pop(id, None) is not None:
+            return True
+        place = self.find(id)
+        if place is not None:
+            place[0].removed.add(place[1], version)
+        return place is not None
+
+    def drop_all(self, ids: Sequence[Id], version: int) -> None:
+        """Removes those that are there."""
+        for type_, column in _by_type(ids):
+            for layer in self.layers:
+                if layer.id_type == type_:
+                    _, rows = layer.segment.ids.find_all(column)
+                    layer.removed.add_all(rows[layer.removed.there(rows)], version)
+        for id in ids if self.waiting else ():
+            self.waiting.pop(id, None)
+
+    def apply(self, changes: Sequence[Change], first: int, new: bool = False) -> None:
+        """Changes of the versions first, first + 1, ..., which all become visible at once. new: of ids that are not
+        there, none twice."""
+        last = {change[0]: i for i, change in enumerate(changes)}
+        added = {
+            id: Waiting(text, weight, first + i, form)
+            for i, (id, text, weight, form) in enumerate(changes)
+            if text is not None and last[id] == i
+        }
+        segments = self.built(added) if len(added) > MANY else None
+        with self.lock, self.alone() if segments else nullcontext():
+            if not new and len(last) > MANY:
+                self.drop_all(list(last), first)
+            elif not new:
+                for id in last:
+                    self.drop(id, first)
+            if segments is None:
+                self.waiting |= added
+            else:
+                self.append(segments)
+            self.version = first + len(changes) - 1
+            if len(self.waiting) > MANY:  # so that no reader has much to do
+                self.flush()
+        if not new:
+            self.upkeep.wake()
+        if self._readers:
+            time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
+
+    def append(self, segments: Iterable[Segment], version: int | None = None) -> None:
+        """Segments of new ids; `version`: after them."""
+        with self.lock, self.alone():
+            self.version = self.version if version is None else version
+            for segment in segments:
+                self.layers.append(Layer(segment))
+                self._merge_small(segment.ids.ids.type)
+        self.upkeep.wake()
+
+    def flush(self) -> None:
+        """Makes segments of what waits."""
+        if not self.waiting:
+            return
+        with self.alone():
+            built = self.built(self.waiting)
+            self.waiting = {}
+            self.append(built)
+
+    def built(self, items: Mapping[Id, Waiting]) -> list[Segment]:
+        """Segments of subscriptions that are known to be good: one for each type of ids."""
+        result = []
+        for _, ids in _by_type(list(items)):
+            own = [items[id] for id in ids.to_pylist()] if len(ids) < len(items) else list(items.values())
+            texts, weights, versions, forms = zip(*own)
+            column = pa.array(texts, pa.large_string())
+            weighted = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights)
+            make = partial(build, compile_mixed(column, forms), ids, column, weighted, np.array(versions))
+            result.append(self._made(make, self._choice_for(len(ids))))
+        return result
+
+    @staticmethod
+    def _made(make: Callable[[Choice], Segment], choice: Choice) -> Segment:
+        """The segment; with `auto` if the chosen index would be too large: subscriptions that were accepted one by one
+        must be matched. (Many at once are refused instead.)"""
+        try:
+            return make(choice)
+        except IndexTooLarge as e:
+            warnings.warn(f"{e}; these subscriptions are matched by {AUTO!r} instead", UserWarning, stacklevel=2)
+            return make(Choice(AUTO))
+
+    def _choice_for(self, rows: int) -> Choice:
+        """Which index so many new rows get: building one takes longer than scanning a few rows."""
+        tiny = rows <= TINY and not self._in_place and any(len(x.segment) > AT_ONCE for x in self.layers)
+        return Choice("scan") if tiny else self.choice
+
+    # ---- merging ----
+
+    def _tail(self, id_type: pa.DataType) -> list[Layer]:
+        """The newest layers of this type of ids that should be one."""
+        chosen: list[Layer] = []
+        total = 0
+        for layer in reversed([x for x in self.layers if x.id_type == id_type]):
+            if layer.merging or (chosen and len(layer) > RATIO * max(total, 1)):
+                break
+            chosen.append(layer)
+            total += len(layer)
+        return chosen[::-1]
+
+    def _merge_small(self, id_type: pa.DataType) -> None:
+        tail = self._tail(id_type)
+        while len(tail) > 1 and sum(len(layer) for layer in tail) > AT_ONCE:
+            del tail[0]
+        if len(tail) > (1 if self._in_place or len(self) <= AT_ONCE else WIDTH):
+            self._replace(tail, self._joined(tail))
+
+    def _joined(self, layers: Sequence[Layer]) -> tuple[Joined, list[NDArray[np.int64]]] | None:
+        """The layers as one, and which of their rows; None: nothing is left of them."""
+        kept = [layer.removed.kept() for layer in layers]
+        if not any(map(len, kept)):
+            return None
+        return Joined([(layer.segment, rows) for layer, rows in zip(layers, kept)]), kept
+
+    def _replace(
+        self,
+        layers: Sequence[Layer],
+        joined: tuple[Joined, list[NDArray[np.int64]]] | None,
+        segment: Segment | None = None,  # if its index is made already
+    ) -> None:
+        """One layer instead of these. Rows that went while it was made go from it too."""
+        if joined is not None:
+            choice = self._choice_for(sum(map(len, joined[1])))
+            new = Layer(segment or self._made(joined[0].indexed, choice))
+            for layer, rows, gone_to in zip(layers, joined[1], joined[0].rows()):
+                gone, since = layer.removed.since(rows)
+                new.removed.add_all(gone_to[gone], since)
+            self.layers[self.layers.index(layers[0])] = new
+            layers = layers[1:]
+        for layer in layers:
+            self.layers.remove(layer)
+
+    def _next_merge(self) -> Job | None:
+        """What the background should merge; the lock is held."""
+        for id_type in ID_TYPES:
+            chosen = self._tail(id_type)
+            if len(chosen) < 2:  # or one of which most is gone
+                own = (x for x in self.layers if x.id_type == id_type and not x.merging)
+                chosen = [x for x in own if x.removed.count > max(len(x), AT_ONCE)][:1]
+            if chosen and sum(len(x.segment) for x in chosen) > AT_ONCE:
+                for layer in chosen:
+                    layer.merging = True
+                return lambda: self._merge_apart(chosen)
+        return None
+
+    def _merge_apart(self, chosen: list[Layer]) -> None:
+        """In the background: the lock is held only while the result takes the place of the parts."""
+        try:
+            joined = self._joined(chosen)
+            segment = None if joined is None or self._in_place else self._made(joined[0].indexed, self.choice)
+            with self.lock, self.alone():
+                if set(map(id, chosen)) <= set(map(id, self.layers)):  # else a follower has taken newer ones
+                    self._replace(chosen, joined, segment)
+        finally:
+            with self.lock:
+                for layer in chosen:
+                    layer.merging = False
+
+    def compact(self) -> None:
+        """One segment for each type of ids, without what was removed."""
+        with self.upkeep.paused(), self.lock, self.alone():
+            self.flush()
+            for id_type in ID_TYPES:
+                own = [layer for layer in self.layers if layer.id_type == id_type]
+                if len(own) > 1 or any(layer.removed.count for layer in own):
+                    self._replace(own, self._joined(own))
+
+    def close(self) -> None:
+        self.upkeep.close()
+        with self.lock:
+            self.layers, self.waiting = [], {}
+
+
+def _by_type(ids: Sequence[Id]) -> Iterator[tuple[pa.DataType, pa.Array]]:
+    for type_, text in zip(ID_TYPES, (False, True)):
+        own = [i for i in ids if isinstance(i, str) == text]
+        if own:
+            yield type_, pa.array(own, type_)
