@@ -27,9 +27,10 @@ ALLOWED = {
     "matches": BELOW,
     "intake": BELOW,
     "changes": BELOW,
+    "additions": [*BELOW, "changes", "intake"],
     "describe": BELOW,
     "past": [*BELOW, "matches"],
-    "exchange": [*BELOW, "intake", "matcher"],  # of which it is a part
+    "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
     "workloads": [*BELOW, "reference"],
     "java": ["errors"],
     "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past"],
@@ -38,7 +39,17 @@ ALLOWED = {
         for shell in SHELLS
     },
 }
-ALLOWED["matcher"] += ["reference", "explain", "intake", "matches", "changes", "describe", "exchange", "past"]
+ALLOWED["matcher"] += [
+    "reference",
+    "explain",
+    "intake",
+    "matches",
+    "additions",
+    "changes",
+    "describe",
+    "exchange",
+    "past",
+]
 ALLOWED["index"] += ["reference"]
 ALLOWED["cli"] += ["spark", "service"]
 

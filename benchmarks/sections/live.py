@@ -27,11 +27,11 @@ from sections.live_books import Books, Group, Oracle
 from sections.live_windows import Run, Work, rest, window
 
 INDEXES = ("auto", "pstree")  # one that is built anew when segments are merged, and one that takes rows in place
-RATES = (0, 100, 1_000, 5_000, 20_000)  # adds a second
+RATES = (0, 100, 500, 1_000, 5_000)  # adds a second; as many removes come on top
 GROUP = 0.01  # seconds
 TEXTS = 100_000
 ROUNDS = 3
-SECONDS = {"batches": 4.0, "single events": 1.5}  # of a window, for ENOUGH subscriptions
+SECONDS = {"batches": 3.0, "single events": 1.0}  # of a window, for ENOUGH subscriptions
 ENOUGH = 500_000
 KEPT = 0.7  # of the idle throughput, at least
 ONE_BY_ONE = {1: 300, 100: 2_000}  # a match after every so many changes -> changes

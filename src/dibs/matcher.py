@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.additions import OnError as OnError
+from dibs.additions import add_columns, add_items, check_on_error
 from dibs.changes import CLOSED, Changes
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
@@ -29,27 +31,24 @@ from dibs.errors import (
     DuplicateId,
     EventError,
     Rejected,
-    SubscriptionErrors,
     UnknownId,
     UnknownIndex,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.index import AUTO, INDEXES, Pairs, Sink, find
-from dibs.intake import by_type, checked_columns, checked_id, checked_item, checked_weight, named_at
+from dibs.intake import checked_columns, checked_id, checked_weight
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments import store
-from dibs.segments.compile import compile_texts, form_of
+from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
-from dibs.segments.layers import MANY, Layer, Layers, Snapshot, Subscription
+from dibs.segments.layers import Layer, Layers, Snapshot, Subscription
 from dibs.segments.removed import Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
-
-OnError = Literal["raise", "skip"]
 
 
 class Matcher:
@@ -90,23 +89,7 @@ class Matcher:
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
         (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others."""
-        ids, texts, weights = [], [], []
-        bad: list[Rejected] = []
-        places: list[int] = []
-        for position, item in enumerate(items):
-            try:
-                id, text, weight = checked_item(item)
-            except DibsError as e:
-                shown = item if isinstance(item, (tuple, list)) else (None, None)
-                bad.append(Rejected(position, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
-                continue
-            places.append(position)
-            ids.append(id)
-            texts.append(text)
-            weights.append(weight)
-        text_column = pa.array(texts, pa.large_string())
-        weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
-        return self._add_columns(ids, text_column, weight_column, np.array(places, np.int64), bad, on_error, None)
+        return add_items(self._changes, items, on_error)
 
     def add_table(
         self,
@@ -116,47 +99,7 @@ class Matcher:
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
         path. All or none, as add_many. `progress` is told how many more rows are parsed."""
-        ids, texts, weights, places, bad = checked_columns(table)
-        return self._add_columns(ids, texts, weights, places, bad, on_error, progress)
-
-    def _add_columns(
-        self,
-        ids: list[Id] | pa.Array,
-        texts: pa.Array,
-        weights: NDArray[np.float64] | None,
-        places: NDArray[np.int64],  # of the rows in the caller's input
-        bad: list[Rejected],
-        on_error: OnError,
-        progress: Callable[[int], None] | None,
-    ) -> list[Rejected]:
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-        with self._changes.turn():
-            compiled = compile_texts(texts, progress)
-            columns = by_type(ids)
-            errors: dict[int, DibsError] = dict(compiled.errors)
-            for rows, column in columns:
-                for i in self._changes.taken(column):
-                    errors.setdefault(int(rows[i]), DuplicateId(column[i].as_py()))
-            if errors:
-                named = dict(named_at(columns, errors))
-                for i in errors:
-                    bad.append(Rejected(int(places[i]), named[i], texts[i].as_py(), errors[i]))
-            bad.sort(key=lambda r: r.position)
-            if bad and on_error == "raise":
-                raise SubscriptionErrors(bad)
-            if errors:
-                keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
-                ids = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
-                weights = None if weights is None else weights[keep]
-                self._add_columns(ids, texts.take(pa.array(keep)), weights, places[keep], [], "raise", None)
-            elif len(texts) <= MANY or self._changes.batching or len(columns) > 1:
-                given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
-                of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
-                self._changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
-            else:
-                self._changes.add_columns(compiled, columns[0][1], texts, weights)
-            return bad
+        return add_columns(self._changes, *checked_columns(table), on_error, progress)
 
     def remove(self, id: Id) -> None:
         """Removes a subscription. Raises UnknownId."""
@@ -311,8 +254,7 @@ class Matcher:
         self, events: Any, attributes: str | None, on_error: OnError, snapshot: Snapshot
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
+        check_on_error(on_error)
         segments = [x.segment for x in snapshot.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.additions import add_columns
 from dibs.errors import Rejected
 from dibs.exchange import files
 from dibs.exchange.files import (
@@ -182,4 +183,4 @@ def import_from(
         if FLAG not in table.column_names:
             return matcher.add_table(table, on_error, progress)
         ids, texts, weights, places, bad = read_mixed(table)
-    return matcher._add_columns(ids, texts, weights, places, bad, on_error, progress)
+    return add_columns(matcher._changes, ids, texts, weights, places, bad, on_error, progress)

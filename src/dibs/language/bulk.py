@@ -17,6 +17,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, repeat
 from typing import Any
 
@@ -224,6 +225,7 @@ def _parse_chunk(
     return simple, sizes[simple], attribute, operator, counts, kind, number_column, integer
 
 
+@lru_cache(maxsize=1 << 16)  # the same names come again and again
 def _is_sql_word(name: bytes) -> bool:
     return any(part.upper() in KEYWORDS for part in name.decode().split("."))
 

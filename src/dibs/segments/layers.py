@@ -41,7 +41,7 @@ from dibs.segments.upkeep import Job, Upkeep
 RATIO = 16
 MANY = 256  # changes of one call that are worth a segment of their own
 AT_ONCE = 1_000  # rows: merging so many takes a few milliseconds; more is left to the background
-WIDTH = 6  # so many small segments are not worth a merge
+WIDTH = 3  # so many small segments are not worth a merge
 TINY = 64  # rows of a segment that are scanned rather than indexed, in a matcher that has many more
 ID_TYPES = (pa.int64(), pa.large_string())
 
@@ -53,6 +53,7 @@ class Layer:
         self.segment = segment
         self.removed = removed or Removed(len(segment))
         self.merging = False  # in the background
+        self.items: dict[Id, Waiting] | None = None  # of a tiny one: what it was made of and is still there
         # Of a durable matcher (segments.durable): how it is saved, and with how many rows gone.
         self.stored: StoredSegment | None = None
         self.stored_gone = 0
@@ -196,6 +197,8 @@ class Layers:
         place = self.find(id)
         if place is not None:
             place[0].removed.add(place[1], version)
+            if place[0].items is not None:
+                place[0].items.pop(id, None)
         return place is not None
 
     def drop_all(self, ids: Sequence[Id], version: int) -> None:
@@ -205,6 +208,9 @@ class Layers:
                 if layer.id_type == type_:
                     _, rows = layer.segment.ids.find_all(column)
                     layer.removed.add_all(rows[layer.removed.there(rows)], version)
+        for items in [x.items for x in self.layers if x.items]:
+            for id in ids:
+                items.pop(id, None)
         for id in ids if self.waiting else ():
             self.waiting.pop(id, None)
 
@@ -250,9 +256,21 @@ class Layers:
         if not self.waiting:
             return
         with self.alone():
-            built = self.built(self.waiting)
+            # What is tiny already is made anew with it, which is quicker than to merge it or to match one more.
+            tiny = next((x for x in self.layers if x.items is not None and not x.merging), None)
+            items = self.waiting
+            if tiny is None or tiny.items is None or len(tiny.items) + len(items) > TINY:
+                tiny = None
+            else:
+                items = tiny.items | items
+            segments = self.built(items)
+            scanned = self._scans(len(items))
             self.waiting = {}
-            self.append(built)
+            if tiny is not None:
+                self.layers.remove(tiny)
+            self.append(segments)
+            if scanned and len(segments) == 1 and self.layers[-1].segment is segments[0]:
+                self.layers[-1].items = items
 
     def built(self, items: Mapping[Id, Waiting]) -> list[Segment]:
         """Segments of subscriptions that are known to be good: one for each type of ids."""
@@ -277,9 +295,11 @@ class Layers:
             return make(Choice(AUTO))
 
     def _choice_for(self, rows: int) -> Choice:
-        """Which index so many new rows get: building one takes longer than scanning a few rows."""
-        tiny = rows <= TINY and not self._in_place and any(len(x.segment) > AT_ONCE for x in self.layers)
-        return Choice("scan") if tiny else self.choice
+        return Choice("scan") if self._scans(rows) else self.choice
+
+    def _scans(self, rows: int) -> bool:
+        """Whether so many new rows are scanned: building an index takes longer than scanning a few rows."""
+        return rows <= TINY and not self._in_place and any(len(x.segment) > AT_ONCE for x in self.layers)
 
     # ---- merging ----
 

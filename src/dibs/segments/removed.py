@@ -20,22 +20,26 @@ class Removed:
     def __init__(self, rows: int):
         self._rows = rows
         self._at: NDArray[np.int64] | None = None  # made at the first removal
+        self._bits = np.empty(0, np.uint8)  # beside it: whether a row is gone at all; small enough for the cache
         self.count = 0
 
     def add(self, row: int, version: int) -> None:
         """The row, which is there, is gone from this version on."""
-        self._made()[row] = version
+        self._made()[row] = version  # before the bit
+        self._bits[row >> 3] |= np.uint8(1 << (row & 7))
         self.count += 1
 
     def add_all(self, rows: NDArray[Any], versions: Any) -> None:
         """These rows, which are there, are gone from this version (or these versions) on."""
         if len(rows):
             self._made()[rows] = versions
+            np.bitwise_or.at(self._bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
             self.count += len(rows)
 
     def _made(self) -> NDArray[np.int64]:
         if self._at is None:
-            self._at = np.full(self._rows, self.NEVER)
+            self._bits = np.zeros(self._rows // 8 + 1, np.uint8)
+            self._at = np.full(self._rows, self.NEVER)  # last: readers look at it first
         return self._at
 
     def since(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -53,7 +57,7 @@ class Removed:
         """The pairs whose rows a reader of this version sees. The arrays are the reader's own, and are used again."""
         if self._at is None:
             return event, row
-        kept = _keep(self._at, version, event, row)
+        kept = _keep(self._bits, self._at, version, event, row, np.empty(len(row) + 1, np.int32))
         return event[:kept], row[:kept]
 
     def has(self, row: int) -> bool:
@@ -68,12 +72,22 @@ class Removed:
 
 
 @njit(cache=True, nogil=True)
-def _keep(at, version, event, row):  # type: ignore[no-untyped-def]
-    """Moves the pairs that count to the front, without a branch; returns how many they are. (Flags of one byte are
-    faster, but they change under a reader, to whom a row that goes now must still be there.)"""
-    n = 0
-    for i in range(len(row)):
-        e, r = event[i], row[i]
-        event[n], row[n] = e, r
-        n += at[r] > version
-    return n
+def _keep(bits, at, version, event, row, hits):  # type: ignore[no-untyped-def]
+    """Closes the gaps of the pairs that do not count; returns how many are left. A bit alone does not tell: a row that
+    goes while a reader is at work must still be there for it."""
+    found = np.int64(0)
+    for i in range(len(row)):  # without a branch
+        hits[found] = i
+        found += np.int64(bits[row[i] >> 3] >> (row[i] & 7)) & 1
+    gone = 0
+    for k in range(found):
+        hits[gone] = hits[k]
+        gone += at[row[hits[k]]] <= version
+    if gone == 0:
+        return len(row)
+    to = np.int64(hits[0])
+    for k in range(gone):
+        for i in range(hits[k] + 1, hits[k + 1] if k + 1 < gone else len(row)):
+            event[to], row[to] = event[i], row[i]
+            to += 1
+    return to
