@@ -331,6 +331,24 @@ def test_save_and_load(tmp_path):
     assert dibs.Matcher.load(tmp_path / "empty").match({"x": 1}) == []
 
 
+def test_saving_while_others_remove(tmp_path, monkeypatch):
+    """What goes between compacting and writing is not in the files."""
+    m = dibs.Matcher()
+    m.add_many([(i, "x = 1") for i in range(50)])
+    compact, gone = m.compact, iter([3, 7])
+
+    def compact_and_then_somebody_removes() -> None:
+        compact()
+        for id in gone:
+            m.remove(id)
+            break
+
+    monkeypatch.setattr(m, "compact", compact_and_then_somebody_removes)
+    m.save(tmp_path / "index")
+    assert dibs.Matcher.load(tmp_path / "index").match({"x": 1}) == m.match({"x": 1})
+    assert len(m) == 48
+
+
 def test_damaged_files(tmp_path):
     m = dibs.Matcher()
     m.add("a", "x = 1")

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from dibs.past.replay import Replay
 
 
+SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
+
+
 class Matcher:
     """Standing queries, and which of them an event satisfies.
 
@@ -329,9 +332,14 @@ class Matcher:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled subscriptions as a directory that load() maps into memory. An index that stands there
         is replaced; anything else is left alone and refused."""
-        self.compact()
-        with self._layers.reading() as snapshot:
-            store.save_all([x.segment for x in snapshot.layers], Path(path), self.index, snapshot.version)
+        for _ in range(SAVE_TRIES):
+            self.compact()
+            with self._layers.reading() as snapshot:
+                if not any(len(x.removed.gone_at(snapshot.version)) for x in snapshot.layers):
+                    segments = [x.segment for x in snapshot.layers]
+                    store.save_all(segments, Path(path), self.index, snapshot.version)
+                    return
+        raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
     def export(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
         """Writes all subscriptions, as they are now, to a .parquet or .jsonl file, in the order of their ids; returns
