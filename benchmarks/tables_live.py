@@ -138,7 +138,8 @@ def live(sections: dict[str, Any]) -> str:
         "throughput of matching against that of an untouched twin in one segment, in turns (middle and worst of the "
         "rounds); *by processor*: the same by the processor time of the matching thread, so without what it waits for. "
         "Every match was checked to see all groups that had returned before it began. *To settle*: how long "
-        "merges went on after a window.\n"
+        "merges went on after a window. A round begins with one segment, as the twin has it, and goes from low rates "
+        "to high ones; the line without adds comes last and shows what the others have left.\n"
     )
     parts = [intro.strip()]
     for kind in KINDS:

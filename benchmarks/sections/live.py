@@ -118,13 +118,14 @@ def _check(who: str, matcher: Matcher, books: Books, batch: Any) -> None:
 def _sustained(
     matcher: Matcher, twin: Matcher, books: Books, kind: str, work: Work, size: Size, say: Say
 ) -> dict[str, Any]:
-    """Windows at all rates, in turns with the twin."""
+    """Windows at all rates, in turns with the twin; a round begins with one segment, as the twin has it."""
     seconds = SECONDS[kind] * float(np.clip(size.subscriptions / ENOUGH, 0.03, 1))
     runs: dict[Any, list[Run]] = defaultdict(list)
-    order, still = np.random.default_rng(1), Books(books.oracle)
+    still = Books(books.oracle)
     for i in range(min(ROUNDS, size.repeats)):
-        for k in order.permutation(len(RATES) + 1).tolist():
-            rate = None if k == len(RATES) else RATES[k]
+        matcher.compact()
+        # From low rates to high ones, so that none starts with what a higher one has left; then what that costs.
+        for rate in (None, *RATES[1:], RATES[0]):
             say(f"{kind}, {TWIN if rate is None else f'{rate:,} a second'}, {i + 1}")
             if rate is None:
                 runs[TWIN].append(window(twin, still, [], 0, work, seconds))

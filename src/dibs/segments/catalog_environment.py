@@ -347,7 +347,8 @@ def allocate_lock(folder: Path) -> None:
     """Gives LMDB's lock file its blocks on the disk. LMDB maps it without, and would die of a signal on a full disk."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        os.posix_fallocate(file, 0, os.fstat(file).st_size or LOCK_SIZE)
+        if hasattr(os, "posix_fallocate"):  # macOS has none
+            os.posix_fallocate(file, 0, os.fstat(file).st_size or LOCK_SIZE)
     finally:
         os.close(file)
 

@@ -6,8 +6,9 @@
 A change is cheap: an added subscription waits, a removed one is noted with the version. The next reader makes a segment
 of what waits. Segments are merged by size: a segment at most RATIO times as large as all newer ones together is merged
 with them, small ones at once, larger ones in the background (segments.upkeep), so that a subscription is moved a
-logarithmic number of times and there are never many segments. A subscription is there in one place only, so the order
-of segments means nothing to readers.
+logarithmic number of times and there are never many segments. When the background has rested long enough, it merges
+all there is, so that a matcher with few changes is soon as fast as one that was built at once. A subscription is there
+in one place only, so the order of segments means nothing to readers.
 
 A reader holds a snapshot: the list of layers and the version. It never sees a row that went before that version and
 never misses one that went after it. What changes in place (an index with native updates) waits for the readers, and
@@ -41,6 +42,9 @@ from dibs.segments.upkeep import Job, Upkeep
 RATIO = 16
 MANY = 256  # changes of one call that are worth a segment of their own
 AT_ONCE = 1_000  # rows: merging so many takes a few milliseconds; more is left to the background
+REST = 10  # the background rests so many times as long as merging everything takes before it does that without need
+A_ROW = 4e-6  # seconds of merging a row, about
+A_LOOK = 1.0  # seconds between two looks of readers for work in the background
 WIDTH = 3  # so many small segments are not worth a merge
 TINY = 64  # rows of a segment that are scanned rather than indexed, in a matcher that has many more
 ID_TYPES = (pa.int64(), pa.large_string())
@@ -100,6 +104,7 @@ class Layers:
         self.waiting: dict[Id, Waiting] = {}
         self.upkeep = Upkeep(self.lock, self._next_merge)
         self._in_place = choice.in_place
+        self._next_tidying = self._next_look = 0.0  # when the background may merge everything; when to look for work
         self._readers = self._changers = 0  # matches under way; threads that want to change an index in place
         self._turn = threading.Condition(self.lock)  # told when one of them ends
 
@@ -160,6 +165,9 @@ class Layers:
                 self._turn.wait()
             snapshot = self.snapshot()
             self._readers += 1
+            if len(self.layers) > 1 and (now := time.monotonic()) > self._next_look:  # without changes nobody else does
+                self._next_look = now + A_LOOK
+                self.upkeep.wake()
         try:
             yield snapshot
         finally:
@@ -353,11 +361,24 @@ class Layers:
             if len(chosen) < 2:  # or one of which most is gone
                 own = (x for x in self.layers if x.id_type == id_type and not x.merging)
                 chosen = [x for x in own if x.removed.count > max(len(x), AT_ONCE)][:1]
-            if chosen and sum(len(x.segment) for x in chosen) > AT_ONCE:
+            if not chosen or sum(len(x.segment) for x in chosen) <= AT_ONCE:
+                chosen = self._untidy(id_type)
+            if chosen:
                 for layer in chosen:
                     layer.merging = True
                 return lambda: self._merge_apart(chosen)
         return None
+
+    def _untidy(self, id_type: pa.DataType) -> list[Layer]:
+        """All layers of this type of ids, if it is time to merge them and worth it."""
+        own = [x for x in self.layers if x.id_type == id_type]
+        rows = sum(len(x.segment) for x in own)
+        extra = rows - max((len(x) for x in own), default=0)
+        now = time.monotonic()
+        if now < self._next_tidying or extra <= max(AT_ONCE, rows // 1000) or any(x.merging for x in own):
+            return []
+        self._next_tidying = now + REST * A_ROW * rows
+        return own
 
     def _merge_apart(self, chosen: list[Layer]) -> None:
         """In the background: the lock is held only while the result takes the place of the parts."""
