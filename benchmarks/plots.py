@@ -170,11 +170,11 @@ def _structures(sections: dict[str, Any]) -> Figure:
 def _pages(sections: dict[str, Any]) -> Figure:
     figure, axes = plt.subplots(figsize=(6, 4))
     for (shape, workload), colour in zip(sections["pages"]["workloads"].items(), ("#f0a202", "#0b6e99")):
-        points, model = workload["points"], workload["model"]
+        points = workload["points"]
         n = [p["subscriptions"] for p in points]
         _line(axes, n, [p["pages an event"] for p in points], colour, shape)
-        label = f"{shape}: {model['a']:.1f} log n + entries met / 510"
-        axes.plot(n, model["pages an event"], ":", color=colour, linewidth=1, label=label)
+        most = [p["pages an event at most"] for p in points]
+        axes.plot(n, most, ":", color=colour, linewidth=1, label=f"{shape}: at most, by log n and output")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(n, [f"{x:,}" for x in n])

@@ -212,3 +212,20 @@ def test_events_are_observed_from_many_threads(monkeypatch):
         t.join()
     assert not problems
     assert presence._latest_events == sum(map(len, presence._latest)) == 56
+
+
+def test_new_segments_are_planned_by_what_the_largest_has_seen():
+    """In a few subscriptions every attribute looks common; the large segment knows which one is."""
+    m = dibs.Matcher()
+    m.add_many((i, f"a{i % 3_000} = 1 AND a{(i * 7 + 1) % 3_000} <= 5 AND often >= {i % 9}") for i in range(30_000))
+    for e in range(3):
+        m.match_batch([{f"a{(e * 400 + k) % 3_000}": 1, "often": 5} for k in range(400)])
+    m.add_many((30_000 + i, f"a{i} = 1 AND a{i + 1} = 1 AND often = 3") for i in range(0, 600, 2))
+    expected = m.match({"a4": 1, "a5": 1, "often": 3})
+    large, small = (x.segment for x in m._layers.layers)
+    assert (len(large), len(small)) == (30_000, 300) and 30_004 in expected
+    assert small.index.plan()["masks"] == 0 and "larger part" in small.index.plan()["grounds"]
+    assert small.index._often.sum() <= 1 and large.index._often.sum() == 1
+    m.compact()
+    (whole,) = (x.segment for x in m._layers.layers)
+    assert "larger part" in whole.index.plan()["grounds"] and m.match({"a4": 1, "a5": 1, "often": 3}) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import shlex
@@ -135,6 +136,38 @@ def test_a_folder_of_parquet_files(subs: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"price": [600]}), folder / "part-1.parquet")
     (folder / "_SUCCESS").touch()
     assert found(run("match", "-s", subs, "-e", folder)) == [["bob", "carol"], ["carol"]]
+
+
+def test_a_folder_of_parquet_files_has_the_columns_of_its_first(subs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "products"
+    folder.mkdir()
+    pq.write_table(pa.table({"sku": ["p1"], "price": [15]}), folder / "part-0.parquet", row_group_size=1)
+    pq.write_table(pa.table({"price": [12.0, 600.0], "more": [1, 2]}), folder / "part-1.parquet", row_group_size=1)
+    batches = list(events.read_events(str(folder)))
+    assert [(batch.first, batch.count) for batch in batches] == [(0, 1), (1, 1), (2, 1)]
+    assert {tuple(batch.data.schema.names) for batch in batches} == {("sku", "price")}
+    result = run("match", "-s", subs, "-e", folder, "--event-id", "sku")
+    rows = [("p1", ["bob", "carol"]), (None, ["bob", "carol"]), (None, ["carol"])]
+    assert json_rows(result) == [{"event": sku, "subscriptions": names} for sku, names in rows]
+
+
+def test_a_slow_reader_of_parquet_holds_few_row_groups(tmp_path: Path) -> None:
+    rows, groups = 10_000, 60
+    table = pa.table({"n": range(rows), "text": [f"{i:08} " + "x" * 89 for i in range(rows)]})
+    with pq.ParquetWriter(tmp_path / "events.parquet", table.schema) as writer:
+        for _ in range(groups):
+            writer.write_table(table)
+    size, count = table.nbytes, 0
+    del table
+    gc.collect()
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in events.read_events(str(tmp_path / "events.parquet")):
+        if count < 5 * rows:  # time enough for Arrow to read all that it would
+            time.sleep(0.1)
+        most = max(most, pa.total_allocated_bytes() - before)
+        count += batch.count
+    assert count == batch.read == groups * rows
+    assert most < 5 * size, f"{most / size:.1f} row groups of {groups}"
 
 
 def test_csv_cells(subs: Path, tmp_path: Path) -> None:
@@ -325,6 +358,19 @@ def test_files_that_cannot_be_read(name: str, content: bytes | None, message: st
         assert result.exit_code == 3, result.stderr
         assert message in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_parquet_file_that_is_damaged_further_on(subs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table({"price": range(20_000)}), path, row_group_size=10_000, use_dictionary=False)
+    chunk = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    with path.open("r+b") as file:
+        file.seek(chunk.data_page_offset)
+        file.write(b"\xff" * chunk.total_compressed_size)
+    result = run("match", "-s", subs, "-e", path)
+    assert result.exit_code == 3
+    assert "events.parquet: cannot be read" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_subscriptions_without_the_columns(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 import dibs
 from dibs.language.printer import to_sql
 from dibs.reference import matches
+from dibs.segments.segment import Choice
 from strategies import events, expressions
 
 
@@ -446,3 +447,54 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=40, stateful_step_count=20)
+
+
+def test_matches_and_changes_go_on_while_everything_is_merged(monkeypatch):
+    m = dibs.Matcher()
+    m.add_many((i, f"x = {i % 10}") for i in range(3_000))
+    m.remove(1)
+    m.match({"x": 1})
+    seen = []
+    built = Choice.built
+
+    def build(*arguments):
+        """In the middle of the merge: another thread must not have to wait for it."""
+
+        def use():
+            seen.append(len(m.match({"x": 1})))
+            m.add("new", "x = 1")
+            m.remove(11)
+            seen.append(len(m.match({"x": 1})))
+
+        if not seen:
+            thread = threading.Thread(target=use)
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive()
+        return built(*arguments)
+
+    monkeypatch.setattr(Choice, "built", build)
+    m.compact()
+    assert seen == [299, 299]
+    found = m.match({"x": 1})
+    assert "new" in found and 11 not in found and len(found) == 299
+    m.compact()
+    assert m.match({"x": 1}) == found and len(m) == 2_999
+    assert all(x.removed.count == 0 for x in m._layers.layers)
+
+
+def test_a_batch_knows_which_ids_are_new():
+    """What was there, goes and comes again in one batch is there once; what comes and goes in it never was."""
+    m = dibs.Matcher()
+    m.add_many((i, "x = 1") for i in range(5))
+    m.match({"x": 1})
+    with m.batch():
+        m.remove(0)
+        m.add(0, "x = 2")
+        m.add("there", "x = 2")
+        m.add("gone", "x = 2")
+        m.remove("gone")
+        m.replace(1, "x = 2")
+        m.remove(2)
+    assert m.match({"x": 1}) == [3, 4] and m.match({"x": 2}) == [0, 1, "there"]
+    assert len(m) == 5 and "gone" not in m and 2 not in m and m.version == 12

@@ -1,5 +1,5 @@
-"""The PB+tree in LMDB's pages: the paper's examples, what the pages hold after any updates, how much of them is
-resident and how many are visited, and what happens to its files."""
+"""The PB+tree in LMDB's pages: what they hold after any updates, how much of them is resident and how many are
+visited, and what happens to its files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coded import expected, random_clauses, random_events
+from coded import random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, concatenated
+from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index import create, restore
-from dibs.index.conjunctions import select
 from dibs.index.pbtree import LEAST_MEMORY, PBTree
 from dibs.index.pbtree_environment import Environment, _remove_abandoned
 from dibs.index.pbtree_filing import EQUAL, GONE, GREATER, LESS, LISTS, UNEQUAL, rows_of
 from dibs.index.pbtree_pages import KNOWN_TURN, POOL, SIZE, TURN
-from test_pbtree_memory import clauses_of, events_of, matched
+from pbtree_model import (
+    Updated,
+    any_order,
+    clauses_of,
+    events_of,
+    matched,
+    pairs_of,
+    plain_clauses,
+    random_updates,
+    thirds,
+)
 
 MB = 1 << 20
 
@@ -61,17 +70,6 @@ def check(tree: PBTree) -> None:
     plan = tree.plan()
     assert plan["entries"] == len(found) and plan["outside the limits"] == filed[1::2].sum()
     assert plan["keys"] == np.count_nonzero(filed)
-
-
-def pairs_of(tree: PBTree, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
-    pairs = tree.match(events, threads)
-    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
-    assert len(found) == len(set(found))
-    return set(found)
-
-
-def plain_clauses(rng: np.random.Generator, rows: int, attributes: int, cells: int) -> Clauses:
-    return select(random_clauses(rng, rows, attributes, cells, programs=0, nulls=0), several=False)[0]
 
 
 def wide_clauses(rng: np.random.Generator, rows: int, attributes: int = 4, cells: int = 1000) -> Clauses:
@@ -119,51 +117,14 @@ def test_lists_are_in_the_order_of_constants():
             assert inside == sorted(constants)
 
 
-def test_a_larger_value_satisfies_every_smaller_bound():
-    """Attribute > 10 is true means that Attribute > 5 is true too."""
-    tree = PBTree.build(clauses_of([[(0, ">", 10)], [(0, ">", 5)], [(0, "<", 10)], [(0, "<", 5)]]))
-    assert matched(tree, [{0: 11}, {0: 10}, {0: 6}, {0: 5}, {0: 4}]) == [{0, 1}, {1}, {1, 2}, {2}, {2, 3}]
-
-
-def test_stock_example():
-    """Section 2: CompanyName 0 (Intel is 3, Yahoo is 7), Price 1, ChangeRatio 2, in cells."""
-    price, ratio = {500: 50, 1000: 60, 5000: 70}, {0.03: 10, 0.05: 20, 0.1: 30}
-    rows = [
-        [(0, "=", 7), (1, ">", price[1000]), (2, "<", ratio[0.05])],
-        [(0, "=", 7), (1, "<", price[1000])],
-    ]
-    tree = PBTree.build(clauses_of(rows, 3))
-    events = [
-        {0: 3, 1: price[5000], 2: ratio[0.03]},
-        {0: 7, 1: price[500], 2: ratio[0.1]},
-        {0: 7, 1: price[5000], 2: ratio[0.03]},
-    ]
-    assert matched(tree, events) == [set(), {1}, {0}]
-
-
-@pytest.mark.parametrize("times", [1, 200, 2000])
-def test_every_operator_at_below_and_above_its_constant(times):
-    """Lists of one entry, pages within pages, and trees of two levels."""
-    rows = [[(0, op, 50)] for op in ("<", "<=", "=", "!=", ">=", ">")] * times
-    tree = PBTree.build(clauses_of(rows))
-    # 51 stands for all values between 50 and the next constant.
-    found = matched(tree, [{0: 49}, {0: 50}, {0: 51}])
-    kinds = [{0, 1, 3}, {1, 2, 4}, {3, 4, 5}]
-    assert found == [{6 * i + k for i in range(times) for k in own} for own in kinds]
-
-
 def test_pages_visited_grow_with_the_logarithm_and_the_output():
     """O(log n + L): entries met are predicates satisfied, and pages visited are few more than hold these."""
     rng = np.random.default_rng(1)
     fixed = {}
     for n in (3_000, 30_000, 300_000):
-        single = rng.integers(3_000, 2_000_000, n).astype(np.int32)
-        lo, hi = single.copy(), single.copy()
-        lo[n // 3 : 2 * n // 3] = 1
-        hi[2 * n // 3 :] = 2_000_001
+        clauses = thirds(rng.integers(3_000, 2_000_000, n), 2_000_001)
+        lo, hi = clauses.lo, clauses.hi
         lo[-1000:] = np.arange(1000) + 2  # what an event of 1,500 satisfies of >=, for every n
-        none = np.empty(0, np.int32)
-        clauses = Clauses(np.arange(n + 1), np.zeros(n, np.int32), lo, hi, none, none, none, none, n, 1)
         tree = PBTree.build(clauses)
         height = tree.plan()["height"]
         for x in (1, 1_500, 700_000, 1_999_999):
@@ -172,7 +133,7 @@ def test_pages_visited_grow_with_the_logarithm_and_the_output():
             assert pairs.count == pairs.candidates == pairs.predicates == holds
             assert pairs.nodes <= 3 * height + 2 + holds / (510 * 0.9)
         less = clauses.take(np.arange(0, n // 3).astype(np.int64))  # = only: the output stays the same
-        fixed[n] = PBTree.build(less).match(events_of([{0: int(single[0])}]), 1).nodes
+        fixed[n] = PBTree.build(less).match(events_of([{0: int(lo[0])}]), 1).nodes
     assert fixed[300_000] <= fixed[3_000] + 1 <= 4
 
 
@@ -181,67 +142,15 @@ def test_pages_visited_grow_with_the_logarithm_and_the_output():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_entries_after_random_updates(seed):
-    rng = np.random.default_rng(seed)
-    attributes, cells = 3, int(rng.integers(20, 60))
-    parts = [plain_clauses(rng, 600 if seed % 2 else 40, attributes, cells)]
-    tree = PBTree.build(parts[0])
-    check(tree)
-    alive = set(range(len(parts[0])))
-    for step in range(24):
-        if step < 8 or 14 <= step < 18:
-            attributes += step % 3 == 0
-            parts.append(plain_clauses(rng, int(rng.integers(1, 300)), attributes, cells))
-            first = sum(len(p) for p in parts[:-1])
-            alive |= set(range(first, first + len(parts[-1])))
-            tree.insert(parts[-1])
-        elif alive:
-            most = len(alive) if step == 23 else max(len(alive) // 2, 1)
-            gone = rng.choice(sorted(alive), most, replace=False)
-            alive -= set(gone.tolist())
-            tree.delete(gone.astype(np.int64))
-        check(tree)
-        if step % 4 == 0:
-            clauses, place = concatenated(parts)
-            events = random_events(rng, 10, attributes, cells, several=False)
-            wanted = {(e, int(place[r])) for e, r in expected(clauses, events) if int(place[r]) in alive}
-            assert pairs_of(tree, events) == wanted
-    assert not alive and stored(tree) == [] and tree.plan()["height"] == 0
+    rng, first = np.random.default_rng(seed), 600 if seed % 2 else 40
+    tree = random_updates(PBTree.build, check, rng, first, inserted=300, deleted=400, steps=24)
+    assert stored(tree) == [] and tree.plan()["height"] == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["=", "<=", ">=", "!="]), st.integers(2, 30)), max_size=25), st.randoms())
 @settings(max_examples=40, deadline=None)
 def test_any_order_of_insertion_and_deletion(predicates, random):
-    rows = [[(0, op, c)] for op, c in predicates]
-    tree = PBTree.build(clauses_of([[(0, "=", 1)]]))
-    for row in rows:
-        tree.insert(clauses_of([row]))
-    gone = list(range(len(rows)))
-    random.shuffle(gone)
-    gone = gone[: len(gone) // 2]
-    for r in gone:
-        tree.delete(np.array([r + 1]))
-    check(tree)
-    numbers = [r + 1 for r in range(len(rows)) if r not in gone]
-    kept = clauses_of([rows[r - 1] for r in numbers])
-    events = [{0: x} for x in (2, 7, 15, 29, 31)]
-    wanted = [{numbers[r] for e, r in expected(kept, events_of(events)) if e == i} for i in range(len(events))]
-    assert matched(tree, events) == wanted
-
-
-def test_what_lies_outside_the_limits_is_filed_apart_until_it_is_much():
-    rows = [[(0, "between", (20, 60))] for _ in range(200)]
-    tree = PBTree.build(clauses_of(rows))
-    tree.insert(clauses_of([[(0, "between", (10, 30))], [(0, "between", (50, 90))], [(0, "between", (5, 95))]]))
-    check(tree)
-    assert tree.plan()["outside the limits"] == 6
-    found = matched(tree, [{0: 7}, {0: 15}, {0: 25}, {0: 55}, {0: 70}, {0: 95}, {0: 96}])
-    late = [[202], [200, 202], [200, 202], [201, 202], [201, 202], [202], []]
-    assert [sorted(f - set(range(200))) for f in found] == late
-    for _ in range(60):
-        tree.insert(clauses_of([[(0, "<=", 70)]]))
-    check(tree)
-    assert tree.plan()["outside the limits"] < 60
-    assert [len(f) for f in matched(tree, [{0: 7}, {0: 25}, {0: 70}, {0: 96}])] == [61, 262, 62, 0]
+    any_order(PBTree.build, check, predicates, random)
 
 
 def test_a_file_that_outgrows_its_mapping():
@@ -443,14 +352,12 @@ def test_updates_after_restoring(tmp_path):
     before = arrays["pages"].tobytes()
     mapped = np.load(tmp_path / "pages.npy", mmap_mode="c")
     tree = PBTree.restore(first, {k: v.copy() for k, v in arrays.items()} | {"pages": np.asarray(mapped)})
-    tree.insert(more)
-    tree.delete(np.arange(0, len(first), 3))
+    model = Updated(tree, first)
+    model.insert(more)
+    model.delete(np.arange(0, len(first), 3))
     check(tree)
-    clauses, place = concatenated([first, more])
     events = random_events(rng, 40, 3, 30, several=False)
-    gone = set(range(0, len(first), 3))
-    wanted = {(e, int(place[r])) for e, r in expected(clauses, events) if int(place[r]) not in gone}
-    assert pairs_of(tree, events) == wanted
+    assert pairs_of(tree, events) == model.expected(events)
     assert np.load(tmp_path / "pages.npy").tobytes() == before, "the saved file is as it was"
 
 

@@ -1,16 +1,17 @@
 """Changes while events are matched: how fast is matching beside so many adds a second, and how long does a change take?
 
 One thread matches without a pause (batches of events, or one after the other) and another one adds at a given rate and
-removes as many, in groups of about 10 ms, each a batch() of its own. The throughput is compared with that of a twin: a
-matcher with the same subscriptions in one segment, which nobody changes, in turns with it. Every match is checked
-(live_windows says how). Then the changes one by one, with matches between them that must see them.
+removes as many, in groups of about 10 ms, each a batch() of its own. That goes on for long enough to see all the merges
+that the changes cause, those of everything included, and what one rate leaves is what the next one begins with. The
+throughput is compared with that of a twin, before and after: a matcher with the same subscriptions in one segment,
+which nobody changes. Every match is checked (live_windows says how). Then the changes one by one, with matches between
+them that must see them.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,11 +28,12 @@ from sections.live_books import Books, Group, Oracle
 from sections.live_windows import Run, Work, rest, window
 
 INDEXES = ("auto", "pstree")  # one that is built anew when segments are merged, and one that takes rows in place
-RATES = (0, 100, 500, 1_000, 5_000)  # adds a second; as many removes come on top
+RATES = {"batches": (100, 500, 1_000, 5_000), "single events": (100, 1_000)}  # adds a second, and as many removes
 GROUP = 0.01  # seconds
 TEXTS = 100_000
-ROUNDS = 3
-SECONDS = {"batches": 3.0, "single events": 1.0}  # of a window, for ENOUGH subscriptions
+SECONDS = {"batches": 30.0, "single events": 15.0}  # of a window, for ENOUGH subscriptions
+IDLE_SECONDS = 3.0
+PARTS = 3  # of a window: how much does it vary?
 ENOUGH = 500_000
 KEPT = 0.7  # of the idle throughput, at least
 ONE_BY_ONE = {1: 300, 100: 2_000}  # a match after every so many changes -> changes
@@ -89,6 +91,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
         "subscriptions": size.subscriptions,
         "events of a batch": size.events,
         "filesystem": filesystem,
+        "seconds": {kind: _scaled(seconds, size) for kind, seconds in SECONDS.items()},
         "matchers": found,
     }
 
@@ -118,52 +121,51 @@ def _check(who: str, matcher: Matcher, books: Books, batch: Any) -> None:
 def _sustained(
     matcher: Matcher, twin: Matcher, books: Books, kind: str, work: Work, size: Size, say: Say
 ) -> dict[str, Any]:
-    """Windows at all rates, in turns with the twin; a round begins with one segment, as the twin has it."""
-    seconds = SECONDS[kind] * float(np.clip(size.subscriptions / ENOUGH, 0.03, 1))
-    runs: dict[Any, list[Run]] = defaultdict(list)
+    """A window at each rate, from low ones to high ones, between two of the twin."""
     still = Books(books.oracle)
-    for i in range(min(ROUNDS, size.repeats)):
-        matcher.compact()
-        # From low rates to high ones, so that none starts with what a higher one has left; then what that costs.
-        for rate in (None, *RATES[1:], RATES[0]):
-            say(f"{kind}, {TWIN if rate is None else f'{rate:,} a second'}, {i + 1}")
-            if rate is None:
-                runs[TWIN].append(window(twin, still, [], 0, work, seconds))
-            else:
-                runs[rate].append(window(matcher, books, _groups(books, rate, seconds), rate, work, seconds))
-    idle = [r.throughput for r in runs[TWIN]]
+
+    def alone() -> Run:
+        say(f"{kind}, {TWIN}")
+        return window(twin, still, [], 0, work, _scaled(IDLE_SECONDS, size))
+
+    idle = [alone()]
     rows = []
-    for rate in RATES:
-        own = runs[rate]
-        shares = [r.throughput / still for r, still in zip(own, idle)]
-        changing = [s for r in own for s in r.changing]
-        work_shares = [still.processor / r.processor for r, still in zip(own, runs[TWIN])]
+    for rate in RATES[kind]:
+        seconds = _scaled(SECONDS[kind], size)
+        say(f"{kind}, {rate:,} a second for {seconds:.0f} seconds")
+        run = window(matcher, books, _groups(books, rate, seconds), rate, work, seconds)
+        idle.append(alone())
+        around = idle[-2:]
+        throughput = float(np.mean([r.throughput for r in around]))
+        parts = [work.events * len(p) / sum(p) for p in np.array_split(run.matching, PARTS) if len(p)]
         rows.append(
             {
                 "rate": rate,
-                "adds a second": float(np.median([r.adds for r in own])),
-                "of idle": float(np.median(shares)),
-                "of idle, worst": min(shares),
-                "of idle, by processor time": float(np.median(work_shares)),
-                "group": latency(changing) if changing else None,
-                "match": latency([s for r in own for s in r.matching]),
-                "segments": max(r.segments for r in own),
-                "seconds to settle": max(r.settling for r in own),
+                "adds a second": run.adds,
+                "of idle": run.throughput / throughput,
+                "of idle, worst": min(parts) / throughput,
+                "of idle, by processor time": float(np.mean([r.processor for r in around])) / run.processor,
+                "group": latency(run.changing),
+                "match": latency(run.matching),
+                "segments": run.segments,
+                "seconds to settle": run.settling,
             }
         )
     enough = [row["adds a second"] for row in rows if row["of idle"] >= KEPT]
     return {
-        "idle events a second": float(np.median(idle)),
-        "idle match": latency([s for r in runs[TWIN] for s in r.matching]),
+        "idle events a second": float(np.median([r.throughput for r in idle])),
+        "idle match": latency([s for r in idle for s in r.matching]),
         "rows": rows,
         f"most adds a second at {KEPT} of idle": max(enough, default=0.0),
     }
 
 
+def _scaled(seconds: float, size: Size) -> float:
+    return seconds * float(np.clip(size.subscriptions / ENOUGH, 0.01, 1))
+
+
 def _groups(books: Books, rate: int, seconds: float) -> list[Group]:
     """Enough for the window, made before it."""
-    if rate == 0:
-        return []
     each = max(min(round(rate * GROUP), len(books) // 2), 1)
     return [books.group(each, each) for _ in range(int(rate * seconds / each) + 1)]
 

@@ -121,5 +121,5 @@ def check_calls(calls: list[Call], history: NDArray[np.int64]) -> None:
 def rest(matcher: Matcher) -> None:
     """Waits until there is nothing to merge or to save."""
     upkeep = matcher._layers.upkeep
-    while upkeep._thread is not None:
+    while upkeep.busy:
         upkeep.rest()

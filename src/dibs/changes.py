@@ -8,7 +8,7 @@ A batch is a transaction: its changes are seen by nobody but the thread that mak
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ class Changes:
         self._turn = threading.RLock()  # one change after the other; a batch holds it to its end
         self._batch: dict[Id, tuple[Change, int]] | None = None  # the latest change of each id and which it is
         self._batched: list[Change] = []
+        self._new: set[Id] = set()  # ids of the batch that were not there before it
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -59,11 +60,11 @@ class Changes:
             if self._batch is not None:  # a batch within a batch is part of it
                 yield
                 return
-            self._batch, self._batched = {}, []
+            self._batch, self._batched, self._new = {}, [], set()
             try:
                 yield
-                changes, self._batch = self._batched, None
-                self.make(changes)
+                changes, old, self._batch = self._batched, self._batch.keys() - self._new, None
+                self._make(changes, old)
             finally:
                 self._batch = None
 
@@ -74,13 +75,20 @@ class Changes:
     def make(self, changes: list[Change], new: bool = False) -> None:
         """Changes that were checked. new: of ids that are not there, none twice."""
         if self._batch is not None:
+            if new:
+                self._new.update(change[0] for change in changes if change[0] not in self._batch)
             self._batch |= {change[0]: (change, i) for i, change in enumerate(changes, len(self._batched))}
             self._batched += changes
-        elif changes:
+        else:
+            self._make(changes, () if new else None)
+
+    def _make(self, changes: list[Change], old: Collection[Id] | None) -> None:
+        """old: those of their ids that may be there; None: all of them."""
+        if changes:
             first = self._layers.version + 1
             if self.durable is not None:
                 self.durable.write(((id, text, weight) for id, text, weight, _ in changes), first)
-            self._layers.apply(changes, first, new)
+            self._layers.apply(changes, first, old)
 
     def add_columns(
         self, compiled: Compiled, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None
@@ -88,7 +96,7 @@ class Changes:
         """Many new subscriptions, not in a batch."""
         first = self._layers.version + 1
         versions = np.arange(first, first + len(texts))
-        segment = build(compiled, ids, texts, weights, versions, self._layers.choice)
+        segment = build(compiled, ids, texts, weights, versions, self._layers.choice, self._layers.largest())
         if self.durable is not None:
             self.durable.write_columns(ids, texts, weights, first)
         self._layers.append([segment], first + len(texts) - 1)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dibs.additions import OnError as OnError
 from dibs.additions import add_columns, add_items, check_on_error
 from dibs.changes import CLOSED, Changes
+from dibs.coding.batch import numbered
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.describe import described, planned
@@ -44,7 +45,7 @@ from dibs.segments import store
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layer, Layers, Snapshot, Subscription
-from dibs.segments.removed import Removed
+from dibs.segments.removed import Bits, alive
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Matcher:
         self._changes = Changes(self._layers)
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
         self._counters = dict.fromkeys(counters, 0)
-        self._known_names: tuple[list[Segment], WantedNames] = ([], WantedNames(()))
+        self._names = WantedNames(())
 
     # ---- subscriptions ----
 
@@ -265,7 +266,7 @@ class Matcher:
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
         self._counters["events"] += values.events
-        return segments, values, [partial(_seen, x.removed, snapshot.version, dead) for x in snapshot.layers]
+        return segments, values, [partial(_seen, gone, dead) for gone in snapshot.gone]
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -277,12 +278,9 @@ class Matcher:
 
     def _wanted(self, segments: list[Segment]) -> WantedNames:
         """The attributes that some subscription mentions, or once did: made anew only for new names."""
-        known, wanted = self._known_names
-        new = [s for s in segments if not any(s is k for k in known)]
-        if any(s.names.difference(wanted.codes) for s in new):
-            wanted = WantedNames(frozenset().union(*(s.names for s in segments)))
-        if new:
-            self._known_names = (segments, wanted)
+        wanted = self._names
+        if not all(numbered(wanted.names, s.domains).complete for s in segments):
+            wanted = self._names = WantedNames(frozenset().union(*(s.names for s in segments)))
         return wanted
 
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
@@ -324,7 +322,7 @@ class Matcher:
         """Merges everything and forgets what was removed: fastest matching, least memory."""
         self._news()
         self._layers.compact()
-        self._known_names = ([], WantedNames(()))
+        self._names = WantedNames(())
         durable = self._changes.durable
         if durable is not None and not durable.read_only:
             durable.checkpoint(self._layers)
@@ -442,10 +440,11 @@ def _checked(index: str, threads: int | None, memory: int | None) -> Choice:
 
 
 def _seen(
-    gone: Removed, version: int, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
+    gone: Bits | None, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The pairs that count: of subscriptions that are there at this version, of events that could be read."""
-    event, row = gone.alive(event, row, version)
+    """The pairs that count: of subscriptions that are there, of events that could be read."""
+    if gone is not None:
+        event, row = alive(gone, event, row)
     if dead is not None:
         keep = ~dead[event]
         event, row = event[keep], row[keep]

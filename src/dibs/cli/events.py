@@ -73,7 +73,12 @@ def _record_batches(name: str, kind: Format) -> Iterator[Any]:
 
         yield from pyarrow.csv.open_csv(open_input(name), **csv_options())
     elif kind is Format.parquet:
-        yield from open_parquet(name).to_batches(batch_size=ROWS_AT_ONCE, batch_readahead=2, fragment_readahead=1)
+        from dibs.past.sources import Wanted
+        from dibs.past.sources_files import open_events
+
+        # Not the data set's own batches: Arrow reads those ahead without end, whether anybody takes them or not.
+        for batch in open_events(open_parquet(name)).batches(Wanted(None), ROWS_AT_ONCE):
+            yield batch.data
     else:
         reader = open_arrow(name)
         if hasattr(reader, "num_record_batches"):  # a file; a stream is iterated

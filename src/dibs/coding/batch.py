@@ -13,6 +13,7 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import BOOLEAN, FEW, LONGEST, NUMBER, STRING, TIME, Arranged, writable
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
@@ -64,8 +65,7 @@ def _single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
     return result
 
 
-MANY_ENTRIES = 1000
-AHEAD = 12  # values whose constants are asked for before they are needed
+AHEAD = 16  # values whose constants are asked for before they are needed
 # Where an open range ends; a kind that is not here has no least (greatest) value.
 LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
@@ -74,55 +74,112 @@ Piece = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]  # event, 
 
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     """The coded batch. Attributes that no predicate mentions leave no entry."""
-    found = [p for p in pieces(values, domains) if len(p[0])]
+    known = numbered(values.names, domains)
+    own = known[Facet.VALUE]
+    in_order = values.arranged if known.in_order else None
+    if in_order is not None and own is not None:
+        return _coded(in_order, values.strings, own, known.rests, domains)
+    return _sorted(list(pieces(values, domains)), values.events)
+
+
+def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
+    code = _code if len(values.offsets) - 1 > FEW else _code_few
+    offsets, attribute, lo, points = code(
+        *values,
+        values.key.view(np.float64),
+        writable(strings.offsets),
+        writable(strings.data),
+        own,
+        d.number_offsets,
+        d.number_value,
+        d.number_rest,
+        d.string_offsets,
+        d.string_starts,
+        d.string_bytes,
+        d.string_prefix,
+        d.string_base,
+        d.time_offsets,
+        d.time_value,
+        d.time_base,
+        d.cells,
+        rests,
+    )
+    return CodedEvents(offsets, attribute, lo, lo, points)
+
+
+def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
+    """From entries in any order."""
+    found = [p for p in pieces if len(p[0])]
     if not found:
         none = np.empty(0, np.int32)
-        return CodedEvents(np.zeros(values.events + 1, np.int64), none, none, none, True)
+        return CodedEvents(np.zeros(events + 1, np.int64), none, none, none, True)
     event, attribute, lo, hi = (
         found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
-    if len(event) > MANY_ENTRIES and np.bincount(event).max() > MANY_ENTRIES:
+    if len(event) > LONGEST and np.bincount(event).max() > LONGEST:
         order = np.lexsort((lo, attribute, event))  # _by_event inserts, which is quadratic in long unsorted runs
         event, attribute, lo, hi = event[order], attribute[order], lo[order], hi[order]
-    offsets, attribute, lo, hi, points = _by_event(event, attribute, lo, hi, values.events)
+    offsets, attribute, lo, hi, points = _by_event(event, attribute, lo, hi, events)
     return CodedEvents(offsets, attribute, lo, lo if points else hi, points)
+
+
+class Numbered:
+    """The attribute number of each name of a batch, by facet; -1 where no predicate mentions it. Batch after batch has
+    the same list of names, so the domains keep the last one."""
+
+    def __init__(self, names: list[str], domains: Domains, code: NDArray[np.int32] | None = None):
+        """code: the place of each attribute's name among the names, if that is known."""
+        self.names = names
+        if code is None:
+            codes = names.codes if isinstance(names, Names) else Names(names).codes
+            found = map(codes.get, (name for name, _ in domains.attributes), repeat(-1))
+            code = np.fromiter(found, np.int32, len(domains.attributes))
+        self.code = code
+        self.complete = not len(code) or int(code.min()) >= 0  # the batch has all names that predicates mention
+        self._of: dict[Facet, NDArray[np.int32]] = {}
+        several = bool(domains.facet.any())
+        for facet in Facet if several else (Facet.VALUE,):
+            mentioned = np.flatnonzero((domains.facet == facet) & (code >= 0)) if several else np.flatnonzero(code >= 0)
+            if len(mentioned) or facet == Facet.VALUE:
+                numbers = np.full(len(names), -1, np.int32)
+                numbers[code[mentioned]] = mentioned
+                self._of[facet] = numbers
+        # Whether values in the order of their names are in the order of their attributes, and there is nothing else.
+        known = code if self.complete else code[code >= 0]
+        self.in_order = not several and bool((known[1:] > known[:-1]).all())
+        self.rests = int(domains.number_rest.any())
+
+    def __getitem__(self, facet: Facet) -> NDArray[np.int32] | None:
+        """None: no predicate looks at this facet of any name."""
+        return self._of.get(facet)
+
+
+def numbered(names: list[str], domains: Domains) -> Numbered:
+    found: Numbered | None = domains.numbered
+    if found is None or found.names is not names:
+        found = domains.numbered = Numbered(names, domains)  # whole: another thread may be looking
+    return found
 
 
 def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     """The coded values, kind by kind."""
-
-    def numbers_of(facet: Facet) -> NDArray[np.int32]:
-        """The attribute number of each name of the batch, -1 where no predicate mentions it. Batch after batch has
-        the same list of names, so this is kept."""
-        named = domains.named
-        if named[0] is not values.names:
-            named = domains.named = (values.names, {})
-        known = named[1]
-        if facet not in known:
-            names = values.names if isinstance(values.names, Names) else Names(values.names)
-            numbers = np.full(len(names), -1, np.int32)
-            codes = map(names.codes.get, (name for name, _ in domains.attributes), repeat(-1))
-            code = np.fromiter(codes, np.int32, len(domains.attributes))
-            mentioned = np.flatnonzero((domains.facet == facet) & (code >= 0))
-            numbers[code[mentioned]] = mentioned
-            known[facet] = numbers  # whole: another thread may be looking
-        return known[facet]
-
-    own = numbers_of(Facet.VALUE)
+    numbers_of = numbered(values.names, domains)
+    own = numbers_of[Facet.VALUE]
+    assert own is not None
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable
     if len(n.event):
         numbers = (domains.number_offsets, domains.number_value, domains.number_rest)
-        yield _points(n.event, *_code_numbers(own, n.name, _writable(n.value), _writable(n.rest), *numbers))
+        yield _points(n.event, *_code_numbers(own, n.name, writable(n.value), writable(n.rest), *numbers))
     if len(t.event):
         times = (domains.time_offsets, domains.time_value, domains.time_base)
-        yield _points(t.event, *_code_times(own, t.name, _writable(t.microseconds), *times))
+        yield _points(t.event, *_code_times(own, t.name, writable(t.microseconds), *times))
     if len(b.event):
         yield _points(b.event, own[b.name], 1 + b.value.astype(np.int32))
     if len(s.event):
-        s = Strings(s.event, s.name, _writable(s.offsets), _writable(s.data))
+        s = Strings(s.event, s.name, writable(s.offsets), writable(s.data))
         for facet in (Facet.VALUE, Facet.REVERSED):
-            to = own if facet == Facet.VALUE else numbers_of(facet)
-            if (to >= 0).any():
+            to = numbers_of[facet]
+            if to is not None:
                 data = s.data if facet == Facet.VALUE else _reversed(s.offsets, s.data)
                 found = _code_strings(
                     to,
@@ -136,8 +193,10 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
                     domains.string_base,
                 )
                 yield _points(s.event, *found)
-        yield from _pattern_pieces(s, numbers_of(Facet.PATTERN), domains, matching=True)
-        yield from _pattern_pieces(s, numbers_of(Facet.NO_PATTERN), domains, matching=False)
+        for facet in (Facet.PATTERN, Facet.NO_PATTERN):
+            to = numbers_of[facet]
+            if to is not None:
+                yield from _pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
     if len(u.event):
         attribute = own[u.name]
         yield _points(u.event, attribute, np.where(attribute < 0, 0, domains.cells[attribute]))
@@ -145,17 +204,12 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         yield _range_piece(values.ranges, own, domains)
 
 
-def _writable(array: NDArray[Any]) -> NDArray[Any]:
-    """Kernels are compiled once, for writable arrays; what comes straight from Arrow is read-only."""
-    return array if array.flags.writeable else array.copy()
-
-
 def _points(event: NDArray[Any], attribute: NDArray[Any], cell: NDArray[Any]) -> Piece:
     known = attribute >= 0
     if not known.all():
         event, attribute, cell = event[known], attribute[known], cell[known]
     cell = cell.astype(np.int32, copy=False)
-    return _writable(event), attribute, cell, cell
+    return writable(event), attribute, cell, cell
 
 
 def _pattern_pieces(s: Strings, to: NDArray[np.int32], domains: Domains, matching: bool) -> Iterator[Piece]:
@@ -234,6 +288,103 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
     first, last = d.string_offsets[a], d.string_offsets[a + 1]
     found = string_cell(data, 0, len(data), first, last, d.string_starts, d.string_bytes, d.string_prefix)
     return int(d.string_base[a]) + found
+
+
+@njit(cache=True, nogil=True)
+def _code(  # type: ignore[no-untyped-def]
+    offsets,
+    name,
+    kind,
+    key,
+    rest,
+    number,
+    starts,
+    data,
+    own,
+    number_offsets,
+    number_value,
+    number_rest,
+    string_offsets,
+    string_starts,
+    string_bytes,
+    string_prefix,
+    string_base,
+    time_offsets,
+    time_value,
+    time_base,
+    cells,
+    rests,
+):
+    """rests: 1 if some number of the domains has one."""
+    n = len(name)
+    if len(number_value) == 0:
+        number_value = np.zeros(1)  # so that there is always a place to look at
+    last_number = len(number_value) - 1
+    # First which values are asked for: a small segment mentions few names, and nothing of the others is looked at.
+    kept_offsets = np.zeros(len(offsets), np.int64)
+    attribute, cell, place = np.empty(n + 1, np.int32), np.empty(n + 1, np.int32), np.empty(n + 1, np.int32)
+    asked = 0
+    for e in range(len(offsets) - 1):
+        for i in range(offsets[e], offsets[e + 1]):
+            attribute[asked], place[asked] = own[name[i]], i
+            asked += attribute[asked] >= 0
+        kept_offsets[e + 1] = asked
+    points = True
+    kept, p = 0, 0
+    for e in range(len(offsets) - 1):
+        first = kept
+        while p < kept_offsets[e + 1]:
+            if p + AHEAD < asked:
+                a = attribute[p + AHEAD]
+                prefetch(number_value, (number_offsets[a] + number_offsets[a + 1]) >> 1)
+            a, i = attribute[p], place[p]
+            p += 1
+            k = kind[i]
+            if k == NUMBER:
+                # number_cell written out: handing arrays over costs a third of the search.
+                v, x, y = number[i], number_offsets[a], number_offsets[a + 1]
+                at, half = x, y - x
+                while half > 0:
+                    step = (half + 1) >> 1
+                    at += step * np.int64(number_value[at + step - 1] < v)
+                    half -= step
+                exact = np.int64(at < y) & np.int64(number_value[min(at, last_number)] == v)
+                if (exact & (rests | np.int64(rest[i] != 0))) != 0:
+                    while at < y and number_value[at] == v and number_rest[at] < rest[i]:
+                        at += 1
+                    exact = np.int64(at < y and number_value[at] == v and number_rest[at] == rest[i])
+                c = NUMBER_BASE + 2 * (at - x) + exact
+            elif k == STRING:
+                s, x, y = key[i], string_offsets[a], string_offsets[a + 1]
+                c = np.int64(
+                    string_base[a]
+                    + string_cell(data, starts[s], starts[s + 1], x, y, string_starts, string_bytes, string_prefix)
+                )
+            elif k == TIME:
+                x, y = time_offsets[a], time_offsets[a + 1]
+                c = np.int64(time_base[a] + time_cell(key[i], x, y, time_value))
+            elif k == BOOLEAN:
+                c = 1 + key[i]
+            else:
+                c = np.int64(cells[a])
+            at = kept
+            if kept > first and attribute[kept - 1] == a:  # values of an array: by cell, none twice
+                while at > first and attribute[at - 1] == a and cell[at - 1] > c:
+                    at -= 1
+                if at > first and attribute[at - 1] == a and cell[at - 1] == c:
+                    continue
+                points = False
+                for m in range(kept, at, -1):
+                    attribute[m], cell[m] = attribute[m - 1], cell[m - 1]
+            attribute[at], cell[at] = a, c
+            kept += 1
+        kept_offsets[e + 1] = kept
+    return kept_offsets, attribute[:kept], cell[:kept], points
+
+
+@njit(cache=True)
+def _code_few(*columns):  # type: ignore[no-untyped-def]
+    return _code(*columns)
 
 
 @njit(cache=True, nogil=True)

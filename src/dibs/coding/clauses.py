@@ -1,22 +1,24 @@
 """Coded subscriptions: each predicate is a short sorted list of closed spans of cells.
 
 Rows and jumps are those of language.table. A predicate with one span has it in (lo, hi); with k > 1 spans, hi is -k
-and lo is the first of its k entries in (span_lo, span_hi), which are sorted and disjoint; one that can never hold has
-the empty span (1, 0). This is all that any index ever sees of a subscription.
+and lo is the first of its k entries in (span_lo, span_hi), which are sorted, disjoint and not adjacent; one that can
+never hold has the empty span (1, 0). This is all that any index ever sees of a subscription.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.domain import Domains, domains_of
-from dibs.language.expression import Kind
-from dibs.language.table import Op, PredicateTable
+from dibs.coding.clause_kernels import spans_of
+from dibs.coding.constants import domains_of
+from dibs.coding.domain import Domains
+from dibs.language.table import ACCEPT, PredicateTable
 
 
 @dataclass
@@ -38,6 +40,18 @@ class Clauses:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @cached_property
+    def ask_for_values(self) -> bool:
+        """Whether none holds for an event that has no value for any of the attributes: all have predicates, none of
+        these covers the cell of no value, and no program accepts because one of them does not hold."""
+        nothing = (self.lo == 0) & (self.hi >= 0)
+        return bool(
+            np.diff(self.offsets).all()
+            and not nothing.any()
+            and self.span_lo.all()
+            and not (self.on_false == ACCEPT).any()
+        )
 
     @property
     def nbytes(self) -> int:
@@ -109,11 +123,20 @@ def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 def code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:
     """Domains and coded clauses of a table."""
-    domains, cell = domains_of(table)
-    lo, hi, span_lo, span_hi = _spans(table, domains, cell)
+    domains, attribute, cell = domains_of(table)
+    lo, hi, span_lo, span_hi = spans_of(
+        table.operator,
+        attribute,
+        table.literal_offsets,
+        table.kind,
+        cell,
+        domains.string_base,
+        domains.time_base,
+        domains.cells,
+    )
     clauses = Clauses(
         offsets=table.offsets,
-        attribute=table.attribute,
+        attribute=attribute,
         lo=lo,
         hi=hi,
         span_lo=span_lo,
@@ -121,113 +144,6 @@ def code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:
         on_true=table.on_true,
         on_false=table.on_false,
         conjunctions=table.conjunctions,
-        attributes=len(table.attributes),
+        attributes=len(domains.attributes),
     )
     return domains, clauses
-
-
-RANGES = {int(op) for op in (Op.BETWEEN, Op.WITHIN)}
-OF_NO_VALUE = {int(op) for op in (Op.STRING, Op.IS_NULL, Op.NOT_NULL)}
-SEVERAL = {int(op) for op in (Op.NE, Op.NOT_BETWEEN, Op.NOT_WITHIN, Op.IN, Op.NOT_IN)}  # that may have several spans
-
-
-def _spans(table: PredicateTable, domains: Domains, cell: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
-    op, attribute = table.operator, table.attribute
-    present = set(np.flatnonzero(np.bincount(op)).tolist())  # small tables have few operators: most is passed over
-    lo, hi = np.ones(len(op), np.int32), np.zeros(len(op), np.int32)
-    at = np.minimum(table.literal_offsets[:-1], max(len(cell) - 1, 0))  # first literal, where there is one
-    if len(cell):
-        c = cell[at]
-        first, last = domains.section(table.kind[at], attribute)
-        for code, low, high in (
-            (Op.EQ, c, c),
-            (Op.PATTERN, c, c),
-            (Op.LT, first, c - 1),
-            (Op.LE, first, c),
-            (Op.GT, c + 1, last),
-            (Op.GE, c, last),
-        ):
-            if code in present:
-                rows = np.flatnonzero(op == code)
-                lo[rows], hi[rows] = low[rows], high[rows]
-        if present & RANGES:
-            rows = np.flatnonzero((op == Op.BETWEEN) | (op == Op.WITHIN))
-            one_kind = table.kind[at[rows]] == table.kind[at[rows] + 1]
-            lo[rows] = c[rows]
-            hi[rows] = np.where(one_kind, cell[at[rows] + 1] - (op[rows] == Op.WITHIN), 0)
-    if present & OF_NO_VALUE:
-        rows = np.flatnonzero(op == Op.STRING)
-        lo[rows], hi[rows] = domains.section(np.full(len(rows), int(Kind.STRING)), attribute[rows])
-        rows = np.flatnonzero(op == Op.IS_NULL)
-        lo[rows], hi[rows] = 0, 0
-        rows = np.flatnonzero(op == Op.NOT_NULL)
-        lo[rows], hi[rows] = 1, domains.cells[attribute[rows]] - 1
-    empty = lo > hi
-    lo[empty], hi[empty] = 1, 0
-
-    if not present & SEVERAL:
-        return lo, hi, np.empty(0, np.int32), np.empty(0, np.int32)
-    several = np.flatnonzero(np.isin(op, list(SEVERAL)))
-    owner, low, high = _several_spans(table, domains, cell, several)
-    counts = np.bincount(owner, minlength=len(several)) if len(several) else np.zeros(0, np.int64)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    single, multiple = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
-    lo[several[single]], hi[several[single]] = low[starts[single]], high[starts[single]]
-    keep = np.repeat(counts > 1, counts)
-    side_starts = np.concatenate([[0], np.cumsum(counts[multiple])])
-    lo[several[multiple]], hi[several[multiple]] = side_starts[:-1], -counts[multiple]
-    return lo, hi, low[keep].astype(np.int32), high[keep].astype(np.int32)
-
-
-def _several_spans(
-    table: PredicateTable, domains: Domains, cell: NDArray[np.int32], rows: NDArray[np.int64]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The spans of predicates that may have several: (place in rows, lo, hi), sorted, disjoint and not adjacent."""
-    op = table.operator[rows]
-    starts, counts = table.literal_offsets[rows], np.diff(table.literal_offsets)[rows]
-    group = np.repeat(np.arange(len(rows)), counts)
-    literal = runs(starts, counts)
-    c = cell[literal] if len(literal) else np.empty(0, np.int32)
-    first, last = domains.section(table.kind[literal], table.attribute[rows][group]) if len(literal) else (c, c)
-    code = op[group]
-    is_first = np.arange(len(group)) == (np.cumsum(counts) - counts)[group] if len(group) else np.empty(0, np.bool_)
-    pieces: list[tuple[Any, Any, Any]] = []
-
-    def piece(mask: NDArray[np.bool_], low: Any, high: Any) -> None:
-        pieces.append((group[mask], low[mask], high[mask]))
-
-    piece(code == Op.IN, c, c)
-    piece(code == Op.NE, first, c - 1)
-    piece(code == Op.NE, c + 1, last)
-    piece(np.isin(code, (Op.NOT_BETWEEN, Op.NOT_WITHIN)) & is_first, first, c - 1)
-    piece((code == Op.NOT_BETWEEN) & ~is_first, c + 1, last)
-    piece((code == Op.NOT_WITHIN) & ~is_first, c, last)
-
-    # NOT IN: between neighbouring constants of one list lies a span, and one before the first and after the last.
-    inside = np.flatnonzero(code == Op.NOT_IN)
-    order = inside[np.lexsort((c[inside], group[inside]))]
-    g, x = group[order], c[order]
-    starts_list = np.concatenate([[True], g[1:] != g[:-1]]) if len(g) else np.empty(0, np.bool_)
-    ends_list = np.concatenate([g[1:] != g[:-1], [True]]) if len(g) else np.empty(0, np.bool_)
-    pieces.append((g, np.where(starts_list, first[order], np.concatenate([[0], x[:-1] + 1])[: len(x)]), x - 1))
-    pieces.append((g[ends_list], x[ends_list] + 1, last[order][ends_list]))
-
-    owner, low, high = (np.concatenate([p[i] for p in pieces]) for i in range(3))
-    filled = low <= high
-    return _merged(owner[filled], low[filled], high[filled])
-
-
-def _merged(
-    owner: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Spans sorted by (owner, low), with overlapping and adjacent ones of one owner joined."""
-    order = np.lexsort((low, owner))
-    owner, low, high = owner[order], low[order].astype(np.int64), high[order].astype(np.int64)
-    if not len(owner):
-        return owner, low, high
-    # A running maximum of `high` within each owner: shift every owner's spans above all those before it.
-    shift = owner.astype(np.int64) << 32
-    reach = np.maximum.accumulate(high + shift)
-    begins = np.concatenate([[True], (low + shift)[1:] > reach[:-1] + 1])
-    ends = np.concatenate([np.flatnonzero(begins)[1:] - 1, [len(owner) - 1]])
-    return owner[begins], low[begins], reach[ends] - shift[ends]

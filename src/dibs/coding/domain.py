@@ -17,6 +17,7 @@ the key (value, rest) of coding.values, so int64 and float64 compare exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,18 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.language.expression import Kind
-from dibs.language.table import Attribute, Facet, PredicateTable
+from dibs.language.table import Attribute, Facet
 
 NULL_CELL = 0
 NUMBER_BASE = 3
+_PATTERN = int(Facet.PATTERN)
 
 
 @dataclass
 class Domains:
     """See above. `string_prefix` holds the first 8 bytes of each string, big-endian, zero-filled: one integer
-    comparison decides most steps of a search."""
+    comparison decides most steps of a search. The attributes of domains that are made from a table are sorted by name
+    and facet (coding.constants); those of merged ones may not be."""
 
     attributes: list[Attribute]
     facet: NDArray[np.uint8]
@@ -47,13 +49,10 @@ class Domains:
     string_prefix: NDArray[np.uint64]
     time_offsets: NDArray[np.int64]
     time_value: NDArray[np.int64]
-    number_of: dict[Attribute, int] = field(init=False, repr=False)
     string_base: NDArray[np.int32] = field(init=False, repr=False)  # the cell where the attribute's strings start
     time_base: NDArray[np.int32] = field(init=False, repr=False)
     cells: NDArray[np.int32] = field(init=False, repr=False)  # how many cells the attribute has
-    named: tuple[list[str], dict[Facet, NDArray[np.int32]]] = field(  # see coding.batch
-        init=False, repr=False, default_factory=lambda: ([], {})
-    )
+    numbered: Any = field(init=False, repr=False, default=None)  # coding.batch.Numbered, of the last names
     patterns: dict[int, Any] = field(init=False, repr=False, default_factory=dict)  # compiled, see coding.patterns
 
     ARRAYS = (
@@ -70,14 +69,14 @@ class Domains:
     )
 
     def __post_init__(self) -> None:
-        self.number_of = {a: i for i, a in enumerate(self.attributes)}
-        numbers, strings, times = (
-            np.diff(x).astype(np.int32) for x in (self.number_offsets, self.string_offsets, self.time_offsets)
+        self.string_base, self.time_base, self.cells = bases(
+            self.facet, self.number_offsets, self.string_offsets, self.time_offsets
         )
-        pattern = self.facet >= Facet.PATTERN
-        self.string_base = np.where(pattern, 1, NUMBER_BASE + 2 * numbers + 1).astype(np.int32)
-        self.time_base = (self.string_base + 2 * strings + 1).astype(np.int32)
-        self.cells = np.where(pattern, 1 + strings, self.time_base + 2 * times + 1).astype(np.int32)
+
+    @cached_property
+    def number_of(self) -> dict[Attribute, int]:
+        """The number of each attribute."""
+        return {a: i for i, a in enumerate(self.attributes)}
 
     def string(self, i: int) -> bytes:
         """String constant i of all."""
@@ -98,6 +97,20 @@ class Domains:
     @property
     def nbytes(self) -> int:
         return sum(getattr(self, name).nbytes for name in self.ARRAYS)
+
+
+@njit(cache=True, nogil=True)
+def bases(facet, number_offsets, string_offsets, time_offsets):  # type: ignore[no-untyped-def]
+    """(string_base, time_base, cells) of each attribute."""
+    n = len(facet)
+    string_base, time_base, cells = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    for a in range(n):
+        strings = string_offsets[a + 1] - string_offsets[a]
+        pattern = facet[a] >= _PATTERN
+        string_base[a] = 1 if pattern else NUMBER_BASE + 2 * (number_offsets[a + 1] - number_offsets[a]) + 1
+        time_base[a] = string_base[a] + 2 * strings + 1
+        cells[a] = 1 + strings if pattern else time_base[a] + 2 * (time_offsets[a + 1] - time_offsets[a]) + 1
+    return string_base, time_base, cells
 
 
 def ranks(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -134,48 +147,6 @@ def constants_of(
     offsets = np.zeros(attributes + 1, np.int64)
     np.cumsum(np.bincount(owner, minlength=attributes), out=offsets[1:])
     return offsets, places, row - offsets[attribute]
-
-
-def domains_of(table: PredicateTable) -> tuple[Domains, NDArray[np.int32]]:
-    """The domains of a table, and the cell of each of its literals."""
-    n = len(table.attributes)
-    owner = np.repeat(table.attribute.astype(np.int64), np.diff(table.literal_offsets))
-    numbers, strings, times = (np.flatnonzero(table.kind == k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME))
-
-    value, rest, place = number_ranks(table.number[numbers], table.integer[numbers])
-    number_offsets, number_places, number_rank = constants_of(owner[numbers], place, len(value), n)
-
-    order = sorted(range(len(table.texts)), key=table.texts.__getitem__)
-    text_place = np.empty(len(order), np.int64)
-    text_place[order] = np.arange(len(order))
-    string_offsets, string_places, string_rank = constants_of(
-        owner[strings], text_place[table.integer[strings]], len(order), n
-    )
-    stored = pa.array(table.texts, pa.large_binary()).take(pa.array(np.array(order, np.int64)[string_places]))
-
-    moments, place = ranks(table.integer[times])
-    time_offsets, time_places, time_rank = constants_of(owner[times], place, len(moments), n)
-
-    starts, data = string_buffers(stored)
-    domains = Domains(
-        attributes=table.attributes,
-        facet=np.array([f for _, f in table.attributes], np.uint8),
-        number_offsets=number_offsets,
-        number_value=value[number_places],
-        number_rest=rest[number_places],
-        string_offsets=string_offsets,
-        string_starts=starts,
-        string_bytes=data,
-        string_prefix=string_prefixes(starts, data),
-        time_offsets=time_offsets,
-        time_value=moments[time_places],
-    )
-    cell = 1 + table.integer  # booleans
-    cell[numbers] = NUMBER_BASE + 2 * number_rank + 1
-    pattern = domains.facet[owner[strings]] >= Facet.PATTERN
-    cell[strings] = domains.string_base[owner[strings]] + np.where(pattern, string_rank, 2 * string_rank + 1)
-    cell[times] = domains.time_base[owner[times]] + 2 * time_rank + 1
-    return domains, cell.astype(np.int32)
 
 
 def string_buffers(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -221,10 +192,15 @@ def number_cell(value, rest, first, last, values, rests):  # type: ignore[no-unt
     """The cell of a number among the constants [first, last), counted from the section's start. The search takes the
     same steps for every value, without a branch that depends on it: mispredicted ones cost five times as much."""
     a = lower_bound(value, first, last, values)
-    while a < last and values[a] == value and rests[a] < rest:  # integers beyond 2 ** 53 that share their float
-        a += 1
-    exact = a < last and values[a] == value and rests[a] == rest
-    return 2 * (a - first) + (1 if exact else 0)
+    if len(values) == 0:
+        return np.int64(0)
+    at = min(a, len(values) - 1)
+    exact = np.int64(a < last) & np.int64(values[at] == value)
+    if (exact & np.int64((rests[at] | rest) != 0)) != 0:  # integers beyond 2 ** 53 that share their float, or NaN
+        while a < last and values[a] == value and rests[a] < rest:
+            a += 1
+        exact = np.int64(a < last and values[a] == value and rests[a] == rest)
+    return 2 * (a - first) + exact
 
 
 @njit(cache=True, nogil=True)
@@ -239,7 +215,7 @@ def lower_bound(value, first, last, values):  # type: ignore[no-untyped-def]
     a, n = first, last - first
     while n > 0:
         half = (n + 1) >> 1
-        a = a + half if values[a + half - 1] < value else a
+        a += half * np.int64(values[a + half - 1] < value)  # a product: LLVM makes a branch of a choice
         n -= half
     return a
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.coding.batch import Numbered
 from dibs.coding.clauses import Clauses, runs
 from dibs.coding.domain import (
     NUMBER_BASE,
@@ -23,7 +24,7 @@ from dibs.coding.domain import (
     string_buffers,
     string_prefixes,
 )
-from dibs.language.table import Attribute, Facet
+from dibs.language.table import Facet
 
 Rows = NDArray[np.int64]
 # The new number of each attribute; where its old cells start in the next two; the first and the last new cell of each.
@@ -109,14 +110,16 @@ def _moved(
     }
 
 
-def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
-    """All constants of the domains in one, and where the cells of each have gone. Attributes keep their order, those
-    of the first domains their numbers."""
-    numbers: dict[Attribute, int] = {}
-    to_attribute = [
-        np.fromiter((numbers.setdefault(a, len(numbers)) for a in d.attributes), np.int64, len(d.attributes))
-        for d in olds
-    ]
+def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Domains, list[Moved]]:
+    """All constants of the domains in one, and where the cells of each have gone. Attributes are sorted or, with
+    keep_numbers, those of the first domains keep their numbers."""
+    numbers = dict(zip(olds[0].attributes, range(len(olds[0].attributes))))
+    for d in olds[1:]:
+        for a in d.attributes:
+            numbers.setdefault(a, len(numbers))
+    if not keep_numbers:
+        numbers = {a: i for i, a in enumerate(sorted(numbers))}
+    to_attribute = [np.fromiter(map(numbers.__getitem__, d.attributes), np.int64, len(d.attributes)) for d in olds]
     n = len(numbers)
 
     def owners(name: str) -> NDArray[np.int64]:
@@ -155,6 +158,12 @@ def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
         time_offsets=time_offsets,
         time_value=moments[time_places],
     )
+    known = [d.numbered for d in olds]
+    if all(k is not None and k.names is known[0].names for k in known):  # no need to look all names up again
+        code = np.empty(n, np.int32)
+        for k, t in zip(known, to_attribute):
+            code[t] = k.code
+        new.numbered = Numbered(known[0].names, new, code)
     result, at = [], [0, 0, 0]
     for d, t in zip(olds, to_attribute):
         taken = []

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import Arranged, arranged
 from dibs.language.expression import number_key
 
 __all__ = [
@@ -126,6 +127,11 @@ class EventValues:
     unreadable: Unreadable = field(default_factory=lambda: Unreadable(_ints(), _ints()))
     unreadable_events: NDArray[np.int32] = field(default_factory=_ints)  # these match nothing at all
     problems: list[EventProblem] = field(default_factory=list)
+
+    @cached_property
+    def arranged(self) -> Arranged | None:
+        """By event and name; None if that cannot be done quickly."""
+        return arranged(self)
 
 
 def integer_keys(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:

@@ -41,10 +41,10 @@ from dibs.exchange.files import (
     read_lines,
     read_mixed,
     read_parquet,
-    replace_file,
     write_lines,
     write_parquet,
 )
+from dibs.segments.files import replace_file
 from dibs.segments.segment import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:

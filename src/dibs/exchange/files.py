@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
-import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, DibsError, FormatError, Rejected, StorageError
 from dibs.intake import checked_columns, checked_item
-from dibs.segments.files import PARTIAL, storage_error, string_parts, sync_folder
+from dibs.segments.files import storage_error, string_parts
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 
@@ -93,25 +91,6 @@ def write_lines(file: BinaryIO, names: list[str], batches: Iterable[Batch]) -> N
 def shown_time(time: int) -> str:
     """UTC microseconds as text: 2026-01-31T12:00:00.000000Z."""
     return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=time)).isoformat(timespec="microseconds") + "Z"
-
-
-def replace_file(target: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Writes a file beside, and puts it in the place of the target when it is safe on the disk."""
-    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")
-    try:
-        try:
-            with open(partial, "xb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
-    except OSError as e:
-        raise storage_error(target, e) from e
 
 
 def ending_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,10 @@ MANY_CLAUSES = 20_000  # of the masks; fewer are not worth it
 ENOUGH_EVENTS = 1024  # before measured shares are believed for the first time
 LOOK_EVERY = 4096  # events, after that
 WORTH_PLANNING = 0.1  # share of clauses that would move
-
+# Where the shares come from.
+GUESSED = "Shares are guessed from the subscriptions"
+KNOWN = "Shares are those that a larger part of the matcher had"
+MEASURED = "Shares were measured"
 
 Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]  # attribute, cell, share of events
 
@@ -75,6 +78,7 @@ class Auto:
         self._often = often  # by attribute: where its clauses were put
         # How often attributes were planned to be present; None: memory-mapped, another plan would need memory.
         self._planned = planned
+        self._guessed: NDArray[np.float64] | None = None
         self._presence = Presence(clauses.attributes)
         self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
         self._until_look = ENOUGH_EVENTS
@@ -82,11 +86,17 @@ class Auto:
         self._until_one_by_one = FEW_CALLS
         self._planning = threading.Lock()
         self._plans = 1
+        self._observes = planned is not None
+        self._grounds = GUESSED
 
     @classmethod
-    def build(cls, clauses: Clauses) -> Auto:
-        presence = guessed_presence(clauses)
-        return cls(clauses, *_plan(clauses, presence), presence)
+    def build(cls, clauses: Clauses, presence: NDArray[np.float64] | None = None) -> Auto:
+        """presence: the share of events that have each attribute, if more is known of it than the clauses tell."""
+        shares = guessed_presence(clauses) if presence is None else presence
+        index = cls(clauses, *_plan(clauses, shares), shares)
+        index._grounds = GUESSED if presence is None else KNOWN
+        index._observes = presence is None or len(clauses) >= MANY_CLAUSES  # a larger one does; a small one goes soon
+        return index
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
@@ -99,6 +109,14 @@ class Auto:
         result = {f"records.{n}": a for n, a in records.arrays().items()}
         result |= {f"masks.{n}": a for n, a in masks.arrays().items()}
         return result | {"often": self._often}
+
+    def presence(self) -> NDArray[np.float64]:
+        """The share of events that have each attribute, as far as it is known: for other segments of the matcher."""
+        if self._presence.events >= ENOUGH_EVENTS:
+            return self._presence.share()
+        if self._planned is None and self._guessed is None:
+            self._guessed = guessed_presence(self._clauses)
+        return self._planned if self._planned is not None else cast(NDArray[np.float64], self._guessed)
 
     @property
     def nbytes(self) -> int:
@@ -133,7 +151,7 @@ class Auto:
             "grounds": (
                 f"records: clauses with an attribute that less than {OFTEN:.0%} of events have, or a value that less "
                 f"than {OFTEN_CELL:.1%} have; masks: all others. "
-                + ("Shares are guessed from the subscriptions" if self._plans == 1 else "Shares were measured")
+                + self._grounds
                 + (f"; {seen:,} events seen since." if seen else ".")
             ),
         }
@@ -157,7 +175,7 @@ class Auto:
         return None
 
     def _observe(self, events: CodedEvents) -> None:
-        if self._planned is None:
+        if not self._observes or self._planned is None:
             return
         self._presence.observe(events)
         self._until_look -= len(events)
@@ -189,6 +207,7 @@ class Auto:
             self._parts, self._often, self._planned = (records, masks), often, share
             self._one_by_one = None
             self._plans += 1
+            self._grounds = MEASURED
         finally:
             self._planning.release()
 

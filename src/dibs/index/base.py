@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -156,46 +157,50 @@ def in_parts(
     room goes there (from any thread) and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
-    bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
+    most = SINK_ROOM if sink else LARGEST_ROOM
 
-    # One allocation for the first rooms of all runs: a large one gets large pages, and many small ones would make the
-    # threads wait for each other at every page that they touch first.
-    sizes = [FIRST_ROOM if rate is None else rate.room(b - a) for a, b in zip(bounds, bounds[1:])]
-    sizes = [min(size, SINK_ROOM) for size in sizes] if sink else sizes
-    ends = np.cumsum(sizes).tolist()
-    whole = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
-
-    def run(part: int) -> tuple[list[Chunk], int, NDArray[np.int64]]:
-        last, size, end = bounds[part + 1], sizes[part], ends[part]
-        done = np.array([bounds[part], 0, 0, 0, 0, 0, 0], np.int64)
+    def run(first: int, last: int, room: Chunk) -> tuple[list[Chunk], int, NDArray[np.int64]]:
+        done = np.zeros(7, np.int64)
+        done[0] = first
         chunks: list[Chunk] = []
         given = 0
-        room = whole[0][end - size : end], whole[1][end - size : end]
+        size = len(room[0])
         while True:
             work(last, room, done)
-            if done[2]:
-                found = room[0][: done[2]], room[1][: done[2]]
-                given += len(found[0])
+            pairs = int(done[2])
+            if pairs:
+                given += pairs
                 if sink:
-                    sink(*found)
+                    sink(room[0][:pairs], room[1][:pairs])
                 else:
-                    chunks.append(found)
+                    chunks.append((room[0][:pairs], room[1][:pairs]))
             if done[0] >= last:
                 return chunks, given, done
-            larger = 4 * size if done[2] == 0 else min(4 * size, SINK_ROOM if sink else LARGEST_ROOM)
-            if not sink or larger > size:  # nothing fitted: as large as it takes
+            larger = 4 * size if pairs == 0 else min(4 * size, most)  # nothing fitted: as large as it takes
+            if not sink or larger > size:
                 room = np.empty(larger, np.int32), np.empty(larger, np.int32)
             size = max(size, larger)
 
-    if threads <= 1 or parts == 1:
-        done = [run(part) for part in range(parts)]
+    def first_room(events: int) -> int:
+        return min(FIRST_ROOM if rate is None else rate.room(events), most)
+
+    if parts == 1:
+        size = first_room(events)
+        chunks, count, done = run(0, events, (np.empty(size, np.int32), np.empty(size, np.int32)))
     else:
-        done = list(_pool().map(run, range(parts)))
-    count = sum(d[1] for d in done)
+        # One allocation for the first rooms of all runs: a large one gets large pages, and many small ones would make
+        # the threads wait for each other at every page that they touch first.
+        bounds = [min(blocks * i // parts * block, events) for i in range(parts + 1)]
+        sizes = [first_room(b - a) for a, b in zip(bounds, bounds[1:])]
+        ends = list(accumulate(sizes))
+        event, row = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
+        rooms = [(event[b - n : b], row[b - n : b]) for n, b in zip(sizes, ends)]
+        ran = list(_pool().map(run, bounds, bounds[1:], rooms))
+        chunks, count = [c for r in ran for c in r[0]], sum(r[1] for r in ran)
+        done = np.sum([r[2] for r in ran], axis=0)
     if rate is not None:
         rate.saw(count, events)
-    candidates, predicates, nodes = (sum(int(d[2][i]) for d in done) for i in (3, 4, 6))
-    return Pairs([c for d in done for c in d[0]], candidates, predicates, nodes, count)
+    return Pairs(chunks, int(done[3]), int(done[4]), int(done[6]), count)
 
 
 def renumbered(

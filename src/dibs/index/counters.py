@@ -2,7 +2,8 @@
 
 A structure that counts the predicates which hold has a counter for each row, of the narrowest type that does, and
 after an event wants the rows whose counters are zero. LLVM does not make vectors of such a loop by itself (it ends in
-a branch), so here is one comparison of 64 counters that gives a bit for each.
+a branch), so here is one comparison of 64 counters that gives a bit for each, and the pass over all of them that an
+event ends with where it touched many.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from dibs.index.lanes import count_bits, lowest_bit
 
 AT_ONCE = 64
 
@@ -70,3 +73,19 @@ def set_back(typingctx, array, other, at):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(array, other, types.int64), code
+
+
+@njit(cache=True, nogil=True)
+def take_zeros(array, other, found):  # type: ignore[no-untyped-def]
+    """Sets all counters back to `other`, an array of the same type and of a multiple of 64. How many were zero, whose
+    rows are now the first of `found`, in order; and how many had changed."""
+    n, changed = np.int64(0), np.int64(0)
+    for r in range(0, len(array), AT_ONCE):
+        changed += count_bits(changes(array, other, r))
+        full = zeros(array, r)
+        while full != 0:
+            found[n] = r + lowest_bit(full)
+            n += 1
+            full &= full - np.uint64(1)
+        set_back(array, other, r)
+    return n, changed

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.counters import AT_ONCE, changes, counters, set_back, zeros
-from dibs.index.lanes import count_bits, lowest_bit, prefetch
+from dibs.index.counters import counters, take_zeros
+from dibs.index.lanes import prefetch
 from dibs.index.postings import Postings, slots_of, write_out
 
 ROWS_A_POSTING = 16  # with fewer rows for each posting read, all counters are set back instead of those touched
@@ -156,14 +156,7 @@ def _count(  # type: ignore[no-untyped-def]
             for j in range(n):
                 for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
                     left[rows[p]] -= 1
-            for r in range(0, len(left), AT_ONCE):
-                candidates += count_bits(changes(left, size, r))
-                matched = zeros(left, r)
-                while matched != 0:
-                    found[k] = r + lowest_bit(matched)
-                    k += 1
-                    matched &= matched - np.uint64(1)
-                set_back(left, size, r)
+            k, candidates = take_zeros(left, size, found)
         if pairs + k > len(out_event):
             done[0], done[2] = e, pairs
             return

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dibs.index.counters import AT_ONCE, changes, set_back, zeros
-from dibs.index.lanes import count_bits, lowest_bit
+from dibs.index.counters import take_zeros
 from dibs.index.lmdb_pages import (
     BRANCH,
     DUPDATA,
@@ -263,15 +262,7 @@ def search(  # type: ignore[no-untyped-def]
         _collect(filed, floor, ceiling, *event, path, pages, left, hits, seen, tally)
         n, candidates = tally[HITS], tally[SEEN]
         if tally[ALL]:
-            n = candidates = 0
-            for r in range(0, len(left), AT_ONCE):
-                candidates += count_bits(changes(left, need, r))
-                full = zeros(left, r)
-                while full != 0:
-                    hits[n] = r + lowest_bit(full)
-                    n += 1
-                    full &= full - np.uint64(1)
-                set_back(left, need, r)
+            n, candidates = take_zeros(left, need, hits)
         else:
             for k in range(candidates):
                 left[seen[k]] = need[seen[k]]

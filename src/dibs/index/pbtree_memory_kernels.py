@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.index.counters import AT_ONCE, changes, set_back, zeros
-from dibs.index.lanes import count_bits, lowest_bit, prefetch
+from dibs.index.counters import take_zeros
+from dibs.index.lanes import prefetch
 from dibs.index.pbtree_filing import CELLS, EQUAL, GONE, GREATER, LESS, LISTS, TOUCHED, UNEQUAL
 from dibs.index.pbtree_memory_updates import (
     COUNT,
@@ -187,7 +187,13 @@ def _satisfied(  # type: ignore[no-untyped-def]
                 if not found:
                     item, item_at = after, after_at
             elif part == UNEQUAL:
-                some, first, stop = here or there, ~wanted + 1, ~(tree << 32)
+                # From the item of the highest key below: what is of the key itself may go on over several pages.
+                item, item_at = leaf, at - int(found)
+                if item_at < 0:
+                    item = pages[leaf, PREVIOUS]
+                    item_at = pages[item, COUNT] - 1 if item >= 0 else 0
+                some = item >= 0 and pages[item, HEAD + item_at] >> 32 == tree
+                first, stop = ~wanted + 1, ~(tree << 32)
             else:
                 some, first, stop = here or there, ~(tree << 32 | CELLS), ~wanted - 1
             if some:
@@ -292,14 +298,7 @@ def search(  # type: ignore[no-untyped-def]
             for k in range(runs):
                 for q in range(run_from[k], run_to[k]):
                     left[np.uint32(flat[q])] -= 1
-            for r in range(0, len(left), AT_ONCE):
-                candidates += count_bits(changes(left, need, r))
-                full = zeros(left, r)
-                while full != 0:
-                    hits[n] = r + lowest_bit(full)
-                    n += 1
-                    full &= full - np.uint64(1)
-                set_back(left, need, r)
+            n, candidates = take_zeros(left, need, hits)
 
         if count + n > len(out_event):
             done[0], done[2] = e, count

@@ -38,6 +38,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import FEW
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.access_sets import Entries
@@ -48,6 +49,7 @@ from dibs.language.table import ACCEPT
 
 COARSE = 1 << 16
 MOST_SPANS = 8  # a predicate of more spans is tested by its hull and verified
+SMALL = 50_000  # clauses
 LINES = 16  # cache lines of a group that are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
 LARGEST_SET = 256  # entries of a program that is worth as many records
@@ -64,6 +66,9 @@ class Records:
         self.size = int(arrays["size"][0])
         self._has_programs = int(arrays["count"].sum()) > 0 and bool(_has_flag(self._words, self._start, PROGRAM))
         self._inexact = bool(_has_flag(self._words, self._start, VERIFY))
+        c = clauses
+        own = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.on_true, c.on_false, c.conjunctions
+        self._fixed = (*(arrays[name] for name in self.ARRAYS[:-1]), *own)  # what every search is given
         self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -130,22 +135,14 @@ class Records:
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
     ) -> None:
         """See index.base.in_parts; done[1] is the entry of the event to go on with."""
-        c = self._clauses
         try:
             space = self._spaces.pop()
         except IndexError:  # or another thread was faster
-            space = _work_space(c, self._has_programs)
-        _match(
-            *(self._arrays[name] for name in self.ARRAYS[:-1]),
-            c.offsets,
-            c.attribute,
-            c.lo,
-            c.hi,
-            c.span_lo,
-            c.span_hi,
-            c.on_true,
-            c.on_false,
-            c.conjunctions,
+            space = _work_space(self._clauses, self._has_programs)
+        # A short search keeps the interpreter (coding.arrange).
+        match = _match_few if last - done[0] <= FEW and self.size <= SMALL else _match
+        match(
+            *self._fixed,
             events.offsets,
             events.attribute,
             events.lo,
@@ -416,3 +413,8 @@ def _match(  # type: ignore[no-untyped-def]
     done[2] = found
     done[3] += candidates
     done[4] += tests
+
+
+@njit(cache=True)
+def _match_few(*arguments):  # type: ignore[no-untyped-def]
+    _match(*arguments)

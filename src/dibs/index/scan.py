@@ -17,11 +17,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import FEW
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.language.table import ACCEPT
+
+SMALL = 1_000  # clauses
 
 
 class Scan:
@@ -53,7 +56,9 @@ class Scan:
         c = self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            _scan(
+            # A short scan keeps the interpreter (coding.arrange).
+            scan = _scan_few if last - done[0] <= FEW and len(c) <= SMALL else _scan
+            scan(
                 c.offsets,
                 c.attribute,
                 c.lo,
@@ -64,6 +69,7 @@ class Scan:
                 c.on_false,
                 c.conjunctions,
                 c.attributes,
+                c.ask_for_values,
                 events.offsets,
                 events.attribute,
                 events.lo,
@@ -88,6 +94,7 @@ def _scan(  # type: ignore[no-untyped-def]
     on_false,
     conjunctions,
     attributes,
+    ask_for_values,
     event_offsets,
     event_attribute,
     event_lo,
@@ -105,6 +112,8 @@ def _scan(  # type: ignore[no-untyped-def]
     jumps = offsets[conjunctions]
     first_row = done[1]
     for e in range(done[0], last_event):
+        if ask_for_values and event_offsets[e] == event_offsets[e + 1]:
+            continue
         lay_out(
             event_offsets[e], event_offsets[e + 1], event_attribute, event_lo, event_hi, slot_lo, slot_hi, slot_more
         )
@@ -144,3 +153,8 @@ def _scan(  # type: ignore[no-untyped-def]
         clear(event_offsets[e], event_offsets[e + 1], event_attribute, slot_lo, slot_hi, slot_more)
     done[0], done[1], done[2] = last_event, 0, count
     done[4] += tested
+
+
+@njit(cache=True)
+def _scan_few(*arguments):  # type: ignore[no-untyped-def]
+    _scan(*arguments)

@@ -174,7 +174,7 @@ def _literal(data, at, end, i, kind, number_column, integer, string_size):  # ty
 
 
 @njit(cache=True, nogil=True)
-def _parse_text(  # type: ignore[no-untyped-def]
+def parse_text(  # type: ignore[no-untyped-def]
     data, at, end, p, i, name_start, name_size, operator, counts, kind, number_column, integer, string_size
 ):
     """Reads one text into predicates from p and literals from i on; returns the next p and i, or (-1, -1)."""
@@ -293,7 +293,7 @@ def parse_texts(  # type: ignore[no-untyped-def]
 ):
     p, i = 0, 0
     for t in range(len(offsets) - 1):
-        next_p, next_i = _parse_text(
+        next_p, next_i = parse_text(
             data,
             offsets[t],
             offsets[t + 1],

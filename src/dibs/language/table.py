@@ -30,6 +30,8 @@ class Facet(enum.IntEnum):
     PATTERN = 2  # the patterns that a string satisfies, as values
     NO_PATTERN = 3  # the patterns that a string does not satisfy, as values
 
+    __hash__ = int.__hash__  # Enum's own is ten times as slow, and attributes are looked up by the thousand
+
 
 class Op(enum.IntEnum):
     """Tests of a predicate, with the number of its literals."""
@@ -73,8 +75,8 @@ class PredicateTable:
     kind: NDArray[np.uint8]  # L, a Kind
     number: NDArray[np.float64]  # L
     integer: NDArray[np.int64]  # L
-    attributes: list[Attribute]
-    texts: list[bytes]
+    attributes: list[Attribute]  # none twice
+    texts: list[bytes]  # none twice
     conjunctions: int
     on_true: NDArray[np.int32]  # one for each predicate from offsets[conjunctions] on
     on_false: NDArray[np.int32]
@@ -86,10 +88,14 @@ class PredicateTable:
 def concatenate(tables: Sequence[PredicateTable]) -> PredicateTable:
     """One table of all rows in order; only the last one may hold programs."""
     assert all(t.conjunctions == len(t) for t in tables[:-1]), "programs must come last"
-    attributes: dict[Attribute, int] = {}
-    texts: dict[bytes, int] = {}
-    attribute, integer = [], []
-    for t in tables:
+    tables = [t for t in tables if len(t) or t.attributes] or tables[:1]
+    if len(tables) == 1:
+        return tables[0]
+    first = tables[0]
+    attributes = {a: i for i, a in enumerate(first.attributes)}
+    texts = {t: i for i, t in enumerate(first.texts)}
+    attribute, integer = [first.attribute], [first.integer]
+    for t in tables[1:]:
         to_attribute = _intern(t.attributes, attributes)
         to_text = _intern(t.texts, texts)
         attribute.append(to_attribute[t.attribute].astype(np.int32))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.errors import ExpressionError
-from dibs.language.bulk import is_simple, parse_simple
+from dibs.language.bulk import parse_simple
 from dibs.language.expression import Expression
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.normal_form import normal_form
+from dibs.language.rows import SimpleRow, read_simple, rows_table
 from dibs.language.sql import parse
 from dibs.language.table import PredicateTable, concatenate
+
+Form = Union[Expression, SimpleRow]  # what a text says, once it has been read
 
 
 @dataclass
@@ -53,29 +57,51 @@ def compile_texts(texts: pa.Array, progress: Callable[[int], None] | None = None
 
 def compile_forms(forms: list[Expression]) -> Compiled:
     """Compiles normal forms."""
-    general = [i for i, f in enumerate(forms) if not is_conjunction(f)]
-    plain = [i for i, f in enumerate(forms) if is_conjunction(f)]
-    table = concatenate([conjunction_table(forms[i] for i in plain), program_table(forms[i] for i in general)])
-    return Compiled(table, np.array(plain + general, np.int64), {})
+    tables, order = _general(dict(enumerate(forms)))
+    return Compiled(concatenate(tables), np.array(order, np.int64), {})
 
 
-def compile_mixed(texts: pa.Array, forms: Sequence[Expression | None]) -> Compiled:
-    """Compiles texts that are known to be good, and some of which have been read already."""
-    if not any(forms):
+def compile_mixed(texts: pa.Array, forms: Sequence[Form | None]) -> Compiled:
+    """Compiles texts that are known to be good. A form is what `form_of` made of the text; None: it is not read yet."""
+    rows: dict[int, SimpleRow] = {}
+    trees: dict[int, Expression] = {}
+    unread: list[int] = []
+    for i, form in enumerate(forms):
+        if isinstance(form, SimpleRow):
+            rows[i] = form
+        elif form is None:
+            unread.append(i)
+        else:
+            trees[i] = form
+    if len(unread) == len(forms):
         return compile_texts(texts)
-    bulk = parse_simple(texts.take(pa.array([i for i, form in enumerate(forms) if form is None], pa.int64())))
-    simple = np.array([i for i, form in enumerate(forms) if form is None], np.int64)
-    others = np.setdiff1d(np.arange(len(forms)), simple[bulk.simple])
-    rest = compile_forms([forms[i] or normal_form(parse(texts[i].as_py())) for i in others.tolist()])
-    order = np.concatenate([simple[bulk.simple], others[rest.order]])
-    return Compiled(concatenate([bulk.table, rest.table]), order, {})
+    tables, order = [rows_table(list(rows.values()))] if rows else [], list(rows)
+    if unread:
+        bulk = parse_simple(texts.take(pa.array(unread, pa.int64())))
+        tables.append(bulk.table)
+        for i, simple in zip(unread, bulk.simple.tolist()):
+            if simple:
+                order.append(i)
+            else:
+                trees[i] = normal_form(parse(texts[i].as_py()))
+    if trees:
+        general, places = _general(dict(sorted(trees.items())))
+        tables += general
+        order += places
+    return Compiled(concatenate(tables), np.array(order, np.int64), {})
 
 
-def form_of(text: str) -> Expression | None:
-    """The normal form of a text, or None for one that the fast lane reads. Raises ExpressionError."""
+def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], list[int]]:
+    """Tables of normal forms, conjunctions first, and which of the forms their rows are."""
+    plain = {i: form for i, form in forms.items() if is_conjunction(form)}
+    other = {i: form for i, form in forms.items() if i not in plain}
+    return [conjunction_table(plain.values()), program_table(other.values())], [*plain, *other]
+
+
+def form_of(text: str) -> Form:
+    """What a text says, read by the fast lane or else as its normal form. Raises ExpressionError."""
     try:
-        if is_simple(text):
-            return None
+        row = read_simple(text)
     except (AttributeError, UnicodeEncodeError):  # no string, or no Unicode: parse says so
-        pass
-    return normal_form(parse(text))
+        row = None
+    return normal_form(parse(text)) if row is None else row

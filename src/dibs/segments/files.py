@@ -21,9 +21,11 @@ import json
 import mmap
 import os
 import re
+import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +48,7 @@ ADVICE = "restore it from a copy, or make the index again"
 
 
 def write_file(path: Path, kind: str, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> int:
-    """Writes a file in place of the one that stands there, and returns its head. It is safe on the disk when this
-    returns. When this raises, the old one still stands (but if only the last step failed: to sync the folder)."""
+    """Writes a file in place of the one that stands there (see replace_file), and returns its head."""
     contents = [_raw(name, array) for name, array in arrays.items()]
     described: dict[str, dict[str, Any]] = {}
     end = 0
@@ -61,25 +62,15 @@ def write_file(path: Path, kind: str, about: dict[str, Any], arrays: dict[str, N
     head = _head(line, text)
     line += f"{head:016x}\n".encode()
     base = _up(len(line) + len(text), PAGE)
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        try:
-            with open(partial, "wb") as file:
-                file.write(line + text)
-                for content, its in zip(contents, described.values()):
-                    if end:
-                        file.write(bytes(base + its["offset"] - file.tell()))
-                        file.write(content.data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-    except OSError as e:
-        raise storage_error(path, e) from e
+
+    def write(file: BinaryIO) -> None:
+        file.write(line + text)
+        for content, its in zip(contents, described.values()):
+            if end:
+                file.write(bytes(base + its["offset"] - file.tell()))
+                file.write(content.data)
+
+    replace_file(path, write, one_writer=True)
     return head
 
 
@@ -97,6 +88,28 @@ def _up(size: int, multiple: int) -> int:
 def _head(line: bytes, text: bytes) -> int:
     """The checksum of the first line up to where it stands itself, and of the head."""
     return checksums([np.frombuffer(line + text, np.uint8)])[0]
+
+
+def replace_file(target: Path, write: Callable[[BinaryIO], None], one_writer: bool = False) -> None:
+    """Writes a file beside, and puts it in the place of the target. It is safe on the disk when this returns. When this
+    raises, the old one still stands (but if only the last step failed: to sync the folder). one_writer: nobody else
+    writes this file at the same time, so that what a killed process has left of it can be written over."""
+    own = "" if one_writer else f".{secrets.token_hex(4)}"
+    partial = target.with_name(f"{target.name}{own}{PARTIAL}")
+    try:
+        try:
+            with open(partial, "wb" if one_writer else "xb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        sync_folder(target.parent)
+    except OSError as e:
+        raise storage_error(target, e) from e
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dibs.coding.domain import string_buffers
 
 Id = Union[str, int]
+WORD = 2**64 - 1
+SMALL = 1_000
 
 
 def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
@@ -30,7 +32,10 @@ def id_hash(id: Id) -> np.uint64:
     if isinstance(id, str):
         data = np.frombuffer(id.encode(), np.uint8)
         return _hash_strings(np.array([0, len(data)]), data)[0]
-    return _mix(np.array([id]).view(np.uint64))[0]
+    h = (id + 0x9E3779B97F4A7C15) & WORD  # as _mix does, which takes longer to call
+    h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) & WORD
+    return np.uint64(h ^ (h >> 31))
 
 
 @njit(cache=True, nogil=True)
@@ -59,28 +64,50 @@ class IdIndex:
 
     def __init__(self, ids: pa.Array, hashes: NDArray[np.uint64] | None = None, rows: NDArray[np.int32] | None = None):
         self.ids = ids
-        if hashes is None or rows is None:
-            hashes = id_hashes(ids)
+        self._sorted = None if hashes is None or rows is None else (hashes, rows)
+        if len(ids) > SMALL:
+            self._lookup()
+        self._integers = ids.to_numpy() if pa.types.is_integer(ids.type) else None
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """Sorted."""
+        return self._lookup()[0]
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """Of the hashes."""
+        return self._lookup()[1]
+
+    def _lookup(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """Of a small segment it is made when it is first asked for: the segment may go before that."""
+        if self._sorted is None:
+            hashes = id_hashes(self.ids)
             rows = np.argsort(hashes, kind="stable").astype(np.int32)
-            hashes = hashes[rows]
-        self.hashes = hashes
-        self.rows = rows
+            self._sorted = hashes[rows], rows
+        return self._sorted
+
+    def integers_at(self, rows: NDArray[np.int32]) -> NDArray[np.int64] | None:
+        """The ids of the rows, if they are integers."""
+        return None if self._integers is None else self._integers[rows]
 
     def at(self, rows: NDArray[np.int32]) -> list[Id]:
         """The ids of the rows."""
-        if pa.types.is_integer(self.ids.type):
-            return self.ids.to_numpy()[rows].tolist()
+        if self._integers is not None:
+            return self._integers[rows].tolist()
         return self.ids.take(pa.array(rows)).to_pylist()
 
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
-        if isinstance(id, str) == pa.types.is_integer(self.ids.type):
+        integers = self._integers
+        if isinstance(id, str) == (integers is not None):
             return None
         wanted = id_hash(id) if hash is None else hash
-        at = int(self.hashes.searchsorted(wanted))
-        while at < len(self.hashes) and self.hashes[at] == wanted:
-            row = int(self.rows[at])
-            if self.ids[row].as_py() == id:
+        hashes, rows = self._lookup()
+        at = int(hashes.searchsorted(wanted))
+        while at < len(hashes) and hashes[at] == wanted:
+            row = int(rows[at])
+            if (self.ids[row].as_py() if integers is None else integers[row]) == id:
                 return row
             at += 1
         return None

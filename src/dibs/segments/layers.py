@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple, Union
@@ -31,21 +31,22 @@ from numpy.typing import NDArray
 
 from dibs.errors import IndexTooLarge, UnknownId
 from dibs.index import AUTO
-from dibs.language.expression import Expression
-from dibs.segments.compile import compile_mixed
+from dibs.segments.compile import Form, compile_mixed
 from dibs.segments.ids import Id, IdIndex, id_hash
 from dibs.segments.manifest import StoredSegment
-from dibs.segments.removed import Removed
+from dibs.segments.removed import Bits, Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
 from dibs.segments.upkeep import Job, Upkeep
 
 RATIO = 16
 MANY = 256  # changes of one call that are worth a segment of their own
 AT_ONCE = 1_000  # rows: merging so many takes a few milliseconds; more is left to the background
+BUSY = 8  # times as many, while the background is at work on others
 REST = 10  # the background rests so many times as long as merging everything takes before it does that without need
-A_ROW = 4e-6  # seconds of merging a row, about
+A_ROW = 2e-6  # seconds of merging a row, about
 A_LOOK = 1.0  # seconds between two looks of readers for work in the background
 WIDTH = 3  # so many small segments are not worth a merge
+MOST = 8  # of them: more are merged at once, when the background has no time
 TINY = 64  # rows of a segment that are scanned rather than indexed, in a matcher that has many more
 ID_TYPES = (pa.int64(), pa.large_string())
 
@@ -72,6 +73,7 @@ class Layer:
 
 class Snapshot(NamedTuple):
     layers: list[Layer]
+    gone: list[Bits | None]  # of each: see segments.removed
     version: int
 
 
@@ -85,14 +87,14 @@ class Subscription(NamedTuple):
     time: int | None = None  # of that, in UTC microseconds; only a durable matcher keeps it
 
 
-Change = tuple[Id, Union[str, None], float, Union[Expression, None]]  # text None: it goes; weight; form, as below
+Change = tuple[Id, Union[str, None], float, Union[Form, None]]  # text None: it goes; weight; form, as below
 
 
 class Waiting(NamedTuple):
     text: str
     weight: float
     version: int
-    form: Expression | None  # None: the fast lane reads the text
+    form: Form | None  # None: not read yet
 
 
 class Layers:
@@ -104,6 +106,7 @@ class Layers:
         self.waiting: dict[Id, Waiting] = {}
         self.upkeep = Upkeep(self.lock, self._next_merge)
         self._in_place = choice.in_place
+        self._compacting = threading.Lock()  # one after the other
         self._next_tidying = self._next_look = 0.0  # when the background may merge everything; when to look for work
         self._readers = self._changers = 0  # matches under way; threads that want to change an index in place
         self._turn = threading.Condition(self.lock)  # told when one of them ends
@@ -136,9 +139,10 @@ class Layers:
             return None
         hash = id_hash(id)
         for layer in self.layers:
-            row = layer.segment.ids.find(id, hash)
-            if row is not None and not layer.removed.has(row):
-                return layer, row
+            if layer.items is None or id in layer.items:
+                row = layer.segment.ids.find(id, hash)
+                if row is not None and not layer.removed.has(row):
+                    return layer, row
         return None
 
     def taken(self, column: pa.Array) -> tuple[set[int], set[int]]:
@@ -178,7 +182,7 @@ class Layers:
     def snapshot(self) -> Snapshot:
         with self.lock:
             self.flush()
-            return Snapshot(list(self.layers), self.version)
+            return Snapshot(list(self.layers), [x.removed.taken() for x in self.layers], self.version)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -222,21 +226,22 @@ class Layers:
         for id in ids if self.waiting else ():
             self.waiting.pop(id, None)
 
-    def apply(self, changes: Sequence[Change], first: int, new: bool = False) -> None:
-        """Changes of the versions first, first + 1, ..., which all become visible at once. new: of ids that are not
-        there, none twice."""
+    def apply(self, changes: Sequence[Change], first: int, old: Collection[Id] | None = None) -> None:
+        """Changes of the versions first, first + 1, ..., which all become visible at once. old: those of their ids that
+        may be there; None: all of them."""
         last = {change[0]: i for i, change in enumerate(changes)}
         added = {
             id: Waiting(text, weight, first + i, form)
             for i, (id, text, weight, form) in enumerate(changes)
             if text is not None and last[id] == i
         }
+        old = last if old is None else old
         segments = self.built(added) if len(added) > MANY else None
         with self.lock, self.alone() if segments else nullcontext():
-            if not new and len(last) > MANY:
-                self.drop_all(list(last), first)
-            elif not new:
-                for id in last:
+            if len(old) > MANY:
+                self.drop_all(list(old), first)
+            else:
+                for id in old:
                     self.drop(id, first)
             if segments is None:
                 self.waiting |= added
@@ -245,7 +250,7 @@ class Layers:
             self.version = first + len(changes) - 1
             if len(self.waiting) > MANY:  # so that no reader has much to do
                 self.flush()
-        if not new:
+        if old:
             self.upkeep.wake()
         if self._readers:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
@@ -292,15 +297,19 @@ class Layers:
             result.append(self._made(make, self._choice_for(len(ids))))
         return result
 
-    @staticmethod
-    def _made(make: Callable[[Choice], Segment], choice: Choice) -> Segment:
+    def _made(self, make: Callable[[Choice, Segment | None], Segment], choice: Choice) -> Segment:
         """The segment; with `auto` if the chosen index would be too large: subscriptions that were accepted one by one
         must be matched. (Many at once are refused instead.)"""
+        like = self.largest()
         try:
-            return make(choice)
+            return make(choice, like)
         except IndexTooLarge as e:
             warnings.warn(f"{e}; these subscriptions are matched by {AUTO!r} instead", UserWarning, stacklevel=2)
-            return make(Choice(AUTO))
+            return make(Choice(AUTO), like)
+
+    def largest(self) -> Segment | None:
+        """The segment that knows most of the events."""
+        return max((x.segment for x in self.layers), key=len, default=None)
 
     def _choice_for(self, rows: int) -> Choice:
         return Choice("scan") if self._scans(rows) else self.choice
@@ -324,9 +333,10 @@ class Layers:
 
     def _merge_small(self, id_type: pa.DataType) -> None:
         tail = self._tail(id_type)
-        while len(tail) > 1 and sum(len(layer) for layer in tail) > AT_ONCE:
+        most = AT_ONCE if self._in_place or not self.upkeep.busy else BUSY * AT_ONCE
+        while len(tail) > 1 and sum(len(layer) for layer in tail) > most:
             del tail[0]
-        if len(tail) > (1 if self._in_place or len(self) <= AT_ONCE else WIDTH):
+        if len(tail) > (1 if self._in_place or len(self) <= AT_ONCE else MOST):
             self._replace(tail, self._joined(tail))
 
     def _joined(self, layers: Sequence[Layer]) -> tuple[Joined, list[NDArray[np.int64]]] | None:
@@ -361,13 +371,18 @@ class Layers:
             if len(chosen) < 2:  # or one of which most is gone
                 own = (x for x in self.layers if x.id_type == id_type and not x.merging)
                 chosen = [x for x in own if x.removed.count > max(len(x), AT_ONCE)][:1]
-            if not chosen or sum(len(x.segment) for x in chosen) <= AT_ONCE:
+            if len(chosen) <= WIDTH and sum(len(x.segment) for x in chosen) <= AT_ONCE:
                 chosen = self._untidy(id_type)
             if chosen:
-                for layer in chosen:
-                    layer.merging = True
-                return lambda: self._merge_apart(chosen)
+                return partial(self._merge_apart, self._claimed(chosen))
         return None
+
+    @staticmethod
+    def _claimed(chosen: list[Layer]) -> list[Layer]:
+        """To be merged; nobody else does."""
+        for layer in chosen:
+            layer.merging = True
+        return chosen
 
     def _untidy(self, id_type: pa.DataType) -> list[Layer]:
         """All layers of this type of ids, if it is time to merge them and worth it."""
@@ -394,13 +409,16 @@ class Layers:
                     layer.merging = False
 
     def compact(self) -> None:
-        """One segment for each type of ids, without what was removed."""
-        with self.upkeep.paused(), self.lock, self.alone():
-            self.flush()
+        """One segment for each type of ids of what is there now, without what was removed. Matching goes on."""
+        with self._compacting, self.upkeep.paused():
             for id_type in ID_TYPES:
-                own = [layer for layer in self.layers if layer.id_type == id_type]
-                if len(own) > 1 or any(layer.removed.count for layer in own):
-                    self._replace(own, self._joined(own))
+                with self.lock:
+                    self.flush()
+                    own = [layer for layer in self.layers if layer.id_type == id_type]
+                    if len(own) < 2 and not any(layer.removed.count for layer in own):
+                        continue
+                    self._claimed(own)
+                self._merge_apart(own)
 
     def close(self) -> None:
         self.upkeep.close()

@@ -11,36 +11,54 @@ from numpy.typing import NDArray
 Pair = NDArray[np.int32]
 
 
+Bits = NDArray[np.uint8]
+FEW = 10_000  # pairs: microseconds, for which the interpreter is not given away (coding.arrange)
+
+
 class Removed:
-    """Which rows of a segment are gone, and since when: a reader that started at version v still sees the rows that
-    were removed later, so a replaced subscription is never missing."""
+    """Which rows of a segment are gone, and since when. Changed under the lock of the layers only.
+
+    A reader takes the bits as they are when it starts, one for each row, and keeps them: whatever goes later is still
+    there for it, so a replaced subscription is never missing. So bits that a reader has taken are not changed but
+    copied, once for all changes until the next reader comes."""
 
     NEVER = np.iinfo(np.int64).max
 
     def __init__(self, rows: int):
         self._rows = rows
-        self._at: NDArray[np.int64] | None = None  # made at the first removal
-        self._bits = np.empty(0, np.uint8)  # beside it: whether a row is gone at all; small enough for the cache
+        self._at: NDArray[np.int64] | None = None  # since which version; made at the first removal
+        self._bits: Bits | None = None
+        self._taken = False
         self.count = 0
 
     def add(self, row: int, version: int) -> None:
         """The row, which is there, is gone from this version on."""
-        self._made()[row] = version  # before the bit
-        self._bits[row >> 3] |= np.uint8(1 << (row & 7))
+        at, bits = self._own()
+        at[row] = version
+        bits[row >> 3] |= np.uint8(1 << (row & 7))
         self.count += 1
 
     def add_all(self, rows: NDArray[Any], versions: Any) -> None:
         """These rows, which are there, are gone from this version (or these versions) on."""
         if len(rows):
-            self._made()[rows] = versions
-            np.bitwise_or.at(self._bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
+            at, bits = self._own()
+            at[rows] = versions
+            np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
             self.count += len(rows)
 
-    def _made(self) -> NDArray[np.int64]:
-        if self._at is None:
-            self._bits = np.zeros(self._rows // 8 + 1, np.uint8)
-            self._at = np.full(self._rows, self.NEVER)  # last: readers look at it first
-        return self._at
+    def _own(self) -> tuple[NDArray[np.int64], Bits]:
+        """To be changed."""
+        if self._at is None or self._bits is None:
+            self._at, self._bits = np.full(self._rows, self.NEVER), np.zeros(self._rows // 8 + 1, np.uint8)
+        elif self._taken:
+            self._bits = self._bits.copy()
+        self._taken = False
+        return self._at, self._bits
+
+    def taken(self) -> Bits | None:
+        """For a reader: which rows are gone now. None: none."""
+        self._taken = True
+        return self._bits
 
     def since(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of the rows (places in `rows`) are gone, and since when."""
@@ -53,13 +71,6 @@ class Removed:
         """All rows that are gone at this version."""
         return np.empty(0, np.int64) if self._at is None else np.flatnonzero(self._at <= version)
 
-    def alive(self, event: Pair, row: Pair, version: int) -> tuple[Pair, Pair]:
-        """The pairs whose rows a reader of this version sees. The arrays are the reader's own, and are used again."""
-        if self._at is None:
-            return event, row
-        kept = _keep(self._bits, self._at, version, event, row, np.empty(len(row) + 1, np.int32))
-        return event[:kept], row[:kept]
-
     def has(self, row: int) -> bool:
         return self._at is not None and bool(self._at[row] != self.NEVER)
 
@@ -71,23 +82,23 @@ class Removed:
         return np.arange(self._rows) if self._at is None else np.flatnonzero(self._at == self.NEVER)
 
 
+def alive(gone: Bits, event: Pair, row: Pair) -> tuple[Pair, Pair]:
+    """The pairs whose rows are not gone. The arrays are the reader's own, and are used again."""
+    kept = _keep(gone, event, row) if len(row) > FEW else _keep_few(gone, event, row)
+    return event[:kept], row[:kept]
+
+
+@njit(cache=True)
+def _keep_few(gone, event, row):  # type: ignore[no-untyped-def]
+    return _keep(gone, event, row)
+
+
 @njit(cache=True, nogil=True)
-def _keep(bits, at, version, event, row, hits):  # type: ignore[no-untyped-def]
-    """Closes the gaps of the pairs that do not count; returns how many are left. A bit alone does not tell: a row that
-    goes while a reader is at work must still be there for it."""
-    found = np.int64(0)
-    for i in range(len(row)):  # without a branch
-        hits[found] = i
-        found += np.int64(bits[row[i] >> 3] >> (row[i] & 7)) & 1
-    gone = 0
-    for k in range(found):
-        hits[gone] = hits[k]
-        gone += at[row[hits[k]]] <= version
-    if gone == 0:
-        return len(row)
-    to = np.int64(hits[0])
-    for k in range(gone):
-        for i in range(hits[k] + 1, hits[k + 1] if k + 1 < gone else len(row)):
-            event[to], row[to] = event[i], row[i]
-            to += 1
-    return to
+def _keep(gone, event, row):  # type: ignore[no-untyped-def]
+    """Closes the gaps of the pairs that do not count, without a branch; returns how many are left."""
+    kept = np.int64(0)
+    for i in range(len(row)):
+        r = row[i]
+        event[kept], row[kept] = event[i], r
+        kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)
+    return kept

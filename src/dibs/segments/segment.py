@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,9 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
-from dibs.index import Index, Pairs, Sink, create, takes
+from dibs.index import AUTO, Index, Pairs, Sink, create, takes
+from dibs.index.auto import Auto
+from dibs.index.statistics import guessed_presence
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
 from dibs.segments.live import Live
@@ -44,7 +47,10 @@ class Segment:
         return len(self.clauses)
 
     def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
-        return self.index.match(code_events(events, self.domains), threads, sink)
+        coded = code_events(events, self.domains)
+        if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
+            return Pairs([], 0, 0)
+        return self.index.match(coded, threads, sink)
 
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]
@@ -80,13 +86,25 @@ class Choice(NamedTuple):
         part = takes(self.name)
         return part is not None and part.updates
 
-    def built(self, domains: Domains, clauses: Clauses) -> Index:
+    def built(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
+        """like: a segment of the same matcher, from which something may be known of the events."""
         settings = dict(self.settings)
-        return (
-            Live.build(self.name, domains, clauses, settings)
-            if self.in_place
-            else create(self.name, clauses, **settings)
-        )
+        if self.in_place:
+            return Live.build(self.name, domains, clauses, settings)
+        if self.name == AUTO and like is not None and isinstance(like.index, Auto):
+            settings["presence"] = _presence(like, domains, clauses)
+        return create(self.name, clauses, **settings)
+
+
+def _presence(like: Segment, domains: Domains, clauses: Clauses) -> NDArray[np.float64]:
+    """The share of events that have each attribute: as the other segment knows it, which is larger or has met them."""
+    known = like.index.presence() if isinstance(like.index, Auto) else np.empty(0)
+    number = np.fromiter(
+        map(like.domains.number_of.get, domains.attributes, repeat(-1)), np.int64, len(domains.attributes)
+    )
+    result = guessed_presence(clauses)
+    result[number >= 0] = known[number[number >= 0]]
+    return result
 
 
 def build(
@@ -96,15 +114,17 @@ def build(
     weights: NDArray[np.float64] | None,
     versions: NDArray[np.int64],
     choice: Choice,
+    like: Segment | None = None,
 ) -> Segment:
-    """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled."""
+    """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled.
+    like: see Choice.built."""
     if not np.array_equal(compiled.order, np.arange(len(ids))):
         order = pa.array(compiled.order)
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
         versions = versions[compiled.order]
     domains, clauses = code_clauses(compiled.table)
-    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.built(domains, clauses))
+    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.built(domains, clauses, like))
 
 
 class Joined:
@@ -112,10 +132,11 @@ class Joined:
     made at once, from what never changes; `indexed` completes it."""
 
     def __init__(self, parts: Sequence[tuple[Segment, NDArray[np.int64]]]):
-        # The largest first: its attributes keep their numbers.
+        # The largest first: where its index takes the others in place, its attributes keep their numbers.
         self._order = sorted(range(len(parts)), key=lambda i: -len(parts[i][1]))
         self._parts = parts = [parts[i] for i in self._order]
-        self._domains, moves = merge_domains([s.domains for s, _ in parts])
+        in_place = isinstance(parts[0][0].index, Live)
+        self._domains, moves = merge_domains([s.domains for s, _ in parts], keep_numbers=in_place)
         self._moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
         self._clauses, self._place = move_clauses(self._moving, len(self._domains.attributes))
         order = pa.array(self._place)
@@ -126,9 +147,9 @@ class Joined:
         if any(s.weights is not None for s, _ in parts):
             self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
 
-    def indexed(self, choice: Choice) -> Segment:
-        """The segment. An index that can takes the rows of the others in place: nobody may be matching on the parts
-        meanwhile, nor afterwards."""
+    def indexed(self, choice: Choice, like: Segment | None = None) -> Segment:
+        """The segment (like: see Choice.built; else the largest part). An index that can takes the rows of the others
+        in place: nobody may be matching on the parts meanwhile, nor afterwards."""
         largest = self._parts[0][0].index
         index: Index | None = None
         if isinstance(largest, Live) and largest.name == choice.name:
@@ -137,7 +158,7 @@ class Joined:
             except Exception:  # it may be half changed, and is given up: the clauses are whole
                 log.exception("an index could not take rows in place and is built anew")
         if index is None:
-            index = choice.built(self._domains, self._clauses)
+            index = choice.built(self._domains, self._clauses, like or self._parts[0][0])
         return Segment(self._ids, self._texts, self._weights, self._versions, self._domains, self._clauses, index)
 
     def rows(self) -> list[NDArray[np.int64]]:

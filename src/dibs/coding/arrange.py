@@ -1,0 +1,145 @@
+"""The values of a batch by event and name, whatever their kind: made once for a batch, and then coded for each segment.
+
+Reading gives values kind by kind, in the order of columns or of keys. Attributes of domains are numbered in the order
+of their names, and so are the names of a batch: what is sorted by name here is sorted by attribute for every segment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dibs.language.expression import Kind
+
+if TYPE_CHECKING:
+    from dibs.coding.values import EventValues
+
+LONGEST = 1000  # values of an event; more are sorted in another way (coding.batch)
+# Kernels let other threads run Python meanwhile, and to get the interpreter back from them may take milliseconds. So
+# few events take microseconds: it is not given away for them.
+FEW = 4
+UNREADABLE = 4  # a kind after those of Kind
+NUMBER, STRING, TIME, BOOLEAN = (int(k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME, Kind.BOOLEAN))
+
+
+class Arranged(NamedTuple):
+    """Event e has the values offsets[e] to offsets[e + 1], by ascending name; equal names are values of an array."""
+
+    offsets: NDArray[np.int64]
+    name: NDArray[np.int32]
+    kind: NDArray[np.uint8]  # a Kind, or UNREADABLE
+    key: NDArray[np.int64]  # the bits of a number, microseconds, 0 or 1, or which of the strings
+    rest: NDArray[np.int16]  # of a number
+
+
+def arranged(values: EventValues) -> Arranged | None:
+    """None: there are ranges among them, or very many values in one event."""
+    if values.ranges:
+        return None
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    columns = (*n, s.event, s.name, *t, *b, *u)
+    arrange = _arrange if values.events > FEW else _arrange_few
+    offsets, name, kind, key, rest = arrange(values.events, *(writable(x) for x in columns))
+    return None if len(offsets) == 0 else Arranged(offsets, name, kind, key, rest)
+
+
+def writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Kernels are compiled once, for writable arrays; what comes straight from Arrow is read-only."""
+    return array if array.flags.writeable else array.copy()
+
+
+@njit(cache=True, nogil=True)
+def _arrange(  # type: ignore[no-untyped-def]
+    events,
+    number_event,
+    number_name,
+    number_value,
+    number_rest,
+    string_event,
+    string_name,
+    time_event,
+    time_name,
+    time_value,
+    boolean_event,
+    boolean_name,
+    boolean_value,
+    unreadable_event,
+    unreadable_name,
+):
+    """Offsets are empty when some event is too long."""
+    offsets = np.zeros(events + 1, np.int64)
+    for i in range(len(number_event)):
+        offsets[number_event[i] + 1] += 1
+    for i in range(len(string_event)):
+        offsets[string_event[i] + 1] += 1
+    for i in range(len(time_event)):
+        offsets[time_event[i] + 1] += 1
+    for i in range(len(boolean_event)):
+        offsets[boolean_event[i] + 1] += 1
+    for i in range(len(unreadable_event)):
+        offsets[unreadable_event[i] + 1] += 1
+    longest = 0
+    for e in range(events):
+        longest = max(longest, offsets[e + 1])
+        offsets[e + 1] += offsets[e]
+    total = offsets[-1] if longest <= LONGEST else 0
+    name, kind = np.empty(total, np.int32), np.empty(total, np.uint8)
+    key, rest = np.empty(total, np.int64), np.zeros(total, np.int16)
+    if longest > LONGEST:
+        return offsets[:0], name, kind, key, rest
+
+    # By event: name << 32 | place, where the places of all kinds follow each other.
+    packed = np.empty(total, np.int64)
+    end = offsets[:-1].copy()
+    base = np.int64(0)
+    for i in range(len(number_event)):
+        packed[end[number_event[i]]] = (np.int64(number_name[i]) << 32) | (base + i)
+        end[number_event[i]] += 1
+    strings = base = base + len(number_event)
+    for i in range(len(string_event)):
+        packed[end[string_event[i]]] = (np.int64(string_name[i]) << 32) | (base + i)
+        end[string_event[i]] += 1
+    times = base = base + len(string_event)
+    for i in range(len(time_event)):
+        packed[end[time_event[i]]] = (np.int64(time_name[i]) << 32) | (base + i)
+        end[time_event[i]] += 1
+    booleans = base = base + len(time_event)
+    for i in range(len(boolean_event)):
+        packed[end[boolean_event[i]]] = (np.int64(boolean_name[i]) << 32) | (base + i)
+        end[boolean_event[i]] += 1
+    unreadable = base = base + len(boolean_event)
+    for i in range(len(unreadable_event)):
+        packed[end[unreadable_event[i]]] = (np.int64(unreadable_name[i]) << 32) | (base + i)
+        end[unreadable_event[i]] += 1
+
+    number_key = number_value.view(np.int64)
+    for e in range(events):
+        for i in range(offsets[e] + 1, offsets[e + 1]):  # columns mostly come in order, so there is little to move
+            x = packed[i]
+            at = i
+            while at > offsets[e] and packed[at - 1] > x:
+                packed[at] = packed[at - 1]
+                at -= 1
+            packed[at] = x
+    for i in range(total):
+        name[i] = packed[i] >> 32
+        place = packed[i] & 0xFFFFFFFF
+        if place < strings:
+            kind[i], key[i], rest[i] = NUMBER, number_key[place], number_rest[place]
+        elif place < times:
+            kind[i], key[i] = STRING, place - strings
+        elif place < booleans:
+            kind[i], key[i] = TIME, time_value[place - times]
+        elif place < unreadable:
+            kind[i], key[i] = BOOLEAN, boolean_value[place - booleans]
+        else:
+            kind[i], key[i] = UNREADABLE, 0
+    return offsets, name, kind, key, rest
+
+
+@njit(cache=True)
+def _arrange_few(*columns):  # type: ignore[no-untyped-def]
+    return _arrange(*columns)

@@ -1,0 +1,152 @@
+"""The kernel of coding.clauses: the spans of each predicate, from the cells of its literals."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dibs.coding.domain import NUMBER_BASE
+from dibs.language.expression import Kind
+from dibs.language.table import Op
+
+_BOOLEAN, _NUMBER, _STRING = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING))
+_EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE))
+_BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
+_WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, Op.STRING))
+_IS_NULL, _NOT_NULL, _PATTERN = (int(x) for x in (Op.IS_NULL, Op.NOT_NULL, Op.PATTERN))
+
+
+@njit(cache=True, nogil=True)
+def spans_of(  # type: ignore[no-untyped-def]
+    operator, attribute, literal_offsets, kind, cell, string_base, time_base, cells
+):
+    """(lo, hi, span_lo, span_hi) as in Clauses."""
+    # Where a type is said, it is so that no function is compiled for several.
+    room, longest = 0, 0
+    for p in range(len(operator)):
+        op = operator[p]
+        if op in (_IN, _NOT_IN):
+            size = literal_offsets[p + 1] - literal_offsets[p]
+            longest = max(longest, size)
+            room += size + 1
+        elif op in (_NE, _NOT_BETWEEN, _NOT_WITHIN):
+            room += 2
+    lo, hi = np.empty(len(operator), np.int32), np.empty(len(operator), np.int32)
+    span_lo, span_hi, listed = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(longest, np.int32)
+    section = np.empty(2, np.int64)
+    used = np.int64(0)
+    for p in range(len(operator)):
+        op, a, i, end = operator[p], attribute[p], literal_offsets[p], literal_offsets[p + 1]
+        low, high = np.int64(1), np.int64(0)
+        if i < end or op == _ANY_STRING:
+            _section(kind[i] if i < end else np.uint8(_STRING), a, string_base, time_base, cells, section)
+        if op in (_IN, _NOT_IN, _NE, _NOT_BETWEEN, _NOT_WITHIN):
+            after = used
+            if op in (_IN, _NOT_IN):
+                after = _of_list(
+                    op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, used, span_lo, span_hi
+                )
+            elif i < end:
+                j = i if op == _NE else i + 1
+                first = section[0]
+                _section(kind[j], a, string_base, time_base, cells, section)
+                below, above = np.int64(cell[i]) - 1, np.int64(cell[j]) + (0 if op == _NOT_WITHIN else 1)
+                if above < first:  # the ends are of two kinds
+                    after = _add(above, section[1], used, after, span_lo, span_hi)
+                    after = _add(first, below, used, after, span_lo, span_hi)
+                else:
+                    after = _add(first, below, used, after, span_lo, span_hi)
+                    after = _add(above, section[1], used, after, span_lo, span_hi)
+            if after > used + 1:
+                lo[p], hi[p] = used, used - after
+                used = after
+                continue
+            if after == used + 1:
+                low, high = np.int64(span_lo[used]), np.int64(span_hi[used])
+        elif op == _IS_NULL:
+            low = np.int64(0)
+        elif op == _NOT_NULL:
+            high = np.int64(cells[a]) - 1
+        elif op == _ANY_STRING:
+            low, high = section[0], section[1]
+        elif op in (_EQ, _PATTERN):
+            low = high = np.int64(cell[i])
+        elif op in (_LT, _LE):
+            low, high = section[0], np.int64(cell[i]) - (1 if op == _LT else 0)
+        elif op in (_GT, _GE):
+            low, high = np.int64(cell[i]) + (1 if op == _GT else 0), section[1]
+        elif op in (_BETWEEN, _WITHIN) and kind[i] == kind[i + 1]:  # with ends of two kinds it never holds
+            low, high = np.int64(cell[i]), np.int64(cell[i + 1]) - (1 if op == _WITHIN else 0)
+        if low > high:
+            low, high = np.int64(1), np.int64(0)
+        lo[p], hi[p] = low, high
+    return lo, hi, span_lo[:used].copy(), span_hi[:used].copy()
+
+
+@njit(cache=True, nogil=True)
+def _of_list(  # type: ignore[no-untyped-def]
+    op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, start, span_lo, span_hi
+):
+    """Writes the spans of IN or NOT IN from `start` on; returns one past the last. section: of the first literal."""
+    n, at = end - i, start
+    if n == 0:
+        return at
+    least, most = kind[i], kind[i]
+    for k in range(n):
+        listed[k] = cell[i + k]
+        least, most = min(least, kind[i + k]), max(most, kind[i + k])
+    _sort(listed, n)
+    if op == _IN:
+        for k in range(n):
+            at = _add(np.int64(listed[k]), np.int64(listed[k]), start, at, span_lo, span_hi)
+    else:
+        # Between neighbouring constants lies a span, and one before the first and after the last.
+        _section(least, a, string_base, time_base, cells, section)
+        low = section[0]
+        for k in range(n):
+            at = _add(low, np.int64(listed[k]) - 1, start, at, span_lo, span_hi)
+            low = np.int64(listed[k]) + 1
+        _section(most, a, string_base, time_base, cells, section)
+        at = _add(low, section[1], start, at, span_lo, span_hi)
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _add(low, high, start, at, span_lo, span_hi):  # type: ignore[no-untyped-def]
+    """A span behind those in [start, at), none of which starts later; what overlaps or is adjacent becomes one."""
+    if low > high:
+        return at
+    if at > start and low <= span_hi[at - 1] + 1:
+        span_hi[at - 1] = max(np.int64(span_hi[at - 1]), high)
+        return at
+    span_lo[at], span_hi[at] = low, high
+    return at + 1
+
+
+@njit(cache=True, nogil=True)
+def _section(kind, a, string_base, time_base, cells, section):  # type: ignore[no-untyped-def]
+    """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
+    if kind == _BOOLEAN:
+        section[0], section[1] = 1, 2
+    elif kind == _NUMBER:
+        section[0], section[1] = NUMBER_BASE, string_base[a] - 1
+    elif kind == _STRING:
+        section[0], section[1] = string_base[a], time_base[a] - 1
+    else:
+        section[0], section[1] = time_base[a], cells[a] - 1
+
+
+@njit(cache=True, nogil=True)
+def _sort(listed, n):  # type: ignore[no-untyped-def]
+    """Shell sort of the first n: lists are short, and Numba takes a second to compile its own sort."""
+    gap = 1
+    while 3 * gap + 1 < n:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            x, j = listed[i], i
+            while j >= gap and listed[j - gap] > x:
+                listed[j] = listed[j - gap]
+                j -= gap
+            listed[j] = x
+        gap //= 3

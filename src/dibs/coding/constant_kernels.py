@@ -1,0 +1,273 @@
+"""The kernel of coding.constants: it ranks the literals of each attribute and lays out the constants of the domains.
+
+Literals are grouped by attribute and kind and sorted within their group by (key, tie). The key is an int64 in the order
+of the values: of numbers the float's bits, of strings the first 8 bytes, of times the microseconds. The tie decides
+between equal keys: of numbers it is the rest, of strings the text's number (then the bytes are compared; no text is
+there twice, so equal strings have equal ties).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dibs.coding.domain import NUMBER_BASE, bases, compare_bytes, prefix
+from dibs.language.expression import Kind
+from dibs.language.table import Facet
+
+_BOOLEAN, _NUMBER, _STRING, _TIME = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
+_PATTERN = int(Facet.PATTERN)
+_KINDS = 3  # that have constants: the group of a literal is _KINDS * attribute + kind - 1
+_RUN = 12  # literals that are sorted by insertion
+_LEAST = np.int64(-(2**63))
+_MOST = np.int64(2**63 - 1)
+
+
+@njit(cache=True, nogil=True)
+def lay_out(  # type: ignore[no-untyped-def]
+    attribute, literal_offsets, kind, number, integer, facet, text_starts, text_bytes
+):
+    """The constants of each attribute and the cell of each literal: (number offsets, values, rests, string offsets,
+    starts, bytes, prefixes, time offsets, times, cells)."""
+    ends, key, tie, row = _grouped(
+        attribute, literal_offsets, kind, number, integer, len(facet), text_starts, text_bytes
+    )
+    rank = np.empty(len(kind), np.int32)
+    number_offsets, string_offsets, time_offsets = _ranked(ends, key, tie, row, rank, text_starts, text_bytes)
+
+    number_bits, number_rest = np.empty(number_offsets[-1], np.int64), np.empty(number_offsets[-1], np.int16)
+    time_value = np.empty(time_offsets[-1], np.int64)
+    text, string_prefix = np.empty(string_offsets[-1], np.int32), np.empty(string_offsets[-1], np.uint64)
+    for a in range(len(facet)):
+        start = ends[_KINDS * a] - number_offsets[a]
+        for i in range(number_offsets[a], number_offsets[a + 1]):
+            b = key[start + i]
+            number_bits[i] = b if b >= 0 else b ^ _MOST
+            number_rest[i] = tie[start + i]
+        start = ends[_KINDS * a + 1] - string_offsets[a]
+        for i in range(string_offsets[a], string_offsets[a + 1]):
+            text[i] = tie[start + i]
+            string_prefix[i] = np.uint64(key[start + i]) ^ np.uint64(_LEAST)
+        start = ends[_KINDS * a + 2] - time_offsets[a]
+        for i in range(time_offsets[a], time_offsets[a + 1]):
+            time_value[i] = key[start + i]
+    string_starts, string_bytes = _copied(text, text_starts, text_bytes)
+
+    string_base, time_base, _ = bases(facet, number_offsets, string_offsets, time_offsets)
+    _to_cells(rank, attribute, literal_offsets, kind, integer, facet, string_base, time_base)
+    return (
+        number_offsets,
+        number_bits.view(np.float64),
+        number_rest,
+        string_offsets,
+        string_starts,
+        string_bytes,
+        string_prefix,
+        time_offsets,
+        time_value,
+        rank,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _grouped(  # type: ignore[no-untyped-def]
+    attribute, literal_offsets, kind, number, integer, attributes, text_starts, text_bytes
+):
+    """(ends, key, tie, row): group g is [ends[g], ends[g + 1]) of the others; row is the literal."""
+    ends = np.zeros(_KINDS * attributes + 1, np.int64)
+    for p in range(len(attribute)):
+        for i in range(literal_offsets[p], literal_offsets[p + 1]):
+            if kind[i] != _BOOLEAN:
+                ends[_KINDS * attribute[p] + kind[i]] += 1
+    for g in range(_KINDS * attributes):
+        ends[g + 1] += ends[g]
+    key, tie, row = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
+    fill = ends[:-1].copy()
+    bits = number.view(np.int64)
+    for p in range(len(attribute)):
+        for i in range(literal_offsets[p], literal_offsets[p + 1]):
+            k = kind[i]
+            if k == _BOOLEAN:
+                continue
+            g = _KINDS * attribute[p] + k - 1
+            at = fill[g]
+            fill[g] += 1
+            row[at] = i
+            if k == _TIME:
+                key[at], tie[at] = integer[i], 0
+                continue
+            tie[at] = integer[i]
+            if k == _STRING:
+                head = prefix(text_bytes, text_starts[integer[i]], text_starts[integer[i] + 1])
+                key[at] = np.int64(head ^ np.uint64(_LEAST))
+            else:
+                b = bits[i] if bits[i] != _LEAST else np.int64(0)  # -0.0 is 0.0
+                key[at] = b if b >= 0 else b ^ _MOST
+    return ends, key, tie, row
+
+
+@njit(cache=True, nogil=True)
+def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+    """Moves the distinct (key, tie) of each group to its front, sorted, writes each literal's place among them to
+    `rank`, and returns how many numbers, strings and times the attributes have, as offsets."""
+    largest = 0
+    for g in range(len(ends) - 1):
+        largest = max(largest, ends[g + 1] - ends[g])
+    local, who, place = np.empty(largest, np.int32), np.empty(largest, np.int32), np.empty(largest, np.int32)
+    room = largest if largest > _RUN else 0
+    other_key, other_tie, other_who = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32)
+    slots = np.empty(_slots(room), np.int32)
+    attributes = len(ends) // _KINDS
+    offsets = np.zeros((_KINDS, attributes + 1), np.int64)
+    for g in range(len(ends) - 1):
+        a, k = g // _KINDS, g % _KINDS
+        start, end = ends[g], ends[g + 1]
+        offsets[k, a + 1] = offsets[k, a]
+        if start == end:
+            continue
+        strings = k == _STRING - 1
+        own_key, own_tie = key[start:end], tie[start:end]
+        count = _fewer(own_key, own_tie, local, slots)
+        for i in range(count):
+            who[i] = i
+        _sort(count, own_key, own_tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes)
+        distinct = 0
+        for i in range(count):
+            d = distinct - 1
+            if distinct == 0 or own_key[d] != own_key[i] or own_tie[d] != own_tie[i]:
+                own_key[distinct], own_tie[distinct] = own_key[i], own_tie[i]
+                distinct += 1
+            place[who[i]] = distinct - 1
+        for i in range(end - start):
+            rank[row[start + i]] = place[local[i]]
+        offsets[k, a + 1] += distinct
+    return offsets[0].copy(), offsets[1].copy(), offsets[2].copy()
+
+
+@njit(cache=True, nogil=True)
+def _copied(text, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+    """(starts, bytes) of some texts."""
+    starts = np.zeros(len(text) + 1, np.int64)
+    for i in range(len(text)):
+        starts[i + 1] = starts[i] + text_starts[text[i] + 1] - text_starts[text[i]]
+    data = np.empty(starts[-1], np.uint8)
+    for i in range(len(text)):
+        start = text_starts[text[i]] - starts[i]
+        for k in range(starts[i], starts[i + 1]):
+            data[k] = text_bytes[start + k]
+    return starts, data
+
+
+@njit(cache=True, nogil=True)
+def _to_cells(  # type: ignore[no-untyped-def]
+    rank, attribute, literal_offsets, kind, integer, facet, string_base, time_base
+):
+    """Puts the cell of each literal in the place of its rank."""
+    for p in range(len(attribute)):
+        a = attribute[p]
+        for i in range(literal_offsets[p], literal_offsets[p + 1]):
+            k = kind[i]
+            if k == _BOOLEAN:
+                rank[i] = 1 + integer[i]
+            elif k == _NUMBER:
+                rank[i] = NUMBER_BASE + 2 * rank[i] + 1
+            elif k == _TIME:
+                rank[i] = time_base[a] + 2 * rank[i] + 1
+            else:
+                rank[i] = string_base[a] + (rank[i] if facet[a] >= _PATTERN else 2 * rank[i] + 1)
+
+
+@njit(cache=True, nogil=True)
+def _below(key, tie, other_key, other_tie, strings, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+    if key != other_key or tie == other_tie:
+        return key < other_key
+    if not strings:
+        return tie < other_tie
+    return (
+        compare_bytes(
+            text_bytes,
+            text_starts[tie],
+            text_starts[tie + 1],
+            text_bytes,
+            text_starts[other_tie],
+            text_starts[other_tie + 1],
+        )
+        < 0
+    )
+
+
+@njit(cache=True, nogil=True)
+def _slots(size):  # type: ignore[no-untyped-def]
+    """How many slots a hash table of so many keys has: a power of two."""
+    slots = 1
+    while slots < 2 * size:
+        slots *= 2
+    return slots
+
+
+@njit(cache=True, nogil=True)
+def _fewer(key, tie, local, slots):  # type: ignore[no-untyped-def]
+    """Moves the distinct (key, tie) to the front, in order of appearance, and returns their number; `local` says which
+    is which. Few are left as they are: sorting them is quicker."""
+    n = len(key)
+    if n <= _RUN:
+        for i in range(n):
+            local[i] = i
+        return n
+    own = slots[: _slots(n)]  # open addressing: 1 + the place of a distinct one, 0 for empty
+    own[:] = 0
+    mask = np.uint64(len(own) - 1)
+    distinct = 0
+    for i in range(n):
+        x, y = key[i], tie[i]
+        h = np.uint64(x) ^ (np.uint64(y) << np.uint64(20))
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)  # small integers have zeros in the lower half
+        at = (h >> np.uint64(32)) & mask
+        while True:
+            s = own[at]
+            if s == 0:
+                key[distinct], tie[distinct] = x, y
+                local[i] = distinct
+                distinct += 1
+                own[at] = distinct
+                break
+            if key[s - 1] == x and tie[s - 1] == y:
+                local[i] = s - 1
+                break
+            at = (at + np.uint64(1)) & mask
+    return distinct
+
+
+@njit(cache=True, nogil=True)
+def _sort(  # type: ignore[no-untyped-def]
+    n, key, tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes
+):
+    """Sorts the first n by (key, tie): short runs by insertion, then two and two are merged. The lower half of a merge
+    moves to `other*` first."""
+    for a in range(0, n, _RUN):
+        for i in range(a + 1, min(a + _RUN, n)):
+            x, y, z = key[i], tie[i], who[i]
+            j = i
+            while j > a and _below(x, y, key[j - 1], tie[j - 1], strings, text_starts, text_bytes):
+                key[j], tie[j], who[j] = key[j - 1], tie[j - 1], who[j - 1]
+                j -= 1
+            key[j], tie[j], who[j] = x, y, z
+    width = _RUN
+    while width < n:
+        for a in range(0, n - width, 2 * width):
+            middle, last = a + width, min(a + 2 * width, n)
+            d = middle - 1
+            if not _below(key[middle], tie[middle], key[d], tie[d], strings, text_starts, text_bytes):
+                continue
+            for i in range(width):
+                other_key[i], other_tie[i], other_who[i] = key[a + i], tie[a + i], who[a + i]
+            i, j, at = 0, middle, a
+            while i < width:
+                if j < last and _below(key[j], tie[j], other_key[i], other_tie[i], strings, text_starts, text_bytes):
+                    key[at], tie[at], who[at] = key[j], tie[j], who[j]
+                    j += 1
+                else:
+                    key[at], tie[at], who[at] = other_key[i], other_tie[i], other_who[i]
+                    i += 1
+                at += 1
+        width *= 2
