@@ -10,14 +10,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import BOOLEAN, FEW, LONGEST, NUMBER, STRING, TIME, Arranged, writable
+from dibs.coding.arrange import FEW, LONGEST, Arranged, writable
+from dibs.coding.batch_kernels import (
+    are_single_valued,
+    by_event,
+    code_few_values,
+    code_numbers,
+    code_strings,
+    code_times,
+    code_values,
+    reversed_strings,
+)
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
-from dibs.coding.prefetching import prefetch
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
@@ -52,20 +60,9 @@ class CodedEvents:
         """Which events have one cell for each of their attributes."""
         if self.points:
             return np.ones(len(self), np.bool_)
-        return _single_valued(self.offsets, self.attribute, self.lo, self.hi)
+        return are_single_valued(self.offsets, self.attribute, self.lo, self.hi)
 
 
-@njit(cache=True, nogil=True)
-def _single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
-    result = np.ones(len(offsets) - 1, np.bool_)
-    for e in range(len(result)):
-        for i in range(offsets[e], offsets[e + 1]):
-            if lo[i] != hi[i] or (i > offsets[e] and attribute[i] == attribute[i - 1]):
-                result[e] = False
-    return result
-
-
-AHEAD = 16  # values whose constants are asked for before they are needed
 # Where an open range ends; a kind that is not here has no least (greatest) value.
 LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
@@ -83,8 +80,8 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
-    code = _code if len(values.offsets) - 1 > FEW else _code_few
-    offsets, attribute, lo, points = code(
+    kernel = code_values if len(values.offsets) - 1 > FEW else code_few_values
+    offsets, attribute, lo, points = kernel(
         *values,
         values.key.view(np.float64),
         writable(strings.offsets),
@@ -117,9 +114,9 @@ def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
         found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
     if len(event) > LONGEST and np.bincount(event).max() > LONGEST:
-        order = np.lexsort((lo, attribute, event))  # _by_event inserts, which is quadratic in long unsorted runs
+        order = np.lexsort((lo, attribute, event))  # by_event inserts, which is quadratic in long unsorted runs
         event, attribute, lo, hi = event[order], attribute[order], lo[order], hi[order]
-    offsets, attribute, lo, hi, points = _by_event(event, attribute, lo, hi, events)
+    offsets, attribute, lo, hi, points = by_event(event, attribute, lo, hi, events)
     return CodedEvents(offsets, attribute, lo, lo if points else hi, points)
 
 
@@ -169,10 +166,10 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable
     if len(n.event):
         numbers = (domains.number_offsets, domains.number_value, domains.number_rest)
-        yield _points(n.event, *_code_numbers(own, n.name, writable(n.value), writable(n.rest), *numbers))
+        yield _points(n.event, *code_numbers(own, n.name, writable(n.value), writable(n.rest), *numbers))
     if len(t.event):
         times = (domains.time_offsets, domains.time_value, domains.time_base)
-        yield _points(t.event, *_code_times(own, t.name, writable(t.microseconds), *times))
+        yield _points(t.event, *code_times(own, t.name, writable(t.microseconds), *times))
     if len(b.event):
         yield _points(b.event, own[b.name], 1 + b.value.astype(np.int32))
     if len(s.event):
@@ -180,8 +177,8 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         for facet in (Facet.VALUE, Facet.REVERSED):
             to = numbers_of[facet]
             if to is not None:
-                data = s.data if facet == Facet.VALUE else _reversed(s.offsets, s.data)
-                found = _code_strings(
+                data = s.data if facet == Facet.VALUE else reversed_strings(s.offsets, s.data)
+                found = code_strings(
                     to,
                     s.name,
                     s.offsets,
@@ -288,192 +285,3 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
     first, last = d.string_offsets[a], d.string_offsets[a + 1]
     found = string_cell(data, 0, len(data), first, last, d.string_starts, d.string_bytes, d.string_prefix)
     return int(d.string_base[a]) + found
-
-
-@njit(cache=True, nogil=True)
-def _code(  # type: ignore[no-untyped-def]
-    offsets,
-    name,
-    kind,
-    key,
-    rest,
-    number,
-    starts,
-    data,
-    own,
-    number_offsets,
-    number_value,
-    number_rest,
-    string_offsets,
-    string_starts,
-    string_bytes,
-    string_prefix,
-    string_base,
-    time_offsets,
-    time_value,
-    time_base,
-    cells,
-    rests,
-):
-    """rests: 1 if some number of the domains has one."""
-    n = len(name)
-    if len(number_value) == 0:
-        number_value = np.zeros(1)  # so that there is always a place to look at
-    last_number = len(number_value) - 1
-    # First which values are asked for: a small segment mentions few names, and nothing of the others is looked at.
-    kept_offsets = np.zeros(len(offsets), np.int64)
-    attribute, cell, place = np.empty(n + 1, np.int32), np.empty(n + 1, np.int32), np.empty(n + 1, np.int32)
-    asked = 0
-    for e in range(len(offsets) - 1):
-        for i in range(offsets[e], offsets[e + 1]):
-            attribute[asked], place[asked] = own[name[i]], i
-            asked += attribute[asked] >= 0
-        kept_offsets[e + 1] = asked
-    points = True
-    kept, p = 0, 0
-    for e in range(len(offsets) - 1):
-        first = kept
-        while p < kept_offsets[e + 1]:
-            if p + AHEAD < asked:
-                a = attribute[p + AHEAD]
-                prefetch(number_value, (number_offsets[a] + number_offsets[a + 1]) >> 1)
-            a, i = attribute[p], place[p]
-            p += 1
-            k = kind[i]
-            if k == NUMBER:
-                # number_cell written out: handing arrays over costs a third of the search.
-                v, x, y = number[i], number_offsets[a], number_offsets[a + 1]
-                at, half = x, y - x
-                while half > 0:
-                    step = (half + 1) >> 1
-                    at += step * np.int64(number_value[at + step - 1] < v)
-                    half -= step
-                exact = np.int64(at < y) & np.int64(number_value[min(at, last_number)] == v)
-                if (exact & (rests | np.int64(rest[i] != 0))) != 0:
-                    while at < y and number_value[at] == v and number_rest[at] < rest[i]:
-                        at += 1
-                    exact = np.int64(at < y and number_value[at] == v and number_rest[at] == rest[i])
-                c = NUMBER_BASE + 2 * (at - x) + exact
-            elif k == STRING:
-                s, x, y = key[i], string_offsets[a], string_offsets[a + 1]
-                c = np.int64(
-                    string_base[a]
-                    + string_cell(data, starts[s], starts[s + 1], x, y, string_starts, string_bytes, string_prefix)
-                )
-            elif k == TIME:
-                x, y = time_offsets[a], time_offsets[a + 1]
-                c = np.int64(time_base[a] + time_cell(key[i], x, y, time_value))
-            elif k == BOOLEAN:
-                c = 1 + key[i]
-            else:
-                c = np.int64(cells[a])
-            at = kept
-            if kept > first and attribute[kept - 1] == a:  # values of an array: by cell, none twice
-                while at > first and attribute[at - 1] == a and cell[at - 1] > c:
-                    at -= 1
-                if at > first and attribute[at - 1] == a and cell[at - 1] == c:
-                    continue
-                points = False
-                for m in range(kept, at, -1):
-                    attribute[m], cell[m] = attribute[m - 1], cell[m - 1]
-            attribute[at], cell[at] = a, c
-            kept += 1
-        kept_offsets[e + 1] = kept
-    return kept_offsets, attribute[:kept], cell[:kept], points
-
-
-@njit(cache=True)
-def _code_few(*columns):  # type: ignore[no-untyped-def]
-    return _code(*columns)
-
-
-@njit(cache=True, nogil=True)
-def _code_numbers(own, name, value, rest, offsets, values, rests):  # type: ignore[no-untyped-def]
-    n = len(name)
-    attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
-    for i in range(n):
-        if i + 2 * AHEAD < n:
-            prefetch(offsets, np.int64(max(own[name[i + 2 * AHEAD]], 0)))
-        if i + AHEAD < n:
-            a = max(own[name[i + AHEAD]], 0)
-            prefetch(values, (offsets[a] + offsets[a + 1]) >> 1)
-        a = own[name[i]]
-        attribute[i] = a
-        cell[i] = 0
-        if a >= 0:
-            cell[i] = NUMBER_BASE + number_cell(value[i], rest[i], offsets[a], offsets[a + 1], values, rests)
-    return attribute, cell
-
-
-@njit(cache=True, nogil=True)
-def _code_times(own, name, value, offsets, values, base):  # type: ignore[no-untyped-def]
-    n = len(name)
-    attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
-    for i in range(n):
-        a = own[name[i]]
-        attribute[i] = a
-        cell[i] = 0
-        if a >= 0:
-            cell[i] = base[a] + time_cell(value[i], offsets[a], offsets[a + 1], values)
-    return attribute, cell
-
-
-@njit(cache=True, nogil=True)
-def _code_strings(own, name, starts, data, offsets, constant_starts, constants, prefixes, base):  # type: ignore[no-untyped-def]
-    n = len(name)
-    attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
-    for i in range(n):
-        a = own[name[i]]
-        attribute[i] = a
-        cell[i] = 0
-        if a >= 0:
-            cell[i] = base[a] + string_cell(
-                data, starts[i], starts[i + 1], offsets[a], offsets[a + 1], constant_starts, constants, prefixes
-            )
-    return attribute, cell
-
-
-@njit(cache=True, nogil=True)
-def _reversed(starts, data):  # type: ignore[no-untyped-def]
-    result = np.empty(len(data), np.uint8)
-    for i in range(len(starts) - 1):
-        a, b = starts[i], starts[i + 1]
-        for k in range(b - a):
-            result[a + k] = data[b - 1 - k]
-    return result
-
-
-@njit(cache=True, nogil=True)
-def _by_event(event, attribute, lo, hi, events):  # type: ignore[no-untyped-def]
-    """Entries grouped by event (counting sort) and sorted by (attribute, lo) in each; repeated entries are dropped."""
-    offsets = np.zeros(events + 1, np.int64)
-    for i in range(len(event)):
-        offsets[event[i] + 1] += 1
-    for e in range(events):
-        offsets[e + 1] += offsets[e]
-    n = len(event)
-    a, x, y = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    end = offsets[:-1].copy()
-    for i in range(n):
-        # Insertion from the back: columns mostly come in attribute order, so there is little to move.
-        e = event[i]
-        at = end[e]
-        end[e] += 1
-        while at > offsets[e] and (a[at - 1] > attribute[i] or (a[at - 1] == attribute[i] and x[at - 1] > lo[i])):
-            a[at], x[at], y[at] = a[at - 1], x[at - 1], y[at - 1]
-            at -= 1
-        a[at], x[at], y[at] = attribute[i], lo[i], hi[i]
-    points = True
-    kept, start = 0, 0
-    for e in range(events):
-        first = kept
-        for i in range(start, offsets[e + 1]):
-            if kept > first and a[kept - 1] == a[i] and x[kept - 1] == x[i] and y[kept - 1] == y[i]:
-                continue
-            if x[i] != y[i] or (kept > first and a[kept - 1] == a[i]):
-                points = False
-            a[kept], x[kept], y[kept] = a[i], x[i], y[i]
-            kept += 1
-        start = offsets[e + 1]
-        offsets[e + 1] = kept
-    return offsets, a[:kept], x[:kept], y[:kept], points

@@ -235,7 +235,9 @@ class PBTree(Filing):
         self._clear(c)
         width = (len(c.attribute) + len(c.span_lo)) / max(len(c), 1)
         step = max(int(self._memory // 4 / A_PREDICATE / max(width, 1)), 1)
-        sample = rows[:: -(-len(rows) // step)] if len(rows) else rows
+        sample = rows  # at random: what is regular may be out of step with the rows
+        if len(rows) > step:
+            sample = np.sort(np.random.default_rng(0).choice(rows, step, replace=False))
         operator, key, row, _, _ = self._entries_of(rows_of(c, sample), sample)
         entries = len(key) * len(rows) // max(len(sample), 1)
         environment = Environment(self._memory, self._folder)

@@ -36,7 +36,11 @@ class Upkeep:
 
     @property
     def busy(self) -> bool:
-        return self._job is not None
+        return self._job is not None and self._alive()
+
+    def _alive(self) -> bool:
+        """A forked child has the object but not the thread."""
+        return self._thread is not None and self._thread.is_alive()
 
     def wake(self) -> None:
         """There may be work. Costs nothing when there is none, or when it is being done."""
@@ -45,7 +49,7 @@ class Upkeep:
                 return
             self._job = self._next()
             if self._job is not None:
-                if self._thread is None:
+                if not self._alive():
                     self._thread = threading.Thread(target=self._work, name="dibs-upkeep")
                     self._thread.start()
                 else:
