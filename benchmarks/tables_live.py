@@ -9,7 +9,7 @@ from words import Promise, at_most, markdown, number
 
 REOPEN = 0.05  # of building anew, at most
 KEPT = 0.7  # of the idle throughput, at least
-ADDS = 490  # a second with that, at least, and as many removes: the rate of 500, as far as it was made
+ADDS = 99  # a second with that, at least, and as many removes: the rate of 100, as far as it was made
 SMALLER = 10  # times: the budget than the index, at least
 KINDS = ("batches", "single events")
 SIZES = (

@@ -330,7 +330,7 @@ def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -
 
     def state(good: bool) -> dict[str, bool]:
         sections["durable"]["reopen / build anew"] = 0.05 if good else 0.051
-        first["batches"]["most adds a second at 0.7 of idle"] = 490.0 if good else 100.0
+        first["batches"]["most adds a second at 0.7 of idle"] = 99.0 if good else 98.0
         dense["points"][-1] |= {"index / budget": 10.0 if good else 9.9}
         dense["points"][0] |= {"budget": 1000, "resident at most": 1000 if good else 1001}
         dense["points"][1] |= {"pages / bound of the worst event": 1.0 if good else 1.01}
