@@ -1,18 +1,18 @@
 """Layers: all subscriptions of a matcher, as segments that lie on each other, and what has just come.
 
-    waiting    subscriptions that came since the last match, by id, as texts
+    waiting    subscriptions that came since the last match, by id, read but not coded
     layers     segments, the newest last, each with the rows that are gone from it and since when
 
 A change is cheap: an added subscription waits, a removed one is noted with the version. The next reader makes a segment
 of what waits. Segments are merged by size: a segment at most RATIO times as large as all newer ones together is merged
-with them, small ones at once, larger ones in the background (segments.upkeep), so that a subscription is moved a
-logarithmic number of times and there are never many segments. When the background has rested long enough, it merges
-all there is, so that a matcher with few changes is soon as fast as one that was built at once. A subscription is there
-in one place only, so the order of segments means nothing to readers.
+with them in the background (segments.upkeep), or at once if they are many and it has no time, so that a subscription is
+moved a logarithmic number of times and there are never many segments. When the background has rested long enough, it
+merges all there is, so that a matcher with few changes is soon as fast as one that was built at once. A subscription is
+there in one place only, so the order of segments means nothing to readers.
 
-A reader holds a snapshot: the list of layers and the version. It never sees a row that went before that version and
-never misses one that went after it. What changes in place (an index with native updates) waits for the readers, and
-they for it.
+A reader holds a snapshot: the layers, what is gone from them, and the version. It never sees a row that went before
+that version and never misses one that went after it. What changes in place (an index with native updates) waits for the
+readers, and they for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dibs.segments.upkeep import Job, Upkeep
 
 RATIO = 16
 MANY = 256  # changes of one call that are worth a segment of their own
-AT_ONCE = 1_000  # rows: merging so many takes a few milliseconds; more is left to the background
+AT_ONCE = 1_000  # rows that are merged at once, if at all: a few milliseconds
 BUSY = 8  # times as many, while the background is at work on others
 REST = 10  # the background rests so many times as long as merging everything takes before it does that without need
 A_ROW = 2e-6  # seconds of merging a row, about
