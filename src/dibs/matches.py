@@ -120,12 +120,18 @@ class Matches:
         )
 
     def __iter__(self) -> Iterator[list[Id]]:
-        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
         of_parts = [s.ids.integers_at(rows) for s, _, rows in self._parts]
         integers = [i for i in of_parts if i is not None]
-        if len(integers) == len(of_parts):  # numpy sorts them in a third of the time
+        plain = len(integers) == len(of_parts)  # then numpy sorts them, in a third of the time
+        if self._events == 1 and plain:
+            found = integers[0] if len(integers) == 1 else np.concatenate([np.empty(0, np.int64), *integers])
+            found.sort()
+            yield found.tolist()
+            return
+        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
+        if plain:
             found = np.concatenate([np.empty(0, np.int64), *integers])
-            order = np.lexsort((found, event)) if self._events > 1 else np.argsort(found)
+            order = np.lexsort((found, event))
             ids: list[Id] = found[order].tolist()
         else:
             unsorted = [i for s, _, rows in self._parts for i in s.ids.at(rows)]
@@ -133,8 +139,7 @@ class Matches:
             ids = [unsorted[i] for i in order.tolist()]
         bounds = np.searchsorted(event[order], np.arange(self._events + 1)).tolist()
         for a, b in zip(bounds, bounds[1:]):
-            own = ids[a:b]
-            yield own if len(integers) == len(of_parts) else _in_order(own, self._id_types)
+            yield ids[a:b] if plain else _in_order(ids[a:b], self._id_types)
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""

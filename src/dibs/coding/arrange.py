@@ -12,15 +12,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.interpreter import FEW, keeping
 from dibs.language.expression import Kind
 
 if TYPE_CHECKING:
     from dibs.coding.values import EventValues
 
 LONGEST = 1000  # values of an event; more are sorted in another way (coding.batch)
-# Kernels let other threads run Python meanwhile, and to get the interpreter back from them may take milliseconds. So
-# few events take microseconds: it is not given away for them.
-FEW = 4
 UNREADABLE = 4  # a kind after those of Kind
 NUMBER, STRING, TIME, BOOLEAN = (int(k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME, Kind.BOOLEAN))
 
@@ -40,9 +38,9 @@ def arranged(values: EventValues) -> Arranged | None:
     if values.ranges:
         return None
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
-    columns = (*n, s.event, s.name, *t, *b, *u)
+    columns: tuple[NDArray[Any], ...] = (*n, s.event, s.name, *t, *b, *u)
     arrange = _arrange if values.events > FEW else _arrange_few
-    offsets, name, kind, key, rest = arrange(values.events, *(writable(x) for x in columns))
+    offsets, name, kind, key, rest = arrange(values.events, *map(writable, columns))
     return None if len(offsets) == 0 else Arranged(offsets, name, kind, key, rest)
 
 
@@ -140,6 +138,4 @@ def _arrange(  # type: ignore[no-untyped-def]
     return offsets, name, kind, key, rest
 
 
-@njit(cache=True)
-def _arrange_few(*columns):  # type: ignore[no-untyped-def]
-    return _arrange(*columns)
+_arrange_few = keeping(_arrange)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import FEW, LONGEST, Arranged, writable
+from dibs.coding.arrange import LONGEST, Arranged, writable
 from dibs.coding.batch_kernels import (
     are_single_valued,
     by_event,
@@ -25,6 +25,7 @@ from dibs.coding.batch_kernels import (
 )
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
+from dibs.coding.interpreter import FEW
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key

@@ -7,6 +7,7 @@ from numba import njit
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
 from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell
+from dibs.coding.interpreter import keeping
 from dibs.coding.prefetching import prefetch
 
 AHEAD = 16  # values whose constants are asked for before they are needed
@@ -114,9 +115,7 @@ def code_values(  # type: ignore[no-untyped-def]
     return kept_offsets, attribute[:kept], cell[:kept], points
 
 
-@njit(cache=True)
-def code_few_values(*columns):  # type: ignore[no-untyped-def]
-    return code_values(*columns)
+code_few_values = keeping(code_values)
 
 
 @njit(cache=True, nogil=True)

@@ -38,9 +38,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import FEW
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.coding.interpreter import FEW, keeping
 from dibs.index.access_sets import Entries
 from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
@@ -139,7 +139,7 @@ class Records:
             space = self._spaces.pop()
         except IndexError:  # or another thread was faster
             space = _work_space(self._clauses, self._has_programs)
-        # A short search keeps the interpreter (coding.arrange).
+        # A short search keeps the interpreter (coding.interpreter).
         match = _match_few if last - done[0] <= FEW and self.size <= SMALL else _match
         match(
             *self._fixed,
@@ -415,6 +415,4 @@ def _match(  # type: ignore[no-untyped-def]
     done[4] += tests
 
 
-@njit(cache=True)
-def _match_few(*arguments):  # type: ignore[no-untyped-def]
-    _match(*arguments)
+_match_few = keeping(_match)

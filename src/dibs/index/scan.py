@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import FEW
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.coding.interpreter import FEW, keeping
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.language.table import ACCEPT
@@ -56,7 +56,7 @@ class Scan:
         c = self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            # A short scan keeps the interpreter (coding.arrange).
+            # A short scan keeps the interpreter (coding.interpreter).
             scan = _scan_few if last - done[0] <= FEW and len(c) <= SMALL else _scan
             scan(
                 c.offsets,
@@ -155,6 +155,4 @@ def _scan(  # type: ignore[no-untyped-def]
     done[4] += tested
 
 
-@njit(cache=True)
-def _scan_few(*arguments):  # type: ignore[no-untyped-def]
-    _scan(*arguments)
+_scan_few = keeping(_scan)

@@ -8,11 +8,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dibs.coding.interpreter import keeping
+
 Pair = NDArray[np.int32]
 
 
 Bits = NDArray[np.uint8]
-FEW = 10_000  # pairs: microseconds, for which the interpreter is not given away (coding.arrange)
+FEW = 10_000  # pairs: microseconds, for which the interpreter is kept (coding.interpreter)
 
 
 class Removed:
@@ -88,11 +90,6 @@ def alive(gone: Bits, event: Pair, row: Pair) -> tuple[Pair, Pair]:
     return event[:kept], row[:kept]
 
 
-@njit(cache=True)
-def _keep_few(gone, event, row):  # type: ignore[no-untyped-def]
-    return _keep(gone, event, row)
-
-
 @njit(cache=True, nogil=True)
 def _keep(gone, event, row):  # type: ignore[no-untyped-def]
     """Closes the gaps of the pairs that do not count, without a branch; returns how many are left."""
@@ -102,3 +99,6 @@ def _keep(gone, event, row):  # type: ignore[no-untyped-def]
         event[kept], row[kept] = event[i], r
         kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)
     return kept
+
+
+_keep_few = keeping(_keep)
