@@ -55,8 +55,8 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.gryphon_kernels import BLOCK, match_events, write_directories, write_tails
-from dibs.index.mask_kernels import order_each
 from dibs.index.predicates import distinct
+from dibs.index.sorting import order_each
 
 
 class Gryphon:

@@ -44,7 +44,8 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.access_sets import Entries, access_sets
 from dibs.index.base import Rate
-from dibs.index.mask_kernels import AHEAD, WORD, match_blocks, number_pairs, order_each
+from dibs.index.mask_kernels import AHEAD, WORD, match_blocks
+from dibs.index.sorting import number_pairs, order_each
 
 WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)

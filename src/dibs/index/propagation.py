@@ -58,8 +58,8 @@ from dibs.coding.clauses import Clauses, runs
 from dibs.index import operators
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.lanes import count_bits, lowest_bit, prefetch
-from dibs.index.mask_kernels import order_each
 from dibs.index.predicates import distinct
+from dibs.index.sorting import order_each
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
 EQ, LE, GE, NE, SPANS, FIRST_SPAN, FLOOR, CEILING = range(8)  # the columns of `groups`

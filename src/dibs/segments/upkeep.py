@@ -82,8 +82,9 @@ class Upkeep:
                 if failed is not None:
                     self._not_before = time.monotonic() + PAUSE
                     self.sources.append(self.sources.pop(0))  # one that fails again and again keeps no other waiting
-                self._job = None
-                self._job = None if failed is not None or self._paused else self._next()
+                self._job = None  # it is done, also when asking for the next one fails
+                if failed is None and not self._paused:
+                    self._job = self._next()
                 self._changed.notify_all()
 
     @contextmanager
