@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from dibs.matcher import Matcher
-from dibs.segments import store
-from dibs.segments.catalog import Catalog
+from dibs.storage import store
+from dibs.storage.catalog import Catalog
 from dibs.workloads import boolean
 from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of

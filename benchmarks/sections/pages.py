@@ -35,11 +35,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index import create
-from dibs.index.lmdb_pages import HEAD, NODE
-from dibs.index.pbtree import LEAST_MEMORY, PBTree
-from dibs.index.pbtree_environment import PREFIX
-from dibs.index.pbtree_filing import CELLS, EQUAL, GREATER, LESS, LISTS, UNEQUAL
-from dibs.index.pbtree_kernels import ENTRY, KEY
+from dibs.index.papers.pbtree.environment import PREFIX
+from dibs.index.papers.pbtree.filing import CELLS, EQUAL, GREATER, LESS, LISTS, UNEQUAL
+from dibs.index.papers.pbtree.kernels import ENTRY, KEY
+from dibs.index.papers.pbtree.lmdb_pages import HEAD, NODE
+from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
 from dibs.workloads import boolean

@@ -23,7 +23,7 @@ from dibs.segments.layers import Change, Layers, Subscription
 from dibs.segments.segment import build
 
 if TYPE_CHECKING:
-    from dibs.segments.durable import Durable
+    from dibs.storage.durable import Durable
 
 CLOSED = "is closed"
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.coding.events_arrow_values import invalid_texts, text_buffers
+from dibs.coding.events.arrow_values import invalid_texts, text_buffers
 from dibs.errors import DibsError, ExpressionError, Problem, Rejected, SubscriptionErrors
 from dibs.language.sql import parse
 from dibs.segments.ids import Id

@@ -41,12 +41,12 @@ from dibs.index import AUTO, INDEXES, Pairs, Sink, find
 from dibs.intake import checked_columns, checked_id, checked_weight
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
-from dibs.segments import store
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layer, Layers, Snapshot, Subscription
 from dibs.segments.removed import Bits, alive
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
+from dibs.storage import store
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -384,7 +384,7 @@ class Matcher:
 
         index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
         StorageError, DamagedError, FormatError."""
-        from dibs.segments.durable import Durable  # most programs do without LMDB
+        from dibs.storage.durable import Durable  # most programs do without LMDB
 
         if index is not None or not store.is_durable(Path(path)):
             _checked(index or AUTO, threads, memory)  # before anything is made

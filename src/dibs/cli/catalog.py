@@ -21,7 +21,7 @@ from dibs.errors import FormatError, SubscriptionErrors
 if TYPE_CHECKING:
     from dibs.errors import Rejected
     from dibs.matcher import Matcher
-    from dibs.segments.catalog import Catalog
+    from dibs.storage.catalog import Catalog
 
 HELP = """
 Look at and change the subscriptions of a durable matcher (Matcher.open in Python).
@@ -205,7 +205,7 @@ def compact(path: Folder) -> None:
 
 
 def _require(path: Path) -> None:
-    from dibs.segments.store import CATALOG
+    from dibs.storage.store import CATALOG
 
     if not (path / CATALOG).is_dir():
         raise FormatError(f"{path} holds no durable matcher; make one with Matcher.open, or dibs catalog add or import")
@@ -214,8 +214,8 @@ def _require(path: Path) -> None:
 @contextlib.contextmanager
 def _catalog(path: Path) -> Iterator[Catalog]:
     """To read: the catalog alone, which knows all, and needs no index."""
-    from dibs.segments.catalog import Catalog
-    from dibs.segments.store import CATALOG
+    from dibs.storage.catalog import Catalog
+    from dibs.storage.store import CATALOG
 
     _require(path)
     with Catalog.open(path / CATALOG, read_only=True) as catalog:

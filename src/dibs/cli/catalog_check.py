@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.errors import DibsError, FormatError
-from dibs.segments.catalog import Catalog
-from dibs.segments.files import read_file, strings_of
-from dibs.segments.manifest import HEAD, Manifest, StoredSegment, read_manifest
 from dibs.segments.segment import DEFAULT_WEIGHT
-from dibs.segments.store import CATALOG, load_removed
+from dibs.storage.catalog import Catalog
+from dibs.storage.files import read_file, strings_of
+from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest
+from dibs.storage.store import CATALOG, load_removed
 
 TRIES = 20
 ANEW = "nothing is lost: the next opening makes it anew from the catalog"

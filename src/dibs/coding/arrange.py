@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.coding.interpreter import FEW, keeping
+from dibs.jit.interpreter import FEW, keeping
 from dibs.language.expression import Kind
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from dibs.coding.batch_kernels import (
 )
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
-from dibs.coding.interpreter import FEW
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Names, Range, Strings
+from dibs.jit.interpreter import FEW
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
 from dibs.language.table import Facet

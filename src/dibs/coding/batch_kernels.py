@@ -7,8 +7,8 @@ from numba import njit
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
 from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell
-from dibs.coding.interpreter import keeping
-from dibs.coding.prefetching import prefetch
+from dibs.jit.interpreter import keeping
+from dibs.jit.prefetching import prefetch
 
 AHEAD = 16  # values whose constants are asked for before they are needed
 

@@ -44,8 +44,8 @@ from dibs.exchange.files import (
     write_lines,
     write_parquet,
 )
-from dibs.segments.files import replace_file
 from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.storage.files import replace_file
 
 if TYPE_CHECKING:
     from dibs.matcher import Matcher, OnError

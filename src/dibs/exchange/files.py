@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, DibsError, FormatError, Rejected, StorageError
 from dibs.intake import checked_columns, checked_item
-from dibs.segments.files import storage_error, string_parts
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.storage.files import storage_error, string_parts
 
 FORMAT = 1
 ROWS = 50_000  # of a row group, and in memory at once

@@ -18,26 +18,26 @@ from dibs.index.complete import Completed
 
 AUTO = "auto"
 INDEXES: dict[str, str] = {
-    "auto": "auto.Auto",
+    "auto": "auto.planner.Auto",
     "scan": "scan.Scan",
-    "counting": "counting.Counting",
-    "kindex": "kindex.KIndex",
-    "propagation": "propagation.Propagation",
-    "gryphon": "gryphon.Gryphon",
-    "opindex": "opindex.OpIndex",
-    "opindex-bs": "opindex.OpIndexBS",
-    "betree": "betree.BETree",
-    "betree-batch": "betree_batch.BETreeBatch",
-    "pstree": "pstree.PSTree",
-    "pstbloom": "pstbloom.PSTBloom",
-    "psthash": "psthash.PSTHash",
-    "cluster": "cluster.Cluster",
-    "interval": "interval.Interval",
-    "hybrid": "hybrid.Hybrid",
-    "segment-tree": "segment_tree.SegmentTree",
-    "interval-tree": "interval_tree.IntervalTree",
-    "pbtree": "pbtree.PBTree",
-    "pbtree-memory": "pbtree_memory.PBTreeMemory",
+    "counting": "papers.counting.Counting",
+    "kindex": "papers.kindex.KIndex",
+    "propagation": "papers.propagation.Propagation",
+    "gryphon": "papers.gryphon.gryphon.Gryphon",
+    "opindex": "papers.opindex.opindex.OpIndex",
+    "opindex-bs": "papers.opindex.opindex.OpIndexBS",
+    "betree": "papers.betree.betree.BETree",
+    "betree-batch": "papers.betree.batch.BETreeBatch",
+    "pstree": "papers.pstree.pstree.PSTree",
+    "pstbloom": "papers.pstree.pstbloom.PSTBloom",
+    "psthash": "papers.pstree.psthash.PSTHash",
+    "cluster": "papers.tatbul.cluster.Cluster",
+    "interval": "papers.tatbul.interval.Interval",
+    "hybrid": "papers.tatbul.hybrid.Hybrid",
+    "segment-tree": "papers.tatbul.segment_tree.SegmentTree",
+    "interval-tree": "papers.tatbul.interval_tree.IntervalTree",
+    "pbtree": "papers.pbtree.pbtree.PBTree",
+    "pbtree-memory": "papers.pbtree.memory.PBTreeMemory",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]
@@ -47,7 +47,7 @@ def find(name: str) -> type[Buildable]:
     """The class of this name."""
     if name not in INDEXES:
         raise UnknownIndex(name, list(INDEXES))
-    module, kind = INDEXES[name].split(".")
+    module, kind = INDEXES[name].rsplit(".", 1)
     found: type[Buildable] = getattr(importlib.import_module(f"dibs.index.{module}"), kind)
     return found
 

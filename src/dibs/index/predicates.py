@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
-from dibs.index.sorting import number_pairs
+from dibs.jit.sorting import number_pairs
 
 
 def distinct(clauses: Clauses) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

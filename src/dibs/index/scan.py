@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.coding.interpreter import FEW, keeping
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
+from dibs.jit.interpreter import FEW, keeping
 from dibs.language.table import ACCEPT
 
 SMALL = 1_000  # clauses

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.events_arrow_types import ROLE, WRAPPERS, unwrapped
-from dibs.coding.events_arrow_values import microseconds
+from dibs.coding.events.arrow_types import ROLE, WRAPPERS, unwrapped
+from dibs.coding.events.arrow_values import microseconds
 from dibs.errors import EventError
 
 SHOWN = 60  # buckets at most

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dibs.coding.events_json import json_text
-from dibs.coding.events_wanted import WantedNames
+from dibs.coding.events.json import json_text
+from dibs.coding.events.wanted import WantedNames
 from dibs.errors import EventError, StorageError
 
 BLOCK = 4 << 20  # bytes of JSON lines at a time

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,6 @@ from dibs.errors import IndexTooLarge, UnknownId
 from dibs.index import AUTO
 from dibs.segments.compile import Form, compile_mixed
 from dibs.segments.ids import Id, IdIndex, id_hash
-from dibs.segments.manifest import StoredSegment
 from dibs.segments.removed import Bits, Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
 from dibs.segments.upkeep import Job, Upkeep
@@ -59,8 +58,8 @@ class Layer:
         self.removed = removed or Removed(len(segment))
         self.merging = False  # in the background
         self.items: dict[Id, Waiting] | None = None  # of a tiny one: what it was made of and is still there
-        # Of a durable matcher (segments.durable): how it is saved, and with how many rows gone.
-        self.stored: StoredSegment | None = None
+        # Of a durable matcher (storage.durable): how it is saved (a StoredSegment), and with how many rows gone.
+        self.stored: Any = None
         self.stored_gone = 0
 
     def __len__(self) -> int:

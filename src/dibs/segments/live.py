@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
-from dibs.coding.labels import Labels, carried, fresh
 from dibs.coding.merge import Moved, Rows, move_clauses
 from dibs.index import Pairs, Sink, create
 from dibs.index.base import renumbered
 from dibs.index.complete import Completed
+from dibs.segments.labels import Labels, carried, fresh
 
 
 class Live:

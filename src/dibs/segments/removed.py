@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.coding.interpreter import keeping
+from dibs.jit.interpreter import keeping
 
 Pair = NDArray[np.int32]
 

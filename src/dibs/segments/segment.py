@@ -23,7 +23,7 @@ from dibs.coding.domain import Domains
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create, takes
-from dibs.index.auto import Auto
+from dibs.index.auto.planner import Auto
 from dibs.index.statistics import guessed_presence
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex

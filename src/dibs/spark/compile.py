@@ -24,7 +24,7 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, Numeric
 
 from dibs.errors import DibsError, Rejected
 from dibs.matcher import Matcher, OnError
-from dibs.segments import store
+from dibs.storage import store
 
 COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
 

@@ -1,0 +1,78 @@
+"""Reading events of every form into `EventValues`: the entry of the coding stage.
+
+    dicts ─────────────────────────────┐
+    JSON lines ─> dicts                ├─> EventValues
+    Arrow ─> columns (JSON text: dicts)┘
+
+The same content gives the same values whatever the form. Attributes that no subscription mentions are not looked at,
+so whatever is wrong with them is no problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import pyarrow as pa
+
+from dibs.coding.events.arrow import read_arrow
+from dibs.coding.events.dicts import read_dicts
+from dibs.coding.events.json import attributes_of, json_lines
+from dibs.coding.events.wanted import WantedNames
+from dibs.coding.values import EventValues
+from dibs.errors import EventError
+
+__all__ = ["WantedNames", "read_events"]
+
+_FORMS = "a list of dicts, an Arrow table, record batch or reader, or JSON lines as bytes"
+
+
+def read_events(
+    events: object,
+    wanted: WantedNames | Collection[str],
+    attributes: str | None = None,
+    on_error: str = "raise",
+) -> EventValues:
+    """The values of the wanted attributes of a batch of events.
+
+    events      an iterable of dicts; a pyarrow Table, RecordBatch or RecordBatchReader, or anything that hands over
+                Arrow data by its stream or array interface (polars, pandas, DuckDB); or JSON lines in bytes or str,
+                where blank lines are no events and a byte order mark, and \\r before \\n, are allowed.
+    wanted      the attributes that are looked at. Pass `WantedNames` when there are many names and many batches.
+    attributes  the column (or key) that holds the attributes: a map or struct (an object), or JSON text.
+    on_error    "raise": EventError for the first event with something unreadable. "skip": the value becomes
+                `unreadable` (or the event one of `unreadable_events`, with no values at all) and is told in `problems`.
+    """
+    if on_error not in ("raise", "skip"):
+        raise EventError(f"on_error is {on_error!r}; expected 'raise' or 'skip'")
+    if not isinstance(wanted, WantedNames):
+        wanted = WantedNames(wanted)
+    source = _arrow_source(events)
+    if source is not None:
+        return read_arrow(source, wanted, attributes, on_error)
+    if isinstance(events, (bytes, bytearray, memoryview, str)):
+        rows: Iterable[object] = json_lines(events)
+    elif isinstance(events, Mapping):
+        raise EventError(f"found one event of type {type(events).__name__}; expected {_FORMS}: put it into a list")
+    elif isinstance(events, Iterable):
+        rows = events
+    else:
+        raise EventError(f"found events of type {type(events).__name__}; expected {_FORMS}")
+    if attributes is not None:
+        rows = attributes_of(rows, attributes)
+    return read_dicts(rows, wanted, on_error)
+
+
+def _arrow_source(events: object) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader | None:
+    """The events as Arrow data, when they are or can be handed over as such."""
+    if isinstance(events, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        return events
+    try:
+        if hasattr(events, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(events)
+        if hasattr(events, "__arrow_c_array__"):
+            return pa.record_batch(events)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise EventError(
+            f"the {type(events).__name__} does not hand over its rows as Arrow data ({error}); expected {_FORMS}"
+        ) from error
+    return None

@@ -1,0 +1,83 @@
+"""Events as JSON text: lines of one object each, or texts that stand in a column. They are read as dicts then.
+
+Outcomes worth knowing, all of them those of orjson: of a key that an object has twice the last one counts; NaN,
+Infinity and numbers too large for a float64 are no JSON, and neither is an escaped lone surrogate, so the line is
+broken; integers of more than 64 bits are read as the nearest float64; more than 1,024 levels are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from dibs.coding.events.dicts import BrokenEvent
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+
+
+def json_lines(data: bytes | bytearray | memoryview | str) -> Iterator[object]:
+    """The events of JSON lines. Blank lines are no events, and so are not counted as any."""
+    # A str with a lone surrogate becomes bytes that are not UTF-8: one broken line, not a failed call.
+    content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+    content = content.removeprefix(_BYTE_ORDER_MARK)
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            if line.strip(b" \t\r"):
+                yield BrokenEvent(_broken(f"line {number}, ", line, error))
+            continue
+        yield event if type(event) is dict else BrokenEvent(_no_object(f"line {number}: ", event))
+
+
+def json_texts(texts: Iterable[bytes | str | None]) -> Iterator[object]:
+    """The events of JSON texts, one for each; None is an event without attributes."""
+    for text in texts:
+        yield {} if text is None else json_text(text)
+
+
+def json_text(text: bytes | str) -> object:
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        return BrokenEvent(_broken("", content, error))
+    return event if type(event) is dict else BrokenEvent(_no_object("", event))
+
+
+def attributes_of(events: Iterable[object], attributes: str) -> Iterator[object]:
+    """What each event has under one key: an object, a JSON text of one, or None for no attributes."""
+    for event in events:
+        if isinstance(event, BrokenEvent) or not isinstance(event, Mapping):
+            yield event
+            continue
+        inner: Any = event.get(attributes, event)
+        if inner is event:
+            yield BrokenEvent(f"found no {attributes!r}; expected the attributes there, as attributes= says")
+        elif inner is None:
+            yield {}
+        elif isinstance(inner, (str, bytes)):
+            yield json_text(inner)
+        elif isinstance(inner, Mapping):
+            yield inner
+        else:
+            yield BrokenEvent(
+                f"found a value of type {type(inner).__name__} as {attributes!r}; "
+                "expected an object or a JSON text of one, as attributes= says"
+            )
+
+
+def _broken(place: str, line: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as undecodable:  # orjson does not tell where
+        column = len(line[: undecodable.start].decode()) + 1
+        return f"{place}column {column}: found bytes that are not UTF-8; expected a JSON object in UTF-8"
+    return f"{place}column {error.colno}: found broken JSON ({error.msg}); expected one JSON object"
+
+
+def _no_object(place: str, event: object) -> str:
+    return f"{place}found {_JSON_NAMES.get(type(event), 'null')}; expected one JSON object"

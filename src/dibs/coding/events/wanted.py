@@ -1,0 +1,101 @@
+"""Which attributes of an event are looked at, and their numbers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from dibs.coding.events.arrow_values import text_buffers
+from dibs.coding.values import Names
+
+# Codes of paths that have no number.
+SKIP = -1  # neither wanted nor on the way to a wanted attribute
+LEADS = -2  # not wanted itself, but an object here may hold wanted attributes
+
+
+class WantedNames:
+    """The attributes that some subscription mentions. Everything else in an event is passed over unread.
+
+    Immutable; make it once for many batches, because it takes time in proportion to the number of names. A name's
+    number is its place in `names`, the same in every batch (`EventValues.names` is this very list).
+    """
+
+    def __init__(self, names: Iterable[str]):
+        self.names = Names(sorted(set(names)))
+        self.codes = self.names.codes
+        # Sorted, because a set of all prefixes would be quadratic in the length of a name with very many dots.
+        self._dotted = [name for name in self.names if "." in name]
+
+    def leads(self, path: str) -> bool:
+        """Whether an object at this path may hold a wanted attribute."""
+        if not self._dotted:
+            return False
+        start = path + "."
+        place = bisect_left(self._dotted, start)
+        return place < len(self._dotted) and self._dotted[place].startswith(start)
+
+    def code(self, path: str) -> int:
+        """The number of a wanted name, SKIP or LEADS."""
+        code = self.codes.get(path)
+        if code is None:
+            code = LEADS if self.leads(path) else SKIP
+        return code
+
+    def numbers_of(self, names: pa.Array) -> NDArray[np.int32]:
+        """The numbers of many names (a string array without nulls); SKIP for what is not wanted."""
+        return _find(*text_buffers(names), *self._table)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
+        """Slots of 1 + number by hash (0: empty), and the names' own offsets and bytes."""
+        offsets, data = text_buffers(pa.array(self.names, pa.large_string()))
+        slots = np.zeros(1 << max(4, (4 * len(self.names)).bit_length()), np.int32)
+        _insert(offsets, data, slots)
+        return slots, offsets, data.copy()
+
+
+@njit(cache=True, nogil=True)
+def _hash(data, start, end):  # type: ignore[no-untyped-def]
+    h = np.uint64(14695981039346656037)
+    for k in range(start, end):
+        h = (h ^ np.uint64(data[k])) * np.uint64(1099511628211)
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True)
+def _insert(offsets, data, slots):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(offsets) - 1):
+        at = _hash(data, offsets[i], offsets[i + 1]) & mask
+        while slots[at] != 0:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = i + 1
+
+
+@njit(cache=True, nogil=True)
+def _find(offsets, data, slots, name_offsets, names):  # type: ignore[no-untyped-def]
+    result = np.full(len(offsets) - 1, SKIP, np.int32)
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(result)):
+        a, n = offsets[i], offsets[i + 1] - offsets[i]
+        at = _hash(data, a, a + n) & mask
+        while slots[at] != 0:
+            number = slots[at] - 1
+            b = name_offsets[number]
+            same = name_offsets[number + 1] - b == n
+            if same:
+                for k in range(n):
+                    if data[a + k] != names[b + k]:
+                        same = False
+                        break
+            if same:
+                result[i] = number
+                break
+            at = (at + np.uint64(1)) & mask
+    return result

@@ -1,0 +1,269 @@
+"""auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
+
+    beside a rare attribute or value    -> records   one event at a time, one run of memory a group
+    all others                          -> masks     512 events at a time, one bit each
+
+    these, for one event or two         -> bits      a bit for each predicate (index.propagation)
+
+A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
+for single events (in the background; ten to forty bytes a clause).
+
+The choice is made clause by clause from the share of events that have an attribute, or a value of it: first guessed
+from the subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned
+again in the background and swapped when it is ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.auto.access_sets import Entries, access_sets
+from dibs.index.auto.mask_kernels import WORD
+from dibs.index.auto.masks import WIDE, Masks
+from dibs.index.auto.records import LARGEST_SET, Records
+from dibs.index.base import Pairs, Sink, in_parts, renumbered
+from dibs.index.conjunctions import select
+from dibs.index.papers.propagation import Propagation
+from dibs.index.statistics import (
+    Presence,
+    access_predicates,
+    cell_shares,
+    filing_costs,
+    guessed_presence,
+    highest_cells,
+    probabilities,
+)
+
+OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
+OFTEN_CELL = 0.002  # likewise with the value
+MISJUDGED = 1.5  # times more or fewer events have an attribute than was planned for; of half the predicates
+WORTH_MOVING = 0.0005  # share of all clauses that each event would be spared, if those of frequent values moved
+EVERYWHERE = 1e9  # more than any share of events, and not infinite
+FEW_EVENTS = 2  # are matched one by one
+FEW_CALLS = 16  # with few events, before the conjunctions of the masks are filed for them
+MANY_CLAUSES = 20_000  # of the masks; fewer are not worth it
+ENOUGH_EVENTS = 1024  # before measured shares are believed for the first time
+LOOK_EVERY = 4096  # events, after that
+WORTH_PLANNING = 0.1  # share of clauses that would move
+# Where the shares come from.
+GUESSED = "Shares are guessed from the subscriptions"
+KNOWN = "Shares are those that a larger part of the matcher had"
+MEASURED = "Shares were measured"
+
+Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]  # attribute, cell, share of events
+
+
+class Auto:
+    name: ClassVar[str] = "auto"
+    about: ClassVar[str] = "chosen clause by clause from statistics of subscriptions and events: records or masks"
+
+    def __init__(
+        self,
+        clauses: Clauses,
+        records: Records,
+        masks: Masks,
+        often: NDArray[np.bool_],
+        planned: NDArray[np.float64] | None,
+    ):
+        self._clauses = clauses
+        self._parts = (records, masks)
+        self._often = often  # by attribute: where its clauses were put
+        # How often attributes were planned to be present; None: memory-mapped, another plan would need memory.
+        self._planned = planned
+        self._guessed: NDArray[np.float64] | None = None
+        self._presence = Presence(clauses.attributes)
+        self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
+        self._until_look = ENOUGH_EVENTS
+        self._one_by_one: OneByOne | None = None
+        self._until_one_by_one = FEW_CALLS
+        self._planning = threading.Lock()
+        self._plans = 1
+        self._observes = planned is not None
+        self._grounds = GUESSED
+
+    @classmethod
+    def build(cls, clauses: Clauses, presence: NDArray[np.float64] | None = None) -> Auto:
+        """presence: the share of events that have each attribute, if more is known of it than the clauses tell."""
+        shares = guessed_presence(clauses) if presence is None else presence
+        index = cls(clauses, *_plan(clauses, shares), shares)
+        index._grounds = GUESSED if presence is None else KNOWN
+        index._observes = presence is None or len(clauses) >= MANY_CLAUSES  # a larger one does; a small one goes soon
+        return index
+
+    @classmethod
+    def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
+        records = Records(clauses, {n: arrays[f"records.{n}"] for n in Records.ARRAYS})
+        masks = Masks(clauses, {n: arrays[f"masks.{n}"] for n in Masks.ARRAYS})
+        return cls(clauses, records, masks, arrays["often"], None)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        records, masks = self._parts
+        result = {f"records.{n}": a for n, a in records.arrays().items()}
+        result |= {f"masks.{n}": a for n, a in masks.arrays().items()}
+        return result | {"often": self._often}
+
+    def presence(self) -> NDArray[np.float64]:
+        """The share of events that have each attribute, as far as it is known: for other segments of the matcher."""
+        if self._presence.events >= ENOUGH_EVENTS:
+            return self._presence.share()
+        if self._planned is None and self._guessed is None:
+            self._guessed = guessed_presence(self._clauses)
+        return self._planned if self._planned is not None else cast(NDArray[np.float64], self._guessed)
+
+    @property
+    def nbytes(self) -> int:
+        few = self._one_by_one
+        return sum(a.nbytes for a in self.arrays().values()) + (0 if few is None else few.nbytes)
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        records, masks = self._parts
+        found = Pairs([], 0, 0)
+        if len(events) <= FEW_EVENTS and events.points and masks.size >= MANY_CLAUSES:
+            few = self._for_few_events(masks)
+            if few is not None:
+                masks = few.left
+                found.add(few.match(events, threads, sink))
+        for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
+            if part.size:
+                found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
+        self._observe(events)
+        return found
+
+    def plan(self) -> dict[str, Any]:
+        """What went where, and on what grounds."""
+        records, masks = self._parts
+        seen = int(self._presence.events)
+        return {
+            "records": records.size,
+            "masks": masks.size,
+            "attributes often present": int(self._often.sum()),
+            "one by one": 0 if self._one_by_one is None else len(self._one_by_one),
+            "events seen": seen,
+            "plans": self._plans,
+            "grounds": (
+                f"records: clauses with an attribute that less than {OFTEN:.0%} of events have, or a value that less "
+                f"than {OFTEN_CELL:.1%} have; masks: all others. "
+                + self._grounds
+                + (f"; {seen:,} events seen since." if seen else ".")
+            ),
+        }
+
+    def _for_few_events(self, masks: Masks) -> OneByOne | None:
+        """The conjunctions of these masks filed for single events, once that has been asked for often enough."""
+        few = self._one_by_one
+        if few is not None and few.masks is masks:
+            return few
+        self._until_one_by_one -= 1
+        if self._until_one_by_one < 0 and self._planning.acquire(blocking=False):
+            self._until_one_by_one = FEW_CALLS
+
+            def build() -> None:
+                try:
+                    self._one_by_one = OneByOne(self._clauses, masks)
+                finally:
+                    self._planning.release()
+
+            self._in_background(build)
+        return None
+
+    def _observe(self, events: CodedEvents) -> None:
+        if not self._observes or self._planned is None:
+            return
+        self._presence.observe(events)
+        self._until_look -= len(events)
+        if self._until_look > 0:
+            return
+        self._until_look = LOOK_EVERY
+        share = self._presence.share()
+        moved = (share >= OFTEN) != self._often
+        if self._mentioned is None:
+            self._mentioned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
+        concerned = self._mentioned
+        elsewhere = concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1)
+        # Shares of values follow those of their attributes.
+        misjudged = np.abs(np.log(np.maximum(share, 1e-6) / np.maximum(self._planned, 1e-6))) > np.log(MISJUDGED)
+        elsewhere |= 2 * concerned[misjudged & (share >= OFTEN)].sum() > concerned.sum()
+        cells = self._presence.frequent_cells(OFTEN_CELL)
+        spared = self._parts[0].looks(*cells) - OFTEN_CELL * self._parts[0].looks(*cells[:2], np.ones(len(cells[0])))
+        if (elsewhere or spared > WORTH_MOVING * len(self._clauses)) and self._planning.acquire(blocking=False):
+            self._in_background(self._plan_again, share, cells)
+
+    @staticmethod
+    def _in_background(work: Callable[..., None], *arguments: Any) -> None:
+        """Python waits for it before it ends: a compiled function that is cut off at exit takes the process with it."""
+        threading.Thread(target=work, args=arguments, daemon=False, name="dibs-planner").start()
+
+    def _plan_again(self, share: NDArray[np.float64], cells: Cells) -> None:
+        try:
+            records, masks, often = _plan(self._clauses, share, cells)
+            self._parts, self._often, self._planned = (records, masks), often, share
+            self._one_by_one = None
+            self._plans += 1
+            self._grounds = MEASURED
+        finally:
+            self._planning.release()
+
+
+class OneByOne:
+    """The conjunctions of masks as a Propagation, which looks at one event at a time; what it does not take is left to
+    smaller masks."""
+
+    def __init__(self, clauses: Clauses, masks: Masks):
+        self.masks = masks
+        own, taken, left = select(clauses.take(masks.rows), several=False)
+        self._rows = masks.rows[taken].astype(np.int32)
+        self._bits = Propagation.build(own)
+        rest = np.sort(masks.rows[left])
+        share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+        plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
+        self.left = Masks.build(clauses, plain, programs, share)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
+        return renumbered(partial(self._bits.match, events, threads), None, self._rows, None, sink)
+
+    @property
+    def nbytes(self) -> int:
+        return self._bits.nbytes + self._rows.nbytes + sum(a.nbytes for a in self.left.arrays().values())
+
+
+def _plan(
+    clauses: Clauses, presence: NDArray[np.float64], cells: Cells | None = None
+) -> tuple[Records, Masks, NDArray[np.bool_]]:
+    often = presence >= OFTEN
+    highest = highest_cells(clauses)
+    share = probabilities(clauses, presence, highest)
+    base, cell_share = cell_shares(clauses, presence, highest, often)
+    if cells is not None:
+        attribute, cell, measured = cells
+        known = base[attribute] + cell < base[attribute + 1]
+        cell_share[base[attribute[known]] + cell[known]] = measured[known]
+    cost = filing_costs(clauses, presence, often, base, cell_share)
+    cost[often[clauses.attribute] & (cost > OFTEN_CELL)] = np.inf
+    rows, access, other = access_predicates(clauses, cost, most=EVERYWHERE)
+    left = np.ones(clauses.conjunctions, np.bool_)
+    left[rows] = False
+    programs = np.arange(clauses.conjunctions, len(clauses))
+    found, entries = access_sets(clauses, programs, share)
+    rare_programs = _rare_programs(clauses, entries, cost)
+    entries = entries.take(rare_programs[entries.row])
+    records = Records.build(clauses, rows, access, other, highest, often, entries)
+    others = programs[~(found & rare_programs[programs])]
+    return records, Masks.build(clauses, np.flatnonzero(left), others, share), often
+
+
+def _rare_programs(clauses: Clauses, entries: Entries, cost: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """By row: whether it has entries, not too many, and all can be filed beside something rare."""
+    common = np.isinf(cost[entries.access])
+    count = np.bincount(entries.row, minlength=len(clauses))
+    return (count <= LARGEST_SET) & (np.bincount(entries.row, weights=common, minlength=len(clauses)) == 0)

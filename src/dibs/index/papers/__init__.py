@@ -1,0 +1,1 @@
+"""The structures of the papers, each in a folder or file of its own."""

@@ -1,0 +1,309 @@
+"""betree: the BE-Tree of Sadoghi and Jacobsen 2011, fully dynamic (their BE): a tree that cuts space in two phases.
+
+The idea: a c-node has an l-node with rows (subscriptions). When it overflows, one attribute is chosen and the rows that
+have a predicate on it move to a new p-node (space partitioning); the p-node has a directory of buckets, the halves of
+halves of the attribute's domain, and each row goes to the smallest bucket that encloses its predicate, where a c-node
+of its own awaits it (space clustering). Three rules keep buckets independent of the order of insertion:
+
+    insertion     a row goes into the smallest bucket that encloses its predicate
+    forced split  the c-node of a bucket is partitioned again only if the bucket is split or a single cell (atomic)
+    merge         an underflowing leaf bucket is merged with its parent only if that is open (not partitioned)
+
+So an attribute is used at most once on a path, and the height is at most (predicates of a row) x log2(cells), whatever
+the number of rows. An event visits the p-nodes of attributes that it has and the buckets that its values meet, and
+tests the rows of all l-nodes on the way. An event may be an expression itself: several values and ranges for an
+attribute decide together whether a node is visited, so every node is visited once, and every row is in one l-node.
+
+Ranks: the gain of a p-node is the number of predicates of its rows that the way to them has already evaluated (covered
+or subsumed), its loss the average number of evaluations that an event makes there in vain. A row goes to the p-node of
+the highest rank among its attributes. At the end of a window (a tenth of its rows in insertions, deletions and
+matches) a p-node whose rank is negative is recycled: its rows are taken out and inserted again. A new p-node goes to
+the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet).
+
+Arrays:
+    words    int32             all nodes and records, see betree_layout
+    place    int32 (rows, 2)   c-node (-1: deleted) and place in its l-node of each row
+    about    int32 (attributes, 4)  the ceiling of the attribute's domain, and columns to count in
+    span_lo, span_hi  int32    the spans of predicates that have several
+    state    int64             betree_layout.WORDS and what follows
+
+Node (of the counter `nodes`): a c-node visited, with its l-node and p-directory.
+
+Useful for: subscriptions that come and go, ranges and equality mixed, many attributes, few matches.
+Not useful for: rows whose attributes all events have and whose ranges are wide: everything stays near the root.
+
+Where it differs from the paper:
+    - Halvings that would leave all rows on one side are skipped and made later if a row needs them: over a domain of
+      2**31 labels a popular constant would else hang below 30 empty buckets. Buckets know the least interval that
+      covers their rows (the paper's minimal interval boundary), and their parents know it too, so that a bucket is not
+      touched in vain.
+    - An l-node that cannot be split takes 1/16 more rows before the next attempt (the paper: max_cap more), and one
+      of more than 256 rows is partitioned by all its attributes at once: an l-node of n rows would else cost n**2.
+    - Deletion goes to the row's l-node by a table instead of by a search.
+    - Matches count losses (one event in 16 does), but a p-node is recycled by the next insertion or deletion below it:
+      matches run on several threads. L-nodes and c-nodes are recycled with their p-node: without other ranks their
+      rows would come back to the same place.
+    - Queue instead of recursion, with prefetching: less than half the time on a million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.growing import grown
+from dibs.index.papers.betree.layout import (
+    ALIVE,
+    CLASSES,
+    DELETE,
+    HEAD,
+    INSERT,
+    LISTS,
+    MAX_CAP,
+    MIN_SIZE,
+    MOST,
+    NEXT,
+    NODES,
+    PART_NODES,
+    RECYCLED,
+    ROOT,
+    ROWS,
+    SAMPLE,
+    STATE,
+    WANTED,
+    WORDS,
+)
+from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FEW_WORDS = 2048  # for the root, the stack and a scratch block
+EXPECTED = 1.5  # words for each word of records: what is allocated beforehand
+ENOUGH_EVENTS = 256  # to know the matching probability from
+NO_ROWS = np.zeros(0, np.int64)
+NOTHING = np.zeros(0, np.int32)
+NO_CLAUSES = Clauses(np.zeros(1, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, 0)
+
+
+def guided_capacity(probability: float) -> int:
+    """max_cap by the probability that an event matches a row (table 4 of the paper)."""
+    return 5 if probability < 0.01 else 20 if probability < 0.1 else 160
+
+
+class BETree:
+    name: ClassVar[str] = "betree"
+    about: ClassVar[str] = (
+        "BE-Tree, grown row by row (Sadoghi and Jacobsen 2011): a tree over attributes and halves of their domains, "
+        "for many attributes, ranges and frequent updates"
+    )
+    takes: ClassVar[Takes] = Takes(several=True, updates=True)
+
+    # Kernels are imported where they are called: that compiles them, and `dibs.indexes()` imports this file.
+
+    def __init__(self, max_cap: int | None, min_size: int):
+        """max_cap: None to follow the matching probability."""
+        from dibs.index.papers.betree.update import prepare
+
+        self._words = np.zeros(FEW_WORDS, np.int32)
+        self._place = np.zeros((0, 2), np.int32)
+        self._about = np.zeros((0, 4), np.int32)
+        self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self._state = np.zeros(STATE, np.int64)
+        self._state[LISTS : LISTS + CLASSES] = -1
+        self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guided_capacity(0), min_size
+        prepare(0, self._words, self._state)
+        self._rows = 0  # that there ever were
+        self._spans = 0
+        self._guided = max_cap is None
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is not saved."""
+        self._rate = Rate()
+        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past matches, clean
+        self._watching = [True]  # taken by the match that counts losses: one at a time
+        self._events, self._chances, self._matches = 0, 0.0, 0.0  # since the last update
+
+    @classmethod
+    def build(cls, clauses: Clauses, max_cap: int | None = None, min_size: int = 3) -> Self:
+        index = cls(max_cap, min_size)
+        if max_cap is None and len(clauses):
+            share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+            expected = float(np.multiply.reduceat(share, clauses.offsets[:-1]).mean())
+            index._state[MAX_CAP] = guided_capacity(expected)
+        index._add(clauses, index._first)
+        return index
+
+    @classmethod
+    def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Self:
+        index = cls.__new__(cls)
+        for name in ("words", "place", "about", "span_lo", "span_hi", "state"):
+            setattr(index, f"_{name}", arrays[name])
+        index._rows, index._spans = len(index._place), len(index._span_lo)
+        index._guided = True
+        index._begin()
+        return index
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "words": self._words[: self._state[WORDS]],
+            "place": self._place[: self._rows],
+            "about": self._about,
+            "span_lo": self._span_lo[: self._spans],
+            "span_hi": self._span_hi[: self._spans],
+            "state": self._state,
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """With the spare room of the arrays that grow."""
+        arrays = self._words, self._place, self._about, self._span_lo, self._span_hi, self._state
+        return sum(a.nbytes for a in arrays)
+
+    def plan(self) -> dict[str, Any]:
+        from dibs.index.papers.betree.kernels import survey
+
+        s = self._state
+        height, attributes, largest, partitioned, free = survey(
+            self._words, s, np.empty((s[NODES], 2), np.int32)
+        ).tolist()
+        return {
+            "c-nodes": int(s[NODES]),
+            "p-nodes": int(s[PART_NODES]),
+            "partitioned c-nodes": partitioned,
+            "height": height,
+            "attributes on a path": attributes,
+            "largest l-node": largest,
+            "rows at the root": int(self._words[ROOT + ROWS]),
+            "max_cap": int(s[MAX_CAP]),
+            "rows recycled": int(s[RECYCLED]),
+            "share of words free": free / max(int(s[WORDS]), 1),
+            "grounds": f"{int(s[ALIVE]):,} rows in l-nodes of about {int(s[MAX_CAP])}; an event visits those whose "
+            "attributes it has and whose buckets its values meet",
+        }
+
+    # ---- updates ----
+
+    def insert(self, clauses: Clauses) -> None:
+        self._follow_matches()
+        self._add(clauses, self._grow_by)
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        self._follow_matches()
+        self._update(DELETE, rows.astype(np.int64), NO_ROWS, NO_CLAUSES)
+
+    def _add(self, clauses: Clauses, add: Callable[[Clauses], None]) -> None:
+        """Makes the arrays ready for more rows and adds them."""
+        from dibs.index.papers.betree.update import prepare
+
+        c = clauses
+        if c.attributes > len(self._about):
+            more = np.zeros((c.attributes - len(self._about), 4), np.int32)
+            self._about = np.concatenate([self._about, more])
+            self._spaces = []
+        if not len(c):
+            return
+        ceiling = self._about[: c.attributes, 0]
+        ceiling[:] = np.where(ceiling == 0, highest_cells(c), ceiling)
+        spans = self._spans + len(c.span_lo)
+        self._span_lo, self._span_hi = grown(self._span_lo, spans), grown(self._span_hi, spans)
+        self._span_lo[self._spans : spans], self._span_hi[self._spans : spans] = c.span_lo, c.span_hi
+        self._place = grown(self._place, self._rows + len(c))
+        longest = HEAD + 6 * int(np.diff(c.offsets).max())
+        used = int(self._state[WORDS])
+        self._reserve(used + 2 * longest + FEW_WORDS)
+        self._reserve(used + int(EXPECTED * (HEAD * len(c) + 3 * len(c.attribute))))
+        prepare(longest, self._words, self._state)
+        add(c)
+        self._rows += len(c)
+        self._spans = spans
+
+    def _first(self, clauses: Clauses) -> None:
+        """The first rows of a new tree."""
+        self._grow_by(clauses)
+
+    def _grow_by(self, clauses: Clauses) -> None:
+        self._update(INSERT, NO_ROWS, NO_ROWS, clauses)
+
+    def _update(self, mode: int, rows: NDArray[np.int64], chosen: NDArray[np.int64], clauses: Clauses) -> None:
+        from dibs.index.papers.betree.update import update
+
+        c = clauses
+        self._state[NEXT] = 0
+        while not update(
+            mode,
+            rows,
+            chosen,
+            self._rows,
+            c.offsets,
+            c.attribute,
+            c.lo,
+            c.hi,
+            self._spans,
+            self._span_lo,
+            self._span_hi,
+            self._words,
+            self._state,
+            self._place,
+            self._about,
+        ):
+            self._reserve(int(self._state[WANTED]))
+
+    def _reserve(self, words: int) -> None:
+        if words > MOST:
+            raise OverflowError("a BE-Tree takes at most 2**31 words, about 60 million subscriptions")
+        self._words = grown(self._words, words)
+
+    def _follow_matches(self) -> None:
+        """max_cap for the l-nodes to come, by the share of rows that events matched since the last update."""
+        if self._guided and self._events >= ENOUGH_EVENTS:
+            self._state[MAX_CAP] = guided_capacity(self._matches / max(self._chances, 1.0))
+            self._events, self._chances, self._matches = 0, 0.0, 0.0
+
+    # ---- matching ----
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        from dibs.index.papers.betree.kernels import match
+
+        try:
+            watching = self._watching.pop()
+        except IndexError:
+            watching = False
+        seen = self._events
+        first_run: list[int] = []  # where the run of events that starts at 0 ends: only this one counts losses
+
+        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
+            if done[0] == 0:
+                first_run.append(last)
+            try:
+                space = self._spaces.pop()
+            except IndexError:
+                space = _work_space(len(self._about))
+            visit = np.empty(self._state[NODES], np.int32)
+            sample = SAMPLE if watching and last in first_run else 0
+            spans = self._span_lo, self._span_hi
+            given = events.offsets, events.attribute, events.lo, events.hi
+            match(self._words, *spans, *given, last, sample, seen, visit, *space, *room, done)
+            self._spaces.append(space)
+
+        try:
+            found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+        finally:
+            if watching:
+                self._watching.append(True)
+        self._events += len(events)
+        self._chances += float(self._state[ALIVE]) * len(events)
+        self._matches += found.count
+        return found
+
+
+def _work_space(attributes: int) -> tuple[NDArray[Any], ...]:
+    """Slots for one event by attribute (see index.kernels), all zero between calls."""
+    return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

@@ -1,0 +1,347 @@
+"""Sorted predicate lists in blocks of shared arrays, and how they take insertions and deletions: kernels of OpIndex.
+
+A list (pivot, operator) is a main block and an extra block, both sorted by key, so an insertion never sorts anything:
+
+    small list   the entries above the new one move up by one place
+    long list    the same, but in the extra block; when that is full (about four times the root of the list's length)
+                 it is merged into the main block, from the end, in place
+
+So an insertion into a list of n entries moves O(sqrt n) of them. A full block moves to one of twice the size; blocks
+that are left are chained by size (the first item of a free block is the next one) and used again.
+
+Arrays, with the columns of the two-dimensional ones:
+    parts      int32   partitions x 4   START, SIZE, ROOM of the slots; DEAD: how many of them are deleted
+    heads      int32   lists x 8        START, SIZE, ROOM of the main block, DIRECTORY, SHIFT, and of the extra block
+                                        EXTRA, EXTRA_SIZE, EXTRA_ROOM; list number = LISTS x partition + operator
+    key        int64   rank << 32 | operand
+    pointer    int32   the slot in the partition (of a bitmap: slot << 6 | clause)
+    far, link  int32   BETWEEN lists only: the upper end, and how many places back the last entry before it stands that
+                       reaches further (none: far enough to leave the block)
+    signature  uint64  of each segment; ends int32: where it ends in the main block
+    need       uint8, int32 or uint64, for each slot: predicates (or the bits of clauses) to be satisfied; 0: deleted
+    owner      int32   the row of a slot; ~row if it has other slots too
+    state      int64   4 x 40: for each of the pools NARROW, WIDE (lists), SLOTS and DIRECTORIES: USED, WANTED and the
+                       first free block of each size 2**k
+
+Ranks order the attributes (index.opindex_forms). Segments are equal pieces of the space of ranks, contiguous in every
+list; twice as many segments are each of the old ones cut in two, so nothing has to be moved when a directory grows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dibs.index.operators import BETWEEN, EQ
+from dibs.index.papers.opindex.forms import LISTS, RANK_BITS
+
+START, SIZE, ROOM, DEAD = 0, 1, 2, 3
+DIRECTORY, SHIFT, EXTRA, EXTRA_SIZE, EXTRA_ROOM = 3, 4, 5, 6, 7
+NARROW, WIDE, SLOTS, DIRECTORIES = 0, 1, 2, 3
+USED, WANTED, FREE = 0, 1, 2
+SEGMENTS = 32  # b, at most
+ENTRIES_A_SEGMENT = 2  # at least, so that short lists have short directories
+SMALL = 128  # a list of fewer entries has no extra block
+LEAST_EXTRA = 16
+STATE = (4, 40)
+
+
+@njit(cache=True, nogil=True)
+def signature_bit(key, equal):  # type: ignore[no-untyped-def]
+    """h of the paper: of attribute and operand for equality, of the attribute alone for other operators."""
+    x = np.uint64(key if equal else key >> 32)
+    return np.uint64(1) << ((x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
+
+
+@njit(cache=True, nogil=True)
+def _segment_shift(size, segments):  # type: ignore[no-untyped-def]
+    """Which bits of a rank are the number of its segment, in a list of this size."""
+    shift = RANK_BITS
+    while (2 << (RANK_BITS - shift)) <= segments and (ENTRIES_A_SEGMENT << (RANK_BITS + 1 - shift)) <= size:
+        shift -= 1
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def _order(room):  # type: ignore[no-untyped-def]
+    """The largest k with 2**k <= room."""
+    k = 0
+    while (2 << k) <= room:
+        k += 1
+    return k
+
+
+@njit(cache=True, nogil=True)
+def _take(chain, pool, room, state):  # type: ignore[no-untyped-def]
+    """A block of `room` items, which is a power of two."""
+    k = FREE + _order(room)
+    block = state[pool, k]
+    if block >= 0:
+        state[pool, k] = chain[block]
+    else:
+        block = state[pool, USED]
+        state[pool, USED] += room
+    return block
+
+
+@njit(cache=True, nogil=True)
+def _give(chain, pool, block, room, state):  # type: ignore[no-untyped-def]
+    if room > 0:
+        k = FREE + _order(room)
+        chain[block] = state[pool, k]
+        state[pool, k] = block
+
+
+@njit(cache=True, nogil=True)
+def _relink(start, first, last, far, link):  # type: ignore[no-untyped-def]
+    """The links of the entries first to last of a block that begins at start; those before are right."""
+    for p in range(first, last):
+        q = p - 1
+        while q >= start and far[q] <= far[p]:
+            q -= link[q]
+        link[p] = p - max(q, start - 1)
+
+
+@njit(cache=True, nogil=True)
+def _fill_directory(h, heads, signature, ends, key):  # type: ignore[no-untyped-def]
+    first, shift, equal = heads[h, DIRECTORY], heads[h, SHIFT], h % LISTS == EQ
+    last = first + (1 << (RANK_BITS - shift))
+    for s in range(first, last):
+        signature[s], ends[s] = 0, 0
+    start, extra = heads[h, START], heads[h, EXTRA]
+    for p in range(start, start + heads[h, SIZE]):
+        s = first + (key[p] >> (32 + shift))
+        signature[s] |= signature_bit(key[p], equal)
+        ends[s] = p + 1 - start
+    for s in range(first + 1, last):
+        ends[s] = max(ends[s], ends[s - 1])
+    for p in range(extra, extra + heads[h, EXTRA_SIZE]):
+        signature[first + (key[p] >> (32 + shift))] |= signature_bit(key[p], equal)
+
+
+@njit(cache=True, nogil=True)
+def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signature, ends, state):  # type: ignore[no-untyped-def]
+    """The main blocks, without spare room, of all entries of a pool, which `order` sorts by key. The heads have sizes
+    and directories."""
+    n, between = len(key), pool == WIDE
+    out_key, out_pointer = np.empty(n, np.int64), np.empty(n, np.int32)
+    out_far, link = np.empty(len(far), np.int32), np.empty(len(far), np.int32)
+    place = np.empty(len(heads), np.int64)
+    at = np.int64(0)
+    for h in range(len(heads)):
+        if (h % LISTS == BETWEEN) == between:
+            place[h] = at
+            heads[h, START], heads[h, ROOM] = at, heads[h, SIZE]
+            at += heads[h, SIZE]
+    for o in range(n):
+        i = order[o]
+        p = place[list_of[i]]
+        place[list_of[i]] = p + 1
+        out_key[p], out_pointer[p] = key[i], pointer[i]
+        if between:
+            out_far[p] = far[i]
+    state[pool, USED] = n
+    for h in range(len(heads)):
+        if heads[h, SIZE] > 0 and (h % LISTS == BETWEEN) == between:
+            if between:
+                start = np.int64(heads[h, START])
+                _relink(start, start, start + heads[h, SIZE], out_far, link)
+            if segments > 0:
+                _fill_directory(h, heads, signature, ends, out_key)
+    return out_key, out_pointer, out_far, link
+
+
+@njit(cache=True, nogil=True)
+def append_slots(i, partition, row, what, slot, parts, need, owner, state):  # type: ignore[no-untyped-def]
+    """A slot for each unit from i on; returns the first one for which there is no room."""
+    while i < len(partition):
+        t = partition[i]
+        start, size, room = parts[t, START], parts[t, SIZE], parts[t, ROOM]
+        if size == room:
+            larger = 2 << _order(max(np.int64(size), 2))
+            if state[SLOTS, USED] + larger > len(owner):
+                state[SLOTS, WANTED] = state[SLOTS, USED] + larger
+                break
+            block = _take(owner, SLOTS, larger, state)
+            for k in range(size):
+                need[block + k], owner[block + k] = need[start + k], owner[start + k]
+            _give(owner, SLOTS, start, np.int64(room), state)
+            start = block
+            parts[t, START], parts[t, ROOM] = start, larger
+        need[start + size], owner[start + size], slot[i] = what[i], row[i], size
+        parts[t, SIZE] = size + 1
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _insert_sorted(start, first, last, size, k, to, reach, key, pointer, far, link):  # type: ignore[no-untyped-def]
+    """An entry into the block of `size` entries from start on; its place is between first and last."""
+    while first < last:
+        middle = (first + last) >> 1
+        if key[middle] <= k:
+            first = middle + 1
+        else:
+            last = middle
+    for p in range(start + size, first, -1):
+        key[p], pointer[p] = key[p - 1], pointer[p - 1]
+    key[first], pointer[first] = k, to
+    if len(far) > 0:
+        for p in range(start + size, first, -1):
+            far[p] = far[p - 1]
+        far[first] = reach
+        _relink(start, first, start + size + 1, far, link)
+
+
+@njit(cache=True, nogil=True)
+def _move(pool, h, column, larger, heads, key, pointer, far, link, state):  # type: ignore[no-untyped-def]
+    """The main block (column START) or the extra block (EXTRA) to a block of `larger` entries."""
+    start, size, room = heads[h, column], heads[h, column + 1], np.int64(heads[h, column + 2])
+    block = _take(key, pool, larger, state)
+    for p in range(size):
+        key[block + p], pointer[block + p] = key[start + p], pointer[start + p]
+        if pool == WIDE:
+            far[block + p], link[block + p] = far[start + p], link[start + p]
+    _give(key, pool, start, room, state)
+    heads[h, column], heads[h, column + 2] = block, larger
+
+
+@njit(cache=True, nogil=True)
+def _merge(pool, h, heads, key, pointer, far, link, state):  # type: ignore[no-untyped-def]
+    """The extra block into the main block, which has room for it."""
+    start, extra = np.int64(heads[h, START]), np.int64(heads[h, EXTRA])
+    p, q = start + heads[h, SIZE] - 1, extra + heads[h, EXTRA_SIZE] - 1
+    to = p + heads[h, EXTRA_SIZE]
+    while q >= extra:
+        if p >= start and key[p] > key[q]:
+            came = p
+            p -= 1
+        else:
+            came = q
+            q -= 1
+        key[to], pointer[to] = key[came], pointer[came]
+        if pool == WIDE:
+            far[to] = far[came]
+        to -= 1
+    heads[h, SIZE] += heads[h, EXTRA_SIZE]
+    heads[h, EXTRA_SIZE] = 0
+    if pool == WIDE:
+        _relink(start, to + 1, start + heads[h, SIZE], far, link)
+
+
+@njit(cache=True, nogil=True)
+def insert_entries(  # type: ignore[no-untyped-def]
+    i, pool, list_of, new_key, new_pointer, new_far, segments, heads, signature, ends, key, pointer, far, link, state
+):
+    """The entries from i on into their lists; returns the first one for which there may not be room."""
+    while i < len(list_of):
+        h, k = np.int64(list_of[i]), new_key[i]
+        size, extra = np.int64(heads[h, SIZE]), np.int64(heads[h, EXTRA_SIZE])
+        wanted = state[pool, USED] + 4 * (size + extra + LEAST_EXTRA)
+        wanted_directories = state[DIRECTORIES, USED] + SEGMENTS
+        if wanted > len(key) or (segments > 0 and wanted_directories > len(ends)):
+            state[pool, WANTED], state[DIRECTORIES, WANTED] = wanted, wanted_directories
+            break
+        reach = new_far[i] if pool == WIDE else np.int32(0)
+        merged = False
+        if size < SMALL:
+            if size == heads[h, ROOM]:
+                larger = 2 << _order(max(size, 2))
+                _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
+            start = np.int64(heads[h, START])
+            _insert_sorted(start, start, start + size, size, k, new_pointer[i], reach, key, pointer, far, link)
+            heads[h, SIZE] = size + 1
+        else:
+            if extra == heads[h, EXTRA_ROOM]:
+                if extra >= LEAST_EXTRA and extra * extra >= 16 * size:
+                    if size + extra > heads[h, ROOM]:
+                        larger = 2 << _order(size + extra)
+                        _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
+                    _merge(pool, h, heads, key, pointer, far, link, state)
+                    size, extra, merged = np.int64(heads[h, SIZE]), np.int64(0), True
+                else:
+                    larger = max(2 * extra, LEAST_EXTRA)
+                    _move(pool, h, np.int64(EXTRA), larger, heads, key, pointer, far, link, state)
+            start = np.int64(heads[h, EXTRA])
+            _insert_sorted(start, start, start + extra, extra, k, new_pointer[i], reach, key, pointer, far, link)
+            heads[h, EXTRA_SIZE] = extra + 1
+        if segments > 0:
+            shift, longer = _segment_shift(np.int64(heads[h, SIZE]), segments), heads[h, SHIFT] == 0
+            if longer or shift < heads[h, SHIFT]:
+                heads[h, SHIFT], heads[h, DIRECTORY] = shift, state[DIRECTORIES, USED]
+                state[DIRECTORIES, USED] += 1 << (RANK_BITS - shift)
+                _fill_directory(h, heads, signature, ends, key)
+            elif merged:
+                _fill_directory(h, heads, signature, ends, key)
+            else:
+                first, shift = heads[h, DIRECTORY], heads[h, SHIFT]
+                s = first + (k >> (32 + shift))
+                signature[s] |= signature_bit(k, h % LISTS == EQ)
+                if size < SMALL:
+                    for later in range(s, first + (1 << (RANK_BITS - shift))):
+                        ends[later] += 1
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def delete_rows(rows, first_unit, unit_partition, unit_slot, parts, need):  # type: ignore[no-untyped-def]
+    """The slots of the rows will not match any more. Returns the partitions of which more than a quarter is dead."""
+    due = np.empty(len(unit_slot), np.int64)
+    n = 0
+    for r in rows:
+        for u in range(first_unit[r], first_unit[r + 1]):
+            t = unit_partition[u]
+            need[parts[t, START] + unit_slot[u]] = 0
+            before = 4 * parts[t, DEAD] > parts[t, SIZE]
+            parts[t, DEAD] += 1
+            if not before and 4 * parts[t, DEAD] > parts[t, SIZE]:
+                due[n] = t
+                n += 1
+    return due[:n]
+
+
+@njit(cache=True, nogil=True)
+def purge_slots(t, parts, need, owner, first_unit, unit_partition, unit_slot):  # type: ignore[no-untyped-def]
+    """Takes the dead slots out of a partition; returns where each of the old ones went, -1 for nowhere."""
+    start, size = parts[t, START], parts[t, SIZE]
+    moved = np.full(size, -1, np.int32)
+    live = 0
+    for s in range(size):
+        if need[start + s] == 0:
+            continue
+        moved[s] = live
+        row = owner[start + s]
+        r = row if row >= 0 else ~row
+        for u in range(first_unit[r], first_unit[r + 1]):
+            if unit_partition[u] == t and unit_slot[u] == s:
+                unit_slot[u] = live
+                break
+        need[start + live], owner[start + live] = need[start + s], row
+        live += 1
+    parts[t, SIZE], parts[t, DEAD] = live, 0
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def purge_lists(pool, t, moved, bits, segments, heads, signature, ends, key, pointer, far, link):  # type: ignore[no-untyped-def]
+    """Takes the entries of dead slots out of the lists of a partition that are in this pool."""
+    below = np.int32((1 << bits) - 1)
+    for h in range(t * LISTS, (t + 1) * LISTS):
+        if (h % LISTS == BETWEEN) != (pool == WIDE):
+            continue
+        for column in (START, EXTRA):
+            start, size = np.int64(heads[h, column]), heads[h, column + 1]
+            to = start
+            for p in range(start, start + size):
+                s = moved[pointer[p] >> bits]
+                if s >= 0:
+                    key[to], pointer[to] = key[p], (s << bits) | (pointer[p] & below)
+                    if pool == WIDE:
+                        far[to] = far[p]
+                    to += 1
+            heads[h, column + 1] = to - start
+            if pool == WIDE:
+                _relink(start, start, to, far, link)
+        if segments > 0 and heads[h, SHIFT] > 0:
+            _fill_directory(h, heads, signature, ends, key)

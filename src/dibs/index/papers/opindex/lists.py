@@ -1,0 +1,267 @@
+"""The partitions of OpIndex: units of one kind (counted or bitmaps) under their pivots. See index.opindex_blocks for
+the arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.base import Pairs, Rate, Sink, in_parts
+from dibs.index.growing import grown
+from dibs.index.papers.opindex.blocks import (
+    DEAD,
+    DIRECTORIES,
+    DIRECTORY,
+    ENTRIES_A_SEGMENT,
+    EXTRA_SIZE,
+    FREE,
+    NARROW,
+    ROOM,
+    SHIFT,
+    SIZE,
+    SLOTS,
+    START,
+    STATE,
+    USED,
+    WANTED,
+    WIDE,
+    append_slots,
+    build_lists,
+    delete_rows,
+    insert_entries,
+    purge_lists,
+    purge_slots,
+)
+from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
+from dibs.index.papers.opindex.kernels import match_lists
+
+Limits = tuple[NDArray[np.int32], NDArray[np.int32]]
+POOLS = {NARROW: ("key", "pointer", "no_far", "no_link"), WIDE: ("wide_key", "wide_pointer", "far", "link")}
+
+
+class Places:
+    """Where the slots of each row are, for deletions: made when the first one comes."""
+
+    def __init__(self, rows: int, parts: NDArray[np.int32], owner: NDArray[np.int32]):
+        partition = np.repeat(np.arange(len(parts), dtype=np.int32), parts[:, SIZE])
+        slot = np.concatenate([np.empty(0, np.int32), *(np.arange(n, dtype=np.int32) for n in parts[:, SIZE])])
+        row = owner[parts[partition, START] + slot]
+        row = np.where(row < 0, ~row, row)
+        order = np.argsort(row, kind="stable")
+        self.first_unit = np.zeros(rows + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=rows), out=self.first_unit[1:])
+        self.unit_partition, self.unit_slot = partition[order], slot[order]
+        self._rows, self._units = rows, len(order)
+
+    def add(self, rows: int, row: NDArray[np.int32], partition: NDArray[np.int32], slot: NDArray[np.int32]) -> None:
+        """The units of new rows, in their order."""
+        sizes = np.bincount(np.where(row < 0, ~row, row) - self._rows, minlength=rows)
+        ends = self._units + np.cumsum(sizes)
+        self.first_unit = _appended(self.first_unit, self._rows + 1, ends)
+        self.unit_partition = _appended(self.unit_partition, self._units, partition)
+        self.unit_slot = _appended(self.unit_slot, self._units, slot)
+        self._rows += rows
+        self._units += len(row)
+
+    @property
+    def nbytes(self) -> int:
+        return self.first_unit.nbytes + self.unit_partition.nbytes + self.unit_slot.nbytes
+
+
+def _appended(array: NDArray[Any], at: int, more: NDArray[Any]) -> NDArray[Any]:
+    array = grown(array, at + len(more))
+    array[at : at + len(more)] = more
+    return array
+
+
+class Lists:
+    """See above. `segments`: of a directory, at most; 0: there are neither directories nor signatures."""
+
+    ARRAYS = (
+        *("partition", "parts", "heads", "need", "owner", "signature", "ends"),
+        *("key", "pointer", "wide_key", "wide_pointer", "far", "link", "state"),
+    )
+
+    def __init__(self, bitmaps: bool, segments: int, rows: int, arrays: dict[str, NDArray[Any]]):
+        self._bitmaps, self._segments = bitmaps, segments
+        self._bits = CLAUSE_BITS if bitmaps else 0
+        self._a = {name: arrays[name] for name in self.ARRAYS} | {n: np.empty(0, np.int32) for n in POOLS[NARROW][2:]}
+        self._rows = rows
+        self._several = bool((self._a["owner"] < 0).any())
+        self._count = len(self._a["parts"])  # partitions; the arrays may have room for more
+        self._places: Places | None = None
+        self._rate = Rate()
+        self._spaces: list[tuple[NDArray[Any], ...]] = []
+
+    @classmethod
+    def build(
+        cls, bitmaps: bool, segments: int, clauses: Clauses, units: Units, clause: NDArray[np.uint8], limits: Limits
+    ) -> Lists:
+        row, _, _, pivot, need = units
+        attributes = clauses.attributes
+        pivots = (
+            np.unique(pivot) if len(pivot) < attributes else np.flatnonzero(np.bincount(pivot, minlength=attributes))
+        )
+        partition = np.full(attributes, -1, np.int32)
+        partition[pivots] = np.arange(len(pivots))
+        state = np.full(STATE, -1, np.int64)
+        state[:, :FREE] = 0
+        parts, heads = np.zeros((len(pivots), 4), np.int32), np.zeros((len(pivots) * LISTS, 8), np.int32)
+        to = partition[pivot]
+        parts[:, ROOM] = np.bincount(to, minlength=len(pivots))
+        parts[:, START] = np.cumsum(parts[:, ROOM]) - parts[:, ROOM]
+        state[SLOTS, USED] = len(row)
+        kind = np.uint64 if bitmaps else _counter_type(need)
+        counters, owner, slot = np.empty(len(row), kind), np.empty(len(row), np.int32), np.empty(len(row), np.int32)
+        if len(row):
+            append_slots(0, to, row, need, slot, parts, counters, owner, state)
+        both = entries_of(clauses, units, to, slot, clause, limits, CLAUSE_BITS if bitmaps else 0)
+        heads[:, SIZE] = sum(np.bincount(entries[0], minlength=len(heads)) for entries in both)
+        filled = heads[:, SIZE] > 0
+        counts = np.zeros(len(heads), np.int64)  # of segments
+        if segments:
+            steps = ENTRIES_A_SEGMENT << np.arange(1, segments.bit_length())  # where directories double
+            doublings = np.searchsorted(steps, heads[filled, SIZE], "right")
+            heads[filled, SHIFT] = RANK_BITS - doublings
+            counts[filled] = 1 << doublings
+            heads[:, DIRECTORY] = np.cumsum(counts) - counts
+        state[DIRECTORIES, USED] = total = int(counts.sum())
+        signature, ends = np.zeros(total, np.uint64), np.zeros(total, np.int32)
+        arrays = {"partition": partition, "parts": parts, "heads": heads, "need": counters, "owner": owner}
+        for pool, entries in zip((NARROW, WIDE), both):
+            order = np.argsort(entries[1])
+            made = build_lists(pool, order, *entries, segments, heads, signature, ends, state)
+            arrays |= zip(POOLS[pool], made)
+        return cls(bitmaps, segments, len(clauses), arrays | {"signature": signature, "ends": ends, "state": state})
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Without the spare room."""
+        a, used = self._a, self._a["state"][:, USED]
+        sizes = {"parts": self._count, "heads": self._count * LISTS, "need": used[SLOTS], "owner": used[SLOTS]}
+        sizes |= {n: used[pool] for pool, names in POOLS.items() for n in names}
+        sizes |= {"ends": used[DIRECTORIES], "signature": used[DIRECTORIES]}
+        return {n: a[n][: sizes.get(n, len(a[n]))] for n in self.ARRAYS}
+
+    @property
+    def size(self) -> int:
+        """Room taken by slots: 0 means that there never was a unit."""
+        return int(self._a["state"][SLOTS, USED])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self._a.values()) + (self._places.nbytes if self._places else 0)
+
+    def numbers(self) -> dict[str, int]:
+        parts, heads = self._a["parts"][: self._count], self._a["heads"][: self._count * LISTS]
+        size = heads[:, SIZE] + heads[:, EXTRA_SIZE]
+        return {
+            "pivots": int((parts[:, SIZE] > 0).sum()),
+            "largest partition": int((parts[:, SIZE] - parts[:, DEAD]).max(initial=0)),
+            "lists": int((size > 0).sum()),
+            "longest list": int(size.max(initial=0)),
+            "entries": int(size.sum(dtype=np.int64)),
+            "entries to be merged": int(heads[:, EXTRA_SIZE].sum(dtype=np.int64)),
+            "segments": int(self._a["state"][DIRECTORIES, USED]),
+        }
+
+    # ---- matching ----
+
+    def match(self, events: CodedEvents, limits: Limits, threads: int, sink: Sink | None) -> Pairs:
+        a = self._a
+        own = "parts", "heads", "signature", "ends", "key", "pointer", *POOLS[WIDE], "need", "owner"
+
+        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
+            space = self._spaces.pop() if self._spaces else self._space()
+            match_lists(
+                True if self._bitmaps else None,
+                self._segments > 0,
+                a["partition"],
+                *limits,
+                *(a[n] for n in own),
+                events.offsets,
+                events.attribute,
+                events.lo,
+                last,
+                *space,
+                *room,
+                done,
+            )
+            self._spaces.append(space)
+
+        return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+
+    def _space(self) -> tuple[NDArray[Any], ...]:
+        """Counters and hits for one partition (with a place for the one that is none), stamps of rows, the tick."""
+        most = int(self._a["parts"][:, SIZE].max(initial=1))
+        rows = self._rows if self._several else 1
+        counter, hits = np.empty(most, self._a["need"].dtype), np.empty(most + 1, np.int32)
+        return counter, hits, np.zeros(rows, np.int64), np.zeros(1, np.int64)
+
+    # ---- updates ----
+
+    def insert(self, clauses: Clauses, units: Units, clause: NDArray[np.uint8], limits: Limits) -> None:
+        a, (row, _, _, pivot, need) = self._a, units
+        self._spaces = []
+        a["partition"] = grown(a["partition"], clauses.attributes, -1)
+        if not len(row):
+            self._rows += len(clauses)
+            if self._places is not None:
+                self._places.add(len(clauses), row, row, row)
+            return
+        new = np.unique(pivot[a["partition"][pivot] < 0])
+        a["partition"][new] = np.arange(self._count, self._count + len(new))
+        self._count += len(new)
+        a["parts"], a["heads"] = grown(a["parts"], self._count), grown(a["heads"], self._count * LISTS)
+        if not self._bitmaps and _counter_type(need) != np.uint8:
+            a["need"] = a["need"].astype(np.int32)
+        to, slot = a["partition"][pivot], np.empty(len(row), np.int32)
+        done = 0
+        while True:
+            done = append_slots(done, to, row, need, slot, a["parts"], a["need"], a["owner"], a["state"])
+            if done == len(row):
+                break
+            self._grow(("need", "owner"), SLOTS)
+        self._several |= bool((row < 0).any())
+        self._rows += len(clauses)
+        if self._places is not None:
+            self._places.add(len(clauses), row, to, slot)
+        for pool, entries in zip((NARROW, WIDE), entries_of(clauses, units, to, slot, clause, limits, self._bits)):
+            done = 0
+            while done < len(entries[0]):
+                done = insert_entries(
+                    done,
+                    pool,
+                    *entries,
+                    self._segments,
+                    *(a[n] for n in ("heads", "signature", "ends", *POOLS[pool], "state")),
+                )
+                if done < len(entries[0]):
+                    self._grow(POOLS[pool] if pool == WIDE else POOLS[pool][:2], pool)
+                    if self._segments:
+                        self._grow(("signature", "ends"), DIRECTORIES)
+
+    def _grow(self, names: tuple[str, ...], pool: int) -> None:
+        for name in names:
+            self._a[name] = grown(self._a[name], int(self._a["state"][pool, WANTED]))
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        """Rows that are there, each once; those that are not of this kind do nothing."""
+        a = self._a
+        if self._places is None:
+            self._places = Places(self._rows, a["parts"][: self._count], a["owner"])
+        p = self._places
+        places = p.first_unit, p.unit_partition, p.unit_slot
+        for t in delete_rows(rows, *places, a["parts"], a["need"]).tolist():
+            moved = purge_slots(t, a["parts"], a["need"], a["owner"], *places)
+            for pool, names in POOLS.items():
+                own = (a[n] for n in ("heads", "signature", "ends", *names))
+                purge_lists(pool, t, moved, self._bits, self._segments, *own)
+
+
+def _counter_type(need: NDArray[np.uint64]) -> type[Any]:
+    """Small counters stay in the cache; few subscriptions have more than 255 predicates."""
+    return np.uint8 if need.max(initial=0) < 256 else np.int32

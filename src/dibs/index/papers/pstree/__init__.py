@@ -1,0 +1,1 @@
+"""PS-Tree, PSTBloom and PSTHash."""

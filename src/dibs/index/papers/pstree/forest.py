@@ -1,0 +1,288 @@
+"""A PS-Tree for each attribute: which disjoint predicate spaces its predicates cut its domain into.
+
+The idea (Ji and Jacobsen 2018, section 4): all values that the same predicates cover are one space. A value of an event
+is then matched against all predicates of an attribute by finding its space, in as many steps as a value has elements.
+The domain is [0, 2**31), an element is 4 bits: each inner node is one cache line of 16 links, one for each value of
+the next element, and a leaf is a space.
+
+Arrays, which grow (those of `arrays` are cut to what is used):
+    tree    int32   (attributes, 4): root link, levels, first leaf, last leaf. All boundaries are below 16**levels; a
+                    value from there on is in the last space
+    node    int32   (nodes, 16): links; >= 0 is a leaf, ~n < 0 an inner node. A free node has the next free one first
+    inside  int32   nodes: how many boundaries lie inside the node's range, not at its start; at least 2
+    leaf    int32   (leaves, 8): start of the space, next leaf, leaf before (-1: none), predicate counter, how many
+                    predicates begin at the start or end just before it, and the list of the space: place, size, room
+    seen    int64   leaves: event counter
+    entry   int32   (entries, 4), free int64: the lists, a pool of index.chunks. What an entry is says each structure
+    mentions, highest  int64, int32: by attribute, in how many rows it ever was, and its highest cell
+    state   int64   see index.pstree_kernels
+
+A slot (a value of an element, below a node) with at most one boundary inside its range is linked to the leaf whose
+space covers the range's end; a value before that leaf's start is in the leaf before it. So a look-up needs no way back
+up the tree, and a run of nodes with one boundary is never made. A boundary is where a predicate begins or has just
+ended. The predicate counter alone does not say when two spaces may be merged (neighbours with the same counter may be
+covered by different predicates), so the predicates at each boundary are counted: at none, the spaces are merged.
+
+Where it differs from the paper: nine elements of a 32-bit integer are eight, as there is no sign; the three leaf links
+of an inner node (l, e, g) are the 16 links themselves, which replaces the search for the neighbour of a missing node
+(GetRNode, GetLNode); what a merged space's event counter is, the paper does not say.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.growing import grown
+from dibs.index.papers.pstree.chunks import USED, chunk_sizes, empty_pool, with_room
+from dibs.index.papers.pstree.kernels import (
+    EVENTS,
+    FANOUT,
+    FIRST,
+    FREE_LEAF,
+    FREE_NODE,
+    LAST,
+    LEAVES,
+    LEVELS,
+    MOST_LEVELS,
+    NEXT,
+    NODES,
+    ROOM,
+    ROOT,
+    SIZE,
+    START,
+    STATE,
+    attach,
+    count_events,
+    cover,
+    cover_many,
+    detach,
+    find_spaces,
+    merge_all,
+    needed,
+    observed,
+    partition_all,
+    reserve,
+)
+from dibs.index.papers.pstree.rows import Rows
+from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, MEMORY, highest_cells, probabilities
+
+FEW = 8  # a batch of fewer rows than one for so many leaves is not worth a walk along all leaves
+
+
+class Forest:
+    """See above."""
+
+    ARRAYS = ("tree", "node", "inside", "leaf", "seen", "entry", "free", "mentions", "highest", "state")
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]):
+        self.tree, self.node, self.inside, self.leaf, self.seen = (arrays[n] for n in self.ARRAYS[:5])
+        self.entry, self.free, self.mentions, self.highest, self.state = (arrays[n] for n in self.ARRAYS[5:])
+        self._lock = Lock()  # of `seen` and `state`, which matches write too
+
+    @classmethod
+    def empty(cls) -> Forest:
+        entry, free = empty_pool(4)
+        state = np.zeros(STATE, np.int64)
+        state[FREE_NODE] = state[FREE_LEAF] = -1
+        return cls(
+            {
+                "tree": np.zeros((0, 4), np.int32),
+                "node": np.zeros((0, FANOUT), np.int32),
+                "inside": np.zeros(0, np.int32),
+                "leaf": np.zeros((0, 8), np.int32),
+                "seen": np.zeros(0, np.int64),
+                "entry": entry,
+                "free": free,
+                "mentions": np.zeros(0, np.int64),
+                "highest": np.zeros(0, np.int32),
+                "state": state,
+            }
+        )
+
+    @property
+    def attributes(self) -> int:
+        return len(self.tree)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        used = {
+            "node": int(self.state[NODES]),
+            "inside": int(self.state[NODES]),
+            "leaf": int(self.state[LEAVES]),
+            "seen": int(self.state[LEAVES]),
+            "entry": int(self.free[USED]),
+        }
+        return {name: getattr(self, name)[: used.get(name)] for name in self.ARRAYS}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, name).nbytes for name in self.ARRAYS)
+
+    def links(self) -> tuple[NDArray[Any], ...]:
+        """What a look-up reads."""
+        return self.tree, self.node, self.leaf
+
+    def trees(self) -> tuple[NDArray[Any], ...]:
+        """What partitions and merges change."""
+        return self.tree, self.node, self.inside, self.leaf, self.seen, self.entry, self.free, self.state
+
+    # ---- updates ----
+
+    def widen(self, attributes: int) -> None:
+        """New attributes, each with one space that holds every value."""
+        old = len(self.tree)
+        if attributes <= old:
+            return
+        first = int(self.state[LEAVES])
+        new = np.arange(first, first + attributes - old, dtype=np.int32)
+        self.leaf, self.seen = grown(self.leaf, first + len(new)), grown(self.seen, first + len(new))
+        self.leaf[new] = 0
+        self.leaf[new, NEXT] = self.leaf[new, NEXT + 1] = -1
+        self.seen[new] = 0
+        self.state[LEAVES] += len(new)
+        tree = np.zeros((len(new), 4), np.int32)
+        tree[:, ROOT] = tree[:, FIRST] = tree[:, LAST] = new
+        self.tree = np.concatenate([self.tree, tree])
+        self.mentions = np.append(self.mentions, np.zeros(len(new), np.int64))
+        self.highest = np.append(self.highest, np.ones(len(new), np.int32))
+
+    def ranks(self, clauses: Clauses, rows: int) -> NDArray[np.float64]:
+        """How likely each predicate of new rows is (section 3.3): the number of events seen that matched it and, where
+        that is equal, the estimate of index.statistics. rows: how many there are, with these."""
+        c = clauses
+        self.widen(c.attributes)
+        if len(c.attribute):
+            self.mentions += np.bincount(c.attribute, minlength=self.attributes)
+            highest = highest_cells(c)
+            np.maximum(self.highest[: len(highest)], highest, out=self.highest[: len(highest)])
+        presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
+        rank = probabilities(c, presence, self.highest).astype(np.float64)
+        if self.state[EVENTS]:
+            observed(rank, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, *self.links(), self.seen)
+        return rank
+
+    def make_room(self) -> None:
+        """For what the kernels found missing."""
+        nodes, leaves = int(self.state[NODES]) + 2 * MOST_LEVELS, int(self.state[LEAVES]) + 1
+        self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
+        self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
+        self.entry = with_room(self.entry, self.free)
+
+    def expect(self, boundaries: int) -> None:
+        """Room for so many boundaries, so that little is copied on the way."""
+        leaves = int(self.state[LEAVES]) + boundaries
+        nodes = int(self.state[NODES]) + boundaries // (FANOUT // 2) + 2 * MOST_LEVELS
+        self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
+        self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
+
+    def partition(self, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Spaces begin at these boundaries, see Rows.boundaries."""
+        self.expect(len(keys))
+        at = partition_all(keys, counts, 0, *self.trees())
+        while at < len(keys):
+            self.make_room()
+            at = partition_all(keys, counts, at, *self.trees())
+
+    def merge(self, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """The opposite."""
+        merge_all(keys, counts, *self.trees())
+
+    def cover(self, rows: Rows, which: NDArray[np.int64], change: int) -> int:
+        """Counts these predicates in (or out of) all spaces that they cover; says how many those are."""
+        count = cover_many if FEW * len(which) >= self.state[LEAVES] else cover
+        return int(count(which, change, rows.predicate, rows.span, *self.links()))
+
+    def attach(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32]) -> None:
+        """The entry words[i] in the lists of all spaces of predicate which[i]."""
+        self.entry = self.listed(rows, which, words, self.leaf, self.entry, self.free)
+
+    def listed(
+        self,
+        rows: Rows,
+        which: NDArray[np.int64],
+        words: NDArray[np.int32],
+        lists: NDArray[np.int32],
+        entry: NDArray[np.int32],
+        free: NDArray[np.int64],
+    ) -> NDArray[np.int32]:
+        """The same for any lists of the spaces, with columns as in `leaf`; returns their pool, which may have grown."""
+        own = rows.predicate, rows.span, *self.links()
+        if FEW * len(which) >= self.state[LEAVES]:
+            need = needed(which, *own)
+            size = lists[: len(need), SIZE] + need
+            moved = size[(need > 0) & (size > lists[: len(need), ROOM])]
+            entry = grown(entry, int(free[USED]) + int(chunk_sizes(moved).sum()))
+            reserve(need, lists, entry, free)
+        at = attach(which, words, 0, lists, entry, free, *own, self.state)
+        while at < len(which):
+            entry = with_room(entry, free)
+            at = attach(which, words, at, lists, entry, free, *own, self.state)
+        return entry
+
+    def detach(self, rows: Rows, which: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
+        """The opposite, by the codes that the entries begin with."""
+        own = rows.predicate, rows.span, *self.links()
+        detach(which, codes, self.leaf, self.entry, self.free, *own)
+
+    # ---- events ----
+
+    def find(
+        self, events: CodedEvents, first: int, last: int, space: NDArray[np.int32], done: NDArray[np.int64]
+    ) -> None:
+        """The leaf of each entry of events first to last; counts inner nodes and leaves as nodes visited."""
+        entries = int(events.offsets[first]), int(events.offsets[last])
+        done[6] += find_spaces(*entries, events.attribute, events.lo, *self.links(), space)
+
+    def observe(self, events: int, space: NDArray[np.int32]) -> None:
+        """Counts events, by the leaves of all their entries; old ones fade out."""
+        with self._lock:
+            if self.state[EVENTS] + events > MEMORY:
+                self.state[EVENTS] //= 2
+                self.seen //= 2
+            self.state[EVENTS] += events
+            count_events(space, self.seen)
+
+    # ---- what one may want to know ----
+
+    def spaces(self, attribute: int) -> list[dict[str, int]]:
+        """The predicate spaces of an attribute, in order."""
+        result = []
+        at = int(self.tree[attribute, FIRST])
+        while at >= 0:
+            start, after, _, predicates, edges, place, size, _ = self.leaf[at].tolist()
+            result.append(
+                {
+                    "leaf": at,
+                    "start": start,
+                    "predicates": predicates,
+                    "edges": edges,
+                    "events": int(self.seen[at]),
+                    "at": place,
+                    "size": size,
+                }
+            )
+            at = after
+        return result
+
+    def plan(self) -> dict[str, Any]:
+        live = self.leaf[: int(self.state[LEAVES])]
+        live = live[live[:, START] >= 0]
+        return {
+            "spaces": len(live),
+            "inner nodes": int(self.state[NODES]) - self._free_nodes(),
+            "levels": int(self.tree[:, LEVELS].max(initial=0)),
+            "entries": int(live[:, SIZE].sum()),
+            "longest list": int(live[:, SIZE].max(initial=0)),
+            "events seen": int(self.state[EVENTS]),
+        }
+
+    def _free_nodes(self) -> int:
+        count, at = 0, int(self.state[FREE_NODE])
+        while at >= 0:
+            count, at = count + 1, int(self.node[at, 0])
+        return count

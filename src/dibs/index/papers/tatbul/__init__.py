@@ -1,0 +1,1 @@
+"""Tatbul's five structures."""

@@ -1,0 +1,235 @@
+"""cluster: intervals split into smaller and smaller clusters by keys, for each attribute. Tatbul (2001), the Cluster
+Index.
+
+The idea: a key splits the intervals of an attribute: those that begin below it go to the left cluster, those that end
+at it or above to the right one, and those that do both to both. Clusters are split until they have one interval or
+cannot be split: whatever the key, one side would be the whole cluster. A value goes down by one comparison a level, to
+the leaf whose profiles may match; what all attributes of an event leave is verified at the end. So it is fast while
+few profiles overlap, and verifies them one by one where they all do.
+
+The key of a cluster is one of its endpoints. A good one balances the tree and repeats few profiles, so its score is
+the difference of the two sides plus the number of intervals on both, and the least score wins. Candidates are taken by
+halving: the middle endpoint first, then the middle of the side with more intervals, and so on.
+
+Arrays (besides those of index.attribute_trees and index.bit_vectors; a slot is a leaf):
+    nodes  int32  n x 3: key, left, right; values below the key go left. A child is a node, counted from the first of
+                  the attribute, or ~leaf, counted likewise
+    roots  int64  attributes + 1: the nodes of each attribute
+    slots  int64  attributes + 1: its leaves. The root is node 0, or leaf 0 if there are no nodes
+
+Clusters are never copied to be split: with the endpoints sorted, a cluster is a run of them, and how many intervals
+begin before, or end before, each endpoint gives the size of any cluster by a subtraction.
+
+Useful for: ranges that overlap little.
+Not useful for: ranges that overlap much, above all nested ones: no key splits them.
+
+Where it differs from the paper: the vectors of inner nodes are not kept (the paper draws them for illustration). If no
+key that halving looks at is of use but another one is, that one is taken: keys that split well form one run. A
+predicate of several spans is several intervals. Bit vectors are lists of differences and are combined by counting.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
+from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
+from dibs.index.papers.tatbul.combination import Found
+from dibs.index.papers.tatbul.intervals import Intervals
+
+MINIMUM = 1  # clusters of so many intervals are not split
+
+
+class Cluster(AttributeTrees):
+    name: ClassVar[str] = "cluster"
+    about: ClassVar[str] = "intervals split by keys for each attribute, leaves verified (Tatbul); little overlap"
+    TREE = ("nodes", "roots", "slots")
+    VERIFIES = True
+
+    @classmethod
+    def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
+        nodes, roots, _, slots, first, last = split(intervals.start, intervals.lo, intervals.hi, MINIMUM)
+        _once(intervals.start, intervals.place, first, last)
+        return {"nodes": nodes, "roots": roots, "slots": slots} | bit_vectors(intervals, first, last, slots)
+
+    def plan(self) -> dict[str, Any]:
+        return {
+            "nodes": len(self._arrays["nodes"]),
+            "leaves": int(self._arrays["slots"][-1]),
+            "depth": int(depth(self._arrays["nodes"], self._arrays["roots"])),
+            **sizes(self._arrays),
+            "grounds": "each value goes to a cluster of its attribute; profiles in all clusters are verified",
+        }
+
+    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
+        coded = events.offsets, events.attribute, events.lo
+        _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
+
+
+@njit(cache=True, nogil=True)
+def split(start, lo, hi, minimum):  # type: ignore[no-untyped-def]
+    """The trees: nodes, roots, the first cell of each leaf but the first of an attribute (0 for that), slots, and
+    for each interval the first and the last leaf that it is in."""
+    attributes = len(start) - 1
+    room, cells = np.int64(0), np.int64(0)
+    for a in range(attributes):
+        highest = np.int64(0)
+        for i in range(start[a], start[a + 1]):
+            highest = max(highest, np.int64(hi[i]))
+        cells = max(cells, highest)
+        room += min(highest, 2 * (start[a + 1] - start[a]))
+    nodes, roots = np.empty((room, 3), np.int32), np.zeros(attributes + 1, np.int64)
+    leaf_cell, slots = np.empty(room, np.int32), np.zeros(attributes + 1, np.int64)
+    first, last = np.empty(len(lo), np.int32), np.empty(len(lo), np.int32)
+    begins, ends = np.zeros(cells + 1, np.int64), np.zeros(cells + 1, np.int64)
+    leaf_of = np.empty(cells + 1, np.int32)  # by cell, where that is an endpoint
+    # Endpoint k: its cell, how many intervals begin below it, how many end below it; one more for "all".
+    point = np.empty(cells + 2, np.int64)
+    began, ended = np.empty(cells + 2, np.int64), np.empty(cells + 2, np.int64)
+    stack = np.empty((cells + 2, 3), np.int64)  # endpoints i to j (not included), and where to link the cluster
+    n, leaves = np.int64(0), np.int64(0)
+    for a in range(attributes):
+        highest = np.int64(0)
+        for i in range(start[a], start[a + 1]):
+            begins[lo[i]] += 1
+            ends[hi[i]] += 1
+            highest = max(highest, np.int64(hi[i]))
+        points, open_, closed = np.int64(0), np.int64(0), np.int64(0)
+        for c in range(highest + 1):
+            if begins[c] + ends[c] > 0:
+                point[points], began[points], ended[points] = c, open_, closed
+                points += 1
+                open_ += begins[c]
+                closed += ends[c]
+                begins[c] = ends[c] = 0
+        began[points], ended[points] = open_, closed
+        top = 0
+        if points > 0:
+            stack[0, 0], stack[0, 1], stack[0, 2] = 0, points, -1
+            top = 1
+        while top > 0:
+            top -= 1
+            i, j, link = stack[top, 0], stack[top, 1], stack[top, 2]
+            key = np.int64(-1)
+            if began[j] - ended[i] > minimum:
+                key = best_key(began, ended, i, j)
+            if link >= 0:
+                nodes[link >> 1, 1 + (link & 1)] = n - roots[a] if key >= 0 else ~(leaves - slots[a])
+            if key >= 0:
+                nodes[n, 0] = point[key]
+                # The left cluster comes off the stack first, so leaves come in order.
+                stack[top, 0], stack[top, 1], stack[top, 2] = key, j, 2 * n + 1
+                stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = i, key, 2 * n
+                top += 2
+                n += 1
+            else:
+                for k in range(i, j):
+                    leaf_of[point[k]] = leaves - slots[a]
+                leaf_cell[leaves] = point[i] if i > 0 else 0
+                leaves += 1
+        for i in range(start[a], start[a + 1]):
+            first[i], last[i] = leaf_of[lo[i]], leaf_of[hi[i]]
+        roots[a + 1], slots[a + 1] = n, leaves
+    return nodes[:n].copy(), roots, leaf_cell[:leaves].copy(), slots, first, last
+
+
+@njit(cache=True, nogil=True)
+def best_key(began, ended, i, j):  # type: ignore[no-untyped-def]
+    """The endpoint (after i, before j) by which to split the cluster of the endpoints i to j; -1 if none splits it.
+    The cluster has began[j] - ended[i] intervals: those that begin below j but for those that ended before i."""
+    size = began[j] - ended[i]
+    # A key is of use if some interval ends below it and some begins at it or above.
+    x, y = i + 1, j
+    while x < y:
+        m = (x + y) >> 1
+        if ended[m] > ended[i]:
+            y = m
+        else:
+            x = m + 1
+    lowest = x
+    y = j
+    while x < y:
+        m = (x + y) >> 1
+        if began[m] < began[j]:
+            x = m + 1
+        else:
+            y = m
+    highest = x  # not included
+    if lowest >= highest:
+        return np.int64(-1)
+    best, least = np.int64(-1), np.int64(0)
+    for attempt in range(2):
+        x, y = (i + 1, j) if attempt == 0 else (lowest, highest)
+        while x < y:
+            key = (x + y - 1) >> 1
+            left, right = began[key] - ended[i], began[j] - ended[key]
+            score = abs(left - right) + (left + right - size)
+            if lowest <= key < highest and (best < 0 or score < least):
+                best, least = key, score
+            if left > right:
+                y = key
+            else:
+                x = key + 1
+        if best >= 0:
+            break
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _once(start, place, first, last):  # type: ignore[no-untyped-def]
+    """Lets no leaf have a profile twice: a leaf with several spans of a predicate has it by the first of them."""
+    for a in range(len(start) - 1):
+        for i in range(start[a] + 1, start[a + 1]):
+            if place[i] == place[i - 1]:
+                first[i] = max(first[i], last[i - 1] + 1)
+
+
+@njit(cache=True, nogil=True)
+def depth(nodes, roots):  # type: ignore[no-untyped-def]
+    """The most nodes from a root to a leaf. A child comes after its parent."""
+    result = 0
+    levels = np.ones(len(nodes), np.int32)
+    for a in range(len(roots) - 1):
+        for n in range(roots[a], roots[a + 1]):
+            result = max(result, levels[n])
+            for side in range(1, 3):
+                if nodes[n, side] >= 0:
+                    levels[roots[a] + nodes[n, side]] = levels[n] + 1
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _find(  # type: ignore[no-untyped-def]
+    nodes,
+    roots,
+    slots,
+    event_offsets,
+    event_attribute,
+    event_cell,
+    first_event,
+    last_event,
+    slot,
+    evaluations,
+    visited,
+):
+    entry = event_offsets[first_event]
+    for e in range(first_event, last_event):
+        compared = np.int64(0)
+        leaves = np.int64(0)
+        for i in range(event_offsets[e], event_offsets[e + 1]):
+            a, v = event_attribute[i], event_cell[i]
+            if slots[a] == slots[a + 1]:
+                continue
+            at = np.int64(0) if roots[a] < roots[a + 1] else np.int64(-1)
+            while at >= 0:
+                compared += 1
+                at += roots[a]
+                at = np.int64(nodes[at, 1]) if v < nodes[at, 0] else np.int64(nodes[at, 2])
+            leaves += 1
+            slot[i - entry] = ~at
+        evaluations[e - first_event], visited[e - first_event] = compared, compared + leaves

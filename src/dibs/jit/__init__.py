@@ -1,0 +1,1 @@
+"""What compiled functions share."""

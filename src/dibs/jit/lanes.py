@@ -1,0 +1,139 @@
+"""Machine operations that Numba has no name for: vectors of mask words, bit counts (and prefetching).
+
+LLVM does not find the vectors by itself: a kernel that writes one array while it reads another must expect them to
+overlap. `lanes` is a tuple whose length is the number of 64-bit words of a mask; indexes count words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dibs.jit.prefetching import data_of
+from dibs.jit.prefetching import prefetch as prefetch
+
+WORD_TYPE = ir.IntType(64)
+
+
+def _vector(builder: Any, data: Any, at: Any, width: int) -> Any:
+    """A pointer to `width` words from data[at] on."""
+    return builder.bitcast(builder.gep(data, [at]), ir.VectorType(WORD_TYPE, width).as_pointer())
+
+
+def _some(builder: Any, vector: Any, width: int) -> Any:
+    """The OR of all words of a vector."""
+    name = f"llvm.vector.reduce.or.v{width}i64"
+    kind = ir.FunctionType(WORD_TYPE, [ir.VectorType(WORD_TYPE, width)])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
+
+
+@intrinsic
+def and_two(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-def]
+    """out[to:] = masks[a:] & masks[b:]; returns the OR of the words: 0 when the mask is empty."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = data_of(context, builder, signature.args[1], args[1])
+        target = data_of(context, builder, signature.args[4], args[4])
+        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        both = builder.and_(x, y)
+        builder.store(both, _vector(builder, target, args[5], width), align=8)
+        return _some(builder, both, width)
+
+    return types.uint64(lanes, masks, a, b, out, to), code
+
+
+@intrinsic
+def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-def]
+    """out[to:] = masks[a:] & ~masks[b:]."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = data_of(context, builder, signature.args[1], args[1])
+        target = data_of(context, builder, signature.args[4], args[4])
+        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        builder.store(builder.and_(x, builder.not_(y)), _vector(builder, target, args[5], width), align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, a, b, out, to), code
+
+
+@intrinsic
+def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
+    """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = data_of(context, builder, signature.args[1], args[1])
+        numbers = data_of(context, builder, signature.args[2], args[2])
+        place = _vector(builder, data_of(context, builder, signature.args[5], args[5]), args[6], width)
+        held = cgutils.alloca_once_value(builder, builder.load(place, align=8))
+        with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
+            number = builder.zext(builder.load(builder.gep(numbers, [at])), WORD_TYPE)
+            start = builder.mul(number, ir.Constant(WORD_TYPE, width))
+            mask = builder.load(_vector(builder, data, start, width), align=8)
+            builder.store(builder.and_(builder.load(held), mask), held)
+        result = builder.load(held)
+        builder.store(result, place, align=8)
+        zero = ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width)
+        filled = builder.icmp_unsigned("!=", result, zero)
+        return builder.zext(builder.bitcast(filled, ir.IntType(width)), WORD_TYPE)
+
+    return types.uint64(lanes, masks, numbers, types.int64, types.int64, out, to), code
+
+
+@intrinsic
+def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[no-untyped-def]
+    """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        data = data_of(context, builder, signature.args[1], args[1])
+        held = _vector(builder, data, args[2], width)
+        target = data_of(context, builder, signature.args[3], args[3])
+        here, there, away = (_vector(builder, target, args[i], width) for i in (4, 5, 6))
+        x, m = builder.load(here, align=8), builder.load(held, align=8)
+        builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), here, align=8)
+        for place, part in ((there, builder.and_(x, m)), (away, builder.and_(x, builder.not_(m)))):
+            builder.store(builder.or_(builder.load(place, align=8), part), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, mask, reach, step, yes, no), code
+
+
+@intrinsic
+def is_empty(typingctx, lanes, masks, at):  # type: ignore[no-untyped-def]
+    """Whether the mask at masks[at:] is empty."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width = len(signature.args[0])
+        vector = builder.load(
+            _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width), align=8
+        )
+        return builder.icmp_unsigned("==", _some(builder, vector, width), ir.Constant(WORD_TYPE, 0))
+
+    return types.boolean(lanes, masks, at), code
+
+
+@intrinsic
+def lowest_bit(typingctx, x):  # type: ignore[no-untyped-def]
+    """The number of the lowest set bit of a word that is not 0."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+@intrinsic
+def count_bits(typingctx, x):  # type: ignore[no-untyped-def]
+    """How many bits of a word are set."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), code

@@ -1,0 +1,398 @@
+"""Durable: the folder of a matcher that survives its process.
+
+    catalog/             the truth: every subscription and the log of changes, in LMDB (segments.catalog)
+    index.dibs           the manifest: which segments there are, and the version up to which they hold all changes
+    segment-*.dibs       compiled subscriptions, each file written once
+    removed-*.dibs       rows that are gone from a segment
+    writer.lock          held by the one writer
+
+A change is durable when the catalog has committed it. Segments follow later: in the background they are saved, the
+manifest is swapped, the log is trimmed and files that no manifest names are removed. So opening means: map the segments
+of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled anew from
+the catalog. Only a damaged catalog cannot be mended here, and is refused.
+
+Readers in other processes look at the catalog's transaction number before each match and apply what is new. A file
+that is removed while a reader has it mapped stays readable to it; one that goes between reading the manifest and
+mapping makes the reader take the newer manifest.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.errors import DamagedError, FormatError, RecoveryWarning, StorageError
+from dibs.index import AUTO
+from dibs.segments.compile import compile_texts
+from dibs.segments.ids import Id
+from dibs.segments.layers import TINY, Layer, Layers, Subscription, Waiting
+from dibs.segments.removed import Removed
+from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
+from dibs.segments.upkeep import Job
+from dibs.storage import store, writer_lock
+from dibs.storage.catalog import Catalog
+from dibs.storage.catalog_columns import Columns
+from dibs.storage.manifest import (
+    HEAD,
+    Manifest,
+    StoredSegment,
+    read_manifest,
+    removed_name,
+    segment_name,
+    write_manifest,
+)
+from dibs.storage.writer_lock import WriterLock
+
+TAIL = 20_000  # changes that are not in saved segments yet before the background saves them
+CLOSING_TAIL = 1_000  # the same on closing: so many are compiled in no time on opening
+TRIES = 20  # of a reader, while the writer swaps manifests
+
+
+class _Unreadable(Exception):
+    """A manifest that is damaged itself (not one that tells of damage elsewhere)."""
+
+
+class Durable:
+    def __init__(self, folder: Path, read_only: bool, catalog: Catalog, lock: WriterLock | None, index: str | None):
+        self.folder, self.read_only, self.catalog = folder, read_only, catalog
+        self._lock = lock
+        self._pid = os.getpid()
+        self._saving = threading.Lock()  # one checkpoint at a time
+        self._following = threading.Lock()
+        self._seen = -1  # the transaction number up to which a reader has followed
+        self._manifest: Manifest | None = None
+        self._damage = ""
+        self._unsaved = False  # segments were made anew on opening
+        try:
+            self._manifest = self._read_manifest()
+        except _Unreadable as e:
+            self._damage = str(e)
+        # Names are never used again: a reader of an older manifest must find the file that it means, or none.
+        self._next_file = store.next_file(folder)
+        if self._manifest is not None:
+            self._next_file = max(self._next_file, self._manifest.next_file)
+        self.index = index or (self._manifest.index if self._manifest else store.index_of(folder) or AUTO)
+
+    @classmethod
+    def open(cls, folder: Path, read_only: bool, index: str | None) -> Durable:
+        lock = None
+        if read_only:
+            if not store.is_durable(folder):
+                raise FormatError(f"{folder} holds no durable matcher; make one with Matcher.open without read_only")
+        else:
+            _check_ours(folder)
+            lock = WriterLock(folder)
+        try:
+            _check_ours(folder)
+            new = not read_only and not store.is_durable(folder)
+            catalog = Catalog.open(folder / store.CATALOG, read_only=read_only, create=new)
+            try:
+                return cls(folder, read_only, catalog, lock, index)
+            except BaseException:
+                catalog.close()
+                raise
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    # ---- opening ----
+
+    def _read_manifest(self) -> Manifest | None:
+        """None: there is none yet. _Unreadable: segments can be made anew without it."""
+        try:
+            manifest = read_manifest(self.folder)
+        except FileNotFoundError:
+            return None
+        except DamagedError as e:
+            raise _Unreadable(str(e)) from None
+        if manifest.identity != self.catalog.identity:
+            raise FormatError(
+                f"{self.folder} mixes two matchers: {HEAD} belongs to another catalog than {store.CATALOG}; put both "
+                "back as they were, from one backup"
+            )
+        if manifest.version > self.catalog.version:
+            raise DamagedError(
+                self.folder / store.CATALOG,
+                f"it ends at version {self.catalog.version:,}, the saved segments at {manifest.version:,}, so changes "
+                "are missing from it; put back folder and catalog from one backup",
+            )
+        return manifest
+
+    def restore(self, layers: Layers) -> None:
+        """Fills the layers with what is in the folder."""
+        found, version = self._saved(layers) or self._compiled(layers)
+        layers.layers, layers.version = found, version
+        self.catch_up(layers)
+        version, count = self.catalog.counted()
+        if version == layers.version and count != len(layers):  # a writer may have gone on meanwhile
+            _tell(f"{self.folder}: its catalog holds {count:,} subscriptions, its segments {len(layers):,}", count)
+            layers.layers, layers.version = self._compiled(layers)
+            self.catch_up(layers)
+        if not self.read_only:
+            own, its = weakref.ref(self), weakref.ref(layers)  # the upkeep keeps nobody alive
+
+            def next_checkpoint() -> Job | None:
+                durable, layers = own(), its()
+                return durable._next_checkpoint(layers) if durable is not None and layers is not None else None
+
+            layers.upkeep.sources.append(next_checkpoint)
+            with self._saving:
+                if self._manifest is None:
+                    self._publish(Manifest(self.index, 0, self.catalog.identity, self._next_file, ()))
+                self._remove_files()
+            layers.upkeep.wake()
+
+    def _saved(self, layers: Layers) -> tuple[list[Layer], int] | None:
+        """The layers of the manifest; None: they must be made anew, which is told."""
+        damage = self._damage
+        for _ in range(TRIES):
+            manifest = self._manifest
+            try:
+                if manifest is None and not damage and self.catalog.trimmed == 0:
+                    return [], 0
+                if manifest is None:
+                    damage = damage or f"{self.folder / HEAD} is missing"
+                elif manifest.version < self.catalog.trimmed:
+                    damage = f"{self.folder / HEAD} is older than the log of changes goes back"
+                else:
+                    return [self._layer(layers, manifest.index, s) for s in manifest.segments], manifest.version
+            except DamagedError as e:
+                damage = str(e)
+            except FileNotFoundError as e:
+                damage = f"{e.filename} is missing"
+            # A reader may have met the writer swapping manifests.
+            try:
+                newer = self._read_manifest() if self.read_only else manifest
+            except _Unreadable:
+                break
+            if newer == manifest:
+                break
+            self._manifest, damage = newer, ""
+        _tell(damage, len(self.catalog))
+        return None
+
+    def _layer(self, layers: Layers, manifest_index: str, stored: StoredSegment) -> Layer:
+        settings = dict(layers.choice.settings) if manifest_index == layers.choice.name else {}
+        segment = store.load(self.folder / stored.file, stored.head, settings)
+        gone = np.empty(0, np.int64)
+        if stored.removed is not None:
+            gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
+        removed = Removed(len(segment))
+        removed.add_all(gone, 0)
+        if segment.index.name != layers.choice.name and len(segment) > TINY:
+            self._unsaved = True
+            return Layer(merge([(segment, removed.kept())], layers.choice))
+        layer = Layer(segment, removed)
+        layer.stored = stored
+        layer.stored_gone = removed.count
+        return layer
+
+    def _compiled(self, layers: Layers) -> tuple[list[Layer], int]:
+        """Layers of everything in the catalog."""
+        self._unsaved = True
+        version, columns = self.catalog.columns()
+        return [Layer(self._compile(layers, c)) for c in columns if len(c.ids)], version
+
+    def _compile(self, layers: Layers, columns: Columns) -> Segment:
+        compiled = compile_texts(columns.texts)
+        if compiled.errors:
+            place, error = next(iter(compiled.errors.items()))
+            raise FormatError(
+                f"the catalog holds {len(compiled.errors):,} expressions that this version of Dibs does not accept; "
+                f"the first is that of {columns.ids[place].as_py()!r}: {error}"
+            )
+        weights = None if (columns.weights == DEFAULT_WEIGHT).all() else columns.weights
+        return build(compiled, columns.ids, columns.texts, weights, columns.versions, layers.choice)
+
+    # ---- following the catalog ----
+
+    def follow(self, layers: Layers) -> None:
+        """Applies what another process has written since; about a microsecond when that is nothing."""
+        number = self.catalog.transaction_number()
+        if number != self._seen:
+            with self._following:
+                self.catch_up(layers)
+                self._seen = number
+
+    def catch_up(self, layers: Layers) -> None:
+        """Brings the layers to the state of the catalog."""
+        if self.catalog.version == layers.version:
+            return
+        for _ in range(TRIES):
+            news = self.catalog.news(layers.version)
+            if news is not None and not (self.read_only and news.version - layers.version > TAIL):
+                break
+            # The log does not go back so far, or it is quicker to take the segments that the writer has saved.
+            if not self._reload(layers) and news is not None:
+                break
+        else:
+            raise StorageError(self.folder, "the writer saves and trims faster than it can be followed; open it again")
+        assert news is not None
+        segments = layers.built({e.id: Waiting(e.text, e.weight, e.version, None) for e in news.entries})
+        with layers.lock, layers.alone():
+            layers.drop_all([*news.removed, *(e.id for e in news.entries)], news.version)
+            layers.append(segments, news.version)
+
+    def _reload(self, layers: Layers) -> bool:
+        """Takes the saved segments, if they are newer."""
+        try:
+            manifest = self._read_manifest()
+        except _Unreadable:
+            manifest = None
+        if manifest is None or manifest.version <= layers.version:
+            return False
+        self._manifest = manifest
+        found, version = self._saved(layers) or self._compiled(layers)
+        with layers.lock:  # what is being merged of the old ones comes to nothing
+            layers.layers, layers.waiting, layers.version = found, {}, version
+        return True
+
+    # ---- changing ----
+
+    def write(self, changes: Iterable[tuple[Id, str | None, float]], first: int) -> None:
+        self._check_process()
+        self.catalog.write(changes, first)
+
+    def write_columns(self, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, first: int) -> None:
+        self._check_process()
+        self.catalog.write_columns(ids, texts, weights, first)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StorageError(
+                self.folder, "was opened before this process was forked; open it in the process that uses it"
+            )
+
+    def timed(self, subscription: Subscription) -> Subscription:
+        entry = self.catalog.get(subscription.id)
+        if entry is None or entry.version != subscription.version:
+            return subscription
+        return subscription._replace(time=entry.time)
+
+    # ---- saving segments ----
+
+    def _next_checkpoint(self, layers: Layers) -> Job | None:
+        return (lambda: self.checkpoint(layers)) if self._behind(layers) > TAIL else None
+
+    def _behind(self, layers: Layers) -> float:
+        """How many changes are not in saved segments."""
+        saved = self._manifest.version if self._manifest else 0
+        return math.inf if self._unsaved else layers.version - saved
+
+    def checkpoint(self, layers: Layers) -> None:
+        """Saves what is not saved yet and swaps the manifest."""
+        self._check_process()
+        with self._saving:
+            snapshot = layers.snapshot()
+            stored = tuple(self._saved_layer(layer, snapshot.version) for layer in snapshot.layers)
+            old = self._manifest
+            if old is None or (snapshot.version, stored) != (old.version, old.segments):
+                self._publish(
+                    Manifest(layers.choice.name, snapshot.version, self.catalog.identity, self._next_file, stored)
+                )
+                self.catalog.trim(snapshot.version)
+                self._remove_files()
+            self._unsaved = False
+
+    def _saved_layer(self, layer: Layer, version: int) -> StoredSegment:
+        """How the layer is saved, as it is at this version."""
+        number, self._next_file = self._next_file, self._next_file + 1
+        if layer.stored is None:
+            file = segment_name(number)
+            layer.stored = StoredSegment(file, len(layer.segment), None, store.save(layer.segment, self.folder / file))
+        gone = layer.removed.gone_at(version)
+        if len(gone) != layer.stored_gone:
+            file = removed_name(number)
+            head = store.save_removed(gone, self.folder / file)
+            layer.stored, layer.stored_gone = replace(layer.stored, removed=file, removed_head=head), len(gone)
+        return layer.stored
+
+    def _publish(self, manifest: Manifest) -> None:
+        write_manifest(self.folder, manifest)
+        self._manifest = manifest
+
+    def _remove_files(self) -> None:
+        """Files that the manifest does not name, left behind by an earlier one or by a crash."""
+        assert self._manifest is not None
+        named = {name for s in self._manifest.segments for name in (s.file, s.removed)}
+        for pattern in ("segment-*.dibs*", "removed-*.dibs*", HEAD + ".*"):
+            for path in self.folder.glob(pattern):
+                if path.name not in named:
+                    with suppress(OSError):  # it means nothing, and will be tried again
+                        path.unlink()
+
+    def finish(self, layers: Layers) -> None:
+        """Before closing. What cannot be saved now is in the catalog, so that is no reason to fail."""
+        if self.read_only or os.getpid() != self._pid:
+            return
+        with layers.upkeep.paused():
+            if self._behind(layers) > CLOSING_TAIL:
+                try:
+                    self.checkpoint(layers)
+                except StorageError as e:
+                    text = f"{e}; the changes are safe in the catalog and will be compiled on the next opening"
+                    warnings.warn(text, RecoveryWarning, stacklevel=4)
+
+    def stats(self) -> dict[str, Any]:
+        manifest = self._manifest
+        files = []
+        for path in self.folder.glob("*.dibs"):
+            with suppress(FileNotFoundError):  # the writer has removed it just now
+                files.append(path.stat().st_size)
+        return {
+            "folder": str(self.folder),
+            "identity": self.catalog.identity,
+            "read only": self.read_only,
+            "changes to replay": self.catalog.version - (manifest.version if manifest else 0),
+            "segment files": 0 if manifest is None else len(manifest.segments),
+            "segment bytes": sum(files),
+            "catalog": self.catalog.sizes(),
+        }
+
+    def close(self) -> None:
+        if os.getpid() == self._pid:  # a forked child has no part in it
+            self.catalog.close()
+            if self._lock is not None:
+                self._lock.release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pid"):  # a matcher that nobody closed: the folder is free again
+            self.close()
+
+
+def _tell(damage: str, count: int) -> None:
+    text = f"{damage}; compiling all {count:,} subscriptions anew from the catalog (nothing is lost)"
+    warnings.warn(text, RecoveryWarning, stacklevel=5)
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuses a folder that holds something else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FormatError(f"{folder} is a file: give a folder for a durable matcher")
+    names = {n for n in os.listdir(folder) if n != writer_lock.NAME and not n.startswith(store.CATALOG + ".partial")}
+    if not names or store.CATALOG in names:
+        return
+    if HEAD in names:
+        try:
+            durable = read_manifest(folder).identity != ""
+        except FormatError:
+            durable = False
+        if durable:
+            raise DamagedError(folder, f"the folder {store.CATALOG} is missing; put it back from a backup")
+        raise FormatError(f"{folder} holds a saved index: read it with Matcher.load, or open another folder")
+    raise FormatError(f"{folder} exists and holds something else ({min(names)}...): give a new or empty folder")

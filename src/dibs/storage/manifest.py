@@ -1,0 +1,58 @@
+"""The manifest of a folder of segments: which files count. It is swapped as a whole, so a reader finds the old state or
+the new one; files that it does not name are leftovers of writers that were cut short, and mean nothing.
+
+Numbers of files only grow: a name is never used again, so a reader of an older manifest finds the file that it means,
+or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dibs.errors import DamagedError
+from dibs.storage.files import ADVICE, read_file, write_file
+
+HEAD = "index.dibs"  # the file's name
+
+
+@dataclass(frozen=True)
+class StoredSegment:
+    file: str  # its name in the folder
+    rows: int
+    removed: str | None  # the file of the rows that are gone, if any are
+    head: int  # of the segment's file: it must be that very file
+    removed_head: int | None = None  # of the file of removed rows; None: any
+
+
+@dataclass(frozen=True)
+class Manifest:
+    index: str
+    version: int  # of the matcher: all changes up to it are in the segments
+    identity: str  # of the catalog that they were made from; "" where there is none
+    next_file: int
+    segments: tuple[StoredSegment, ...]
+
+
+def segment_name(number: int) -> str:
+    return f"segment-{number:06d}.dibs"
+
+
+def removed_name(number: int) -> str:
+    return f"removed-{number:06d}.dibs"
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Makes it the manifest of the folder, at once. The files that it names must be there already."""
+    write_file(folder / HEAD, "manifest", asdict(manifest), {})
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the folder. Raises FileNotFoundError when it has none, and what read_file raises."""
+    about, _ = read_file(folder / HEAD, "manifest")
+    try:
+        fields: dict[str, Any] = {**about, "segments": tuple(StoredSegment(**s) for s in about["segments"])}
+        return Manifest(**fields)
+    except (KeyError, TypeError) as e:
+        raise DamagedError(folder / HEAD, f"it makes no sense ({e}); {ADVICE}") from e

@@ -1,0 +1,222 @@
+"""Segments as files, and a folder of them: what Matcher.save writes and Matcher.load maps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.coding.clauses import Clauses
+from dibs.coding.domain import Domains
+from dibs.errors import DamagedError, FormatError
+from dibs.index import restore
+from dibs.language.table import Facet
+from dibs.segments.ids import IdIndex
+from dibs.segments.segment import Segment
+from dibs.storage.files import (
+    ADVICE,
+    PARTIAL,
+    read_file,
+    storage_error,
+    string_parts,
+    strings_of,
+    sync_folder,
+    write_file,
+)
+from dibs.storage.files import FORMAT as FORMAT
+from dibs.storage.manifest import HEAD as HEAD
+from dibs.storage.manifest import Manifest, StoredSegment, read_manifest, segment_name, write_manifest
+
+CATALOG = "catalog"  # the folder that makes a folder of segments a durable matcher
+FACETS = list(Facet)  # by number
+# What a saved index consists of, this format's and older ones', and what a writer that was cut short left behind.
+OUR_NAMES = re.compile(r"(segment|removed)-(\d+)(\.dibs(\.partial)?)?|index\.dibs\.partial")
+
+
+def is_durable(folder: Path) -> bool:
+    """Whether the folder is that of a durable matcher, not of a saved one."""
+    return (folder / CATALOG).is_dir()
+
+
+# ---- one segment ----
+
+
+def save(segment: Segment, path: Path) -> int:
+    """Writes the segment as a file, and returns its head."""
+    ids = segment.ids.ids
+    arrays: dict[str, NDArray[Any]] = {"id_hashes": segment.ids.hashes, "id_rows": segment.ids.rows}
+    arrays |= string_parts("ids", ids) if pa.types.is_large_string(ids.type) else {"ids": ids.to_numpy()}
+    arrays |= string_parts("texts", segment.texts)
+    if segment.weights is not None:
+        arrays["weights"] = segment.weights
+    arrays["versions"] = segment.versions
+    arrays |= string_parts("names", pa.array([n for n, _ in segment.domains.attributes], pa.large_string()))
+    arrays |= {f"domains.{n}": getattr(segment.domains, n) for n in Domains.ARRAYS}
+    arrays |= {f"clauses.{n}": getattr(segment.clauses, n) for n in Clauses.ARRAYS}
+    arrays |= {f"index.{n}": a for n, a in segment.index.arrays().items()}
+    about = {"index": segment.index.name, "rows": len(segment), "conjunctions": segment.clauses.conjunctions}
+    return write_file(path, "segment", about, arrays)
+
+
+def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = None) -> Segment:
+    """Opens a saved segment. head: what `save` returned, if it must be that one; settings: of its index."""
+    about, arrays = read_file(path, "segment", head=head)
+
+    def part(prefix: str) -> dict[str, NDArray[Any]]:
+        return {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}
+
+    try:
+        ids = pa.array(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
+        own = part("domains.")
+        names = strings_of("names", arrays).to_pylist()
+        attributes = [(name, FACETS[f]) for name, f in zip(names, own["facet"].tolist())]
+        clauses = Clauses(**part("clauses."), conjunctions=about["conjunctions"], attributes=len(attributes))
+        domains = Domains(attributes=attributes, **own)
+        id_index = IdIndex(ids, arrays["id_hashes"], arrays["id_rows"])
+        texts, versions = strings_of("texts", arrays), arrays["versions"]
+        name, rows = about["index"], about["rows"]
+    except (KeyError, TypeError) as e:  # sound, but with other parts than ours: a format that was not numbered anew
+        raise FormatError(f"{path} was made by another version of Dibs ({e!r}): make the index again") from e
+    if not len(ids) == len(texts) == len(versions) == len(clauses) == rows:
+        raise DamagedError(path, f"its parts differ in length; {ADVICE}")
+    index = restore(name, clauses, part("index."), **(settings or {}))
+    return Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index)
+
+
+def save_removed(rows: NDArray[np.int64], path: Path) -> int:
+    """Writes which rows of a segment are gone, and returns the file's head."""
+    return write_file(path, "removed", {}, {"rows": np.asarray(rows, np.int64)})
+
+
+def load_removed(path: Path, head: int | None = None) -> NDArray[np.int64]:
+    return read_file(path, "removed", head=head)[1]["rows"]
+
+
+# ---- a folder of segments ----
+
+
+def save_all(segments: list[Segment], target: Path, index: str, version: int = 0) -> Manifest:
+    """Writes the segments of a matcher as one folder. An index that stands there is replaced, at the moment when its
+    manifest is; anything else is left alone and refused. One process may save to a folder at a time."""
+    if (target / CATALOG).exists():
+        raise FormatError(f"{target} holds a durable matcher, which a saved index cannot replace: give a new folder")
+    try:
+        if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / HEAD).exists())):
+            raise FormatError(f"{target} exists and holds no saved index: give a new folder")
+        if not (target / HEAD).exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            manifest = _save_new(segments, target, index, version)
+            if manifest is not None:
+                return manifest
+        return _save_over(segments, target, index, version)
+    except OSError as e:
+        raise storage_error(target, e) from e
+
+
+def _save_new(segments: list[Segment], target: Path, index: str, version: int) -> Manifest | None:
+    """Writes the folder beside and gives it its name when it is whole. None: somebody else was faster."""
+    beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
+    beside.mkdir()
+    try:
+        manifest = _save_into(segments, beside, index, version, 0)
+        os.replace(beside, target)  # which may be there, if it is empty
+    except BaseException as e:
+        shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(e, OSError) and e.errno in (errno.ENOTEMPTY, errno.EEXIST) and (target / HEAD).exists():
+            return None
+        raise
+    sync_folder(target.parent)
+    return manifest
+
+
+def _save_over(segments: list[Segment], target: Path, index: str, version: int) -> Manifest:
+    """Adds new files, swaps the manifest, removes the old files: the folder holds a whole index all the time."""
+    old = _ours(target)
+    first = next_file(target)
+    try:
+        first = max(first, read_manifest(target).next_file)
+    except FormatError:  # of another format or damaged: it is being replaced
+        pass
+    manifest = _save_into(segments, target, index, version, first)
+    for name in old:  # what cannot be removed means nothing any more
+        if (target / name[0]).is_dir():  # up to format 2
+            shutil.rmtree(target / name[0], ignore_errors=True)
+        else:
+            with suppress(OSError):
+                (target / name[0]).unlink()
+    return manifest
+
+
+def _ours(folder: Path) -> list[re.Match[str]]:
+    return [found for name in sorted(os.listdir(folder)) if (found := OUR_NAMES.fullmatch(name))]
+
+
+def next_file(folder: Path) -> int:
+    """A number above those of all files in the folder, whether a manifest names them or not."""
+    return max((int(name[2]) + 1 for name in _ours(folder) if name[2]), default=0)
+
+
+def index_of(folder: Path) -> str | None:
+    """Which index the largest segment in the folder has, if its manifest does not tell any more."""
+    for path in sorted(folder.glob("segment-*.dibs"), key=lambda path: -path.stat().st_size):
+        with suppress(FormatError, OSError):
+            return str(read_file(path, "segment", check=False)[0]["index"])
+    return None
+
+
+def _save_into(segments: list[Segment], folder: Path, index: str, version: int, first: int) -> Manifest:
+    """The files of the segments, numbered from `first`, and the manifest."""
+    stored: list[StoredSegment] = []
+    try:
+        for number, segment in enumerate(segments, first):
+            name = segment_name(number)
+            head = save(segment, folder / name)
+            stored.append(StoredSegment(name, len(segment), None, head))
+        manifest = Manifest(index, version, "", first + len(segments), tuple(stored))
+        write_manifest(folder, manifest)
+        return manifest
+    except BaseException:
+        for its in stored:
+            with suppress(OSError):
+                (folder / its.file).unlink()
+        raise
+
+
+def load_all(source: Path) -> tuple[Manifest, list[Segment]]:
+    """The manifest of a folder and its segments (all rows, also those that the manifest's `removed` files name). If the
+    index is replaced meanwhile, it is the new one."""
+    manifest = _manifest(source)
+    while True:
+        try:
+            return manifest, [_load_stored(source, stored) for stored in manifest.segments]
+        except FormatError:
+            before, manifest = manifest, _manifest(source)
+            if manifest == before:
+                raise
+
+
+def _manifest(source: Path) -> Manifest:
+    try:
+        return read_manifest(source)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FormatError(f"{source} holds no saved index; write one with Matcher.save") from None
+
+
+def _load_stored(source: Path, stored: StoredSegment) -> Segment:
+    path = source / stored.file
+    try:
+        segment = load(path, stored.head)
+    except FileNotFoundError:
+        raise DamagedError(path, f"it is missing, but {HEAD} names it; {ADVICE}") from None
+    if len(segment) != stored.rows:
+        raise DamagedError(path, f"it has {len(segment):,} rows, {HEAD} says {stored.rows:,}; {ADVICE}")
+    return segment

@@ -1,0 +1,153 @@
+"""What both PB+trees are tested with: clauses as the paper writes them, events, and what a tree must hold after any
+updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+import numpy as np
+
+from coded import expected, random_clauses, random_events
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses, concatenated
+from dibs.index.conjunctions import select
+from dibs.index.papers.pbtree.memory import PBTreeMemory
+from dibs.index.papers.pbtree.pbtree import PBTree
+
+Tree = Union[PBTree, PBTreeMemory]
+FLOOR, CEILING = 1, 100  # cells of one attribute in the examples; cell = constant
+
+
+def clauses_of(rows: Any, attributes: int = 1) -> Clauses:
+    """Rows of (attribute, operator, constant); an operator is that of the paper, or "between" with two constants."""
+    size, attribute, lo, hi, span_lo, span_hi = [], [], [], [], [], []
+    spans = {
+        "=": lambda c: (c, c),
+        "<=": lambda c: (FLOOR, c),
+        "<": lambda c: (FLOOR, c - 1),
+        ">=": lambda c: (c, CEILING),
+        ">": lambda c: (c + 1, CEILING),
+        "between": lambda c: c,
+    }
+    for row in rows:
+        size.append(len(row))
+        for a, op, c in row:
+            attribute.append(a)
+            if op == "!=":
+                lo.append(len(span_lo))
+                hi.append(-2)
+                span_lo += [FLOOR, c + 1]
+                span_hi += [c - 1, CEILING]
+            else:
+                x, y = spans[op](c)
+                lo.append(x)
+                hi.append(y)
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, [], []))
+    return Clauses(offsets, *columns, conjunctions=len(rows), attributes=attributes)
+
+
+def plain_clauses(rng: np.random.Generator, rows: int, attributes: int, cells: int) -> Clauses:
+    """Random conjunctions of what a PB+tree takes."""
+    return select(random_clauses(rng, rows, attributes, cells, programs=0, nulls=0), several=False)[0]
+
+
+def thirds(constants: Any, ceiling: int) -> Clauses:
+    """One predicate for each constant: a third of them =, a third <=, a third >=."""
+    single, n = np.array(constants, np.int32), len(constants)
+    lo, hi, none = single.copy(), single.copy(), np.empty(0, np.int32)
+    lo[n // 3 : 2 * n // 3] = FLOOR
+    hi[2 * n // 3 :] = ceiling
+    return Clauses(np.arange(n + 1), np.zeros(n, np.int32), lo, hi, none, none, none, none, n, 1)
+
+
+def events_of(events: Any) -> CodedEvents:
+    """Dictionaries of attribute to cell."""
+    offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
+    entries = [(a, x) for e in events for a, x in sorted(e.items())]
+    cell = np.array([x for _, x in entries], np.int32)
+    return CodedEvents(offsets, np.array([a for a, _ in entries], np.int32), cell, cell, True)
+
+
+def pairs_of(tree: Tree, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
+    pairs = tree.match(events, threads)
+    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def matched(tree: Tree, events: Any) -> list[set[int]]:
+    found: list[set[int]] = [set() for _ in events]
+    for e, r in pairs_of(tree, events_of(events)):
+        found[e].add(r)
+    return found
+
+
+class Updated:
+    """A tree that is updated, and the rows that it must hold then."""
+
+    def __init__(self, tree: Tree, clauses: Clauses):
+        self.tree, self.parts = tree, [clauses]
+        self.alive = set(range(len(clauses)))
+
+    def insert(self, clauses: Clauses) -> None:
+        first = sum(len(part) for part in self.parts)
+        self.parts.append(clauses)
+        self.alive |= set(range(first, first + len(clauses)))
+        self.tree.insert(clauses)
+
+    def delete(self, rows: Any) -> None:
+        self.alive -= set(rows.tolist())
+        self.tree.delete(rows.astype(np.int64))
+
+    def expected(self, events: CodedEvents) -> set[tuple[int, int]]:
+        clauses, place = concatenated(self.parts)
+        return {(e, int(place[r])) for e, r in expected(clauses, events) if int(place[r]) in self.alive}
+
+
+def random_updates(
+    build: Callable[[Clauses], Any],
+    check: Callable[[Any], None],
+    rng: np.random.Generator,
+    first: int,
+    inserted: int,
+    deleted: int,
+    steps: int,
+) -> Any:
+    """The tree after all its rows are gone again. first: rows that it is built with; then up to so many are inserted or
+    deleted in each step, and in the last one all that are left."""
+    attributes, cells = 3, int(rng.integers(20, 60))
+    clauses = plain_clauses(rng, first, attributes, cells)
+    model = Updated(build(clauses), clauses)
+    check(model.tree)
+    for step in range(steps):
+        if step < 0.3 * steps or 0.5 * steps <= step < 0.7 * steps:
+            attributes += step % 3 == 0
+            model.insert(plain_clauses(rng, int(rng.integers(1, inserted + 1)), attributes, cells))
+        elif model.alive:
+            last, left = step == steps - 1, len(model.alive)
+            count = left if last else int(rng.integers(1, min(left, deleted) + 1))
+            model.delete(rng.choice(sorted(model.alive), count, replace=False))
+        check(model.tree)
+        if step % 4 == 0:
+            events = random_events(rng, 12, attributes, cells, several=False)
+            assert pairs_of(model.tree, events) == model.expected(events)
+    assert not model.alive
+    return model.tree
+
+
+def any_order(build: Callable[[Clauses], Any], check: Callable[[Any], None], predicates: Any, random: Any) -> None:
+    """Rows of one predicate each are inserted one by one, then half of them deleted in any order."""
+    one = clauses_of([[(0, "=", 1)]])
+    model = Updated(build(one), one)
+    for op, c in predicates:
+        model.insert(clauses_of([[(0, op, c)]]))
+    check(model.tree)
+    gone = list(range(1, len(predicates) + 1))
+    random.shuffle(gone)
+    for r in gone[: len(gone) // 2]:
+        model.delete(np.array([r]))
+        check(model.tree)
+    events = events_of([{0: x} for x in (1, 2, 7, 15, 29, 31)])
+    assert pairs_of(model.tree, events) == model.expected(events)

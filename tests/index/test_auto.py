@@ -1,0 +1,232 @@
+"""auto: both of its structures, whichever the planner would choose, and the planner itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import dibs
+from coded import expected, random_clauses, random_events
+from dibs.coding.batch import CodedEvents
+from dibs.index import base, create, statistics
+from dibs.index.auto import planner as auto
+from dibs.index.auto.planner import Auto
+
+EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
+
+
+def pairs_of(index, events, threads=1):
+    pairs = index.match(events, threads)
+    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
+    assert len(found) == len(set(found)), "a pair was reported twice"
+    return set(found)
+
+
+PLACES = {
+    "records": (EVERYTHING_RARE, EVERYTHING_RARE),
+    "cells": (EVERYTHING_OFTEN, EVERYTHING_RARE),
+    "masks": (EVERYTHING_OFTEN, -1.0),
+    "both": (0.5, 0.1),
+}
+
+
+@pytest.fixture(params=list(PLACES))
+def often(request, monkeypatch):
+    """Which attributes, and which of their values, count as often present: so where clauses go."""
+    attribute, cell = PLACES[request.param]
+    monkeypatch.setattr(auto, "OFTEN", attribute)
+    monkeypatch.setattr(auto, "OFTEN_CELL", cell)
+    monkeypatch.setattr(statistics, "CELLS_A_PREDICATE", 1_000_000)
+    return request.param
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("cells", [12, 5_000, 200_000])
+def test_random_clauses(often, seed, several, cells):
+    """Domains that are tabulated, searched, and coarse in records."""
+    rng = np.random.default_rng(seed)
+    attributes = int(rng.integers(1, 8))
+    clauses = random_clauses(rng, 150, attributes, cells)
+    events = random_events(rng, int(rng.integers(1, 80)), attributes, cells, several)
+    index = create("auto", clauses)
+    wanted = expected(clauses, events)
+    assert pairs_of(index, events) == wanted
+    assert pairs_of(index, events, threads=2) == wanted
+    assert pairs_of(Auto.restore(clauses, index.arrays()), events) == wanted
+
+
+def test_planner_uses_both(often):
+    rng = np.random.default_rng(1)
+    index = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1))
+    plan = index.plan()
+    assert plan["records"] + plan["masks"] == 300
+    if often == "masks":
+        assert plan["records"] == 0
+    if often == "records":
+        assert plan["records"] > 200
+    if often == "cells":
+        assert 30 < plan["records"] < 270
+
+
+def test_long_lists_of_spans(often):
+    """IN lists too long for holes and too long for span by span."""
+    m = dibs.Matcher()
+    lists = {k: np.random.default_rng(k).choice(500, k, replace=False).tolist() for k in (2, 8, 9, 16, 17, 300)}
+    for k, values in lists.items():
+        m.add(k, f"a IN ({', '.join(map(str, values))}) AND b <> 3")
+        m.add(f"not {k}", f"a NOT IN ({', '.join(map(str, values))})")
+    for a, found in enumerate(m.match_batch([{"a": a, "b": 1} for a in range(500)])):
+        wanted = [k for k, v in lists.items() if a in v] + sorted(f"not {k}" for k, v in lists.items() if a not in v)
+        assert found == wanted
+
+
+def test_small_rooms(often, monkeypatch):
+    """Kernels that stop at every corner and go on give every pair once."""
+    monkeypatch.setattr(base, "FIRST_ROOM", 1)
+    monkeypatch.setattr(base, "LARGEST_ROOM", 16)
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        clauses = random_clauses(rng, 80, 3, 9)
+        events = random_events(rng, int(rng.choice([300, 600, 700])), 3, 9)
+        assert pairs_of(create("auto", clauses), events) == expected(clauses, events)
+
+
+@pytest.mark.parametrize("events", [1, 63, 64, 65, 192, 193, 511, 512, 513, 1100])
+def test_blocks_of_every_size(often, events):
+    rng = np.random.default_rng(events)
+    clauses = random_clauses(rng, 60, 4, 12)
+    batch = random_events(rng, events, 4, 12)
+    index = create("auto", clauses)
+    assert pairs_of(index, batch) == expected(clauses, batch)
+    assert pairs_of(index, batch, threads=2) == expected(clauses, batch)
+
+
+def test_cells_above_every_span(often):
+    """A merged domain may have cells that no clause of the segment mentions any more."""
+    rng = np.random.default_rng(9)
+    clauses = random_clauses(rng, 100, 2, 10)
+    events = random_events(rng, 50, 2, 10)
+    high = CodedEvents(
+        events.offsets, events.attribute, events.lo + 65_530, np.maximum(events.hi, events.lo) + 65_530, events.points
+    )
+    assert pairs_of(create("auto", clauses), high) == expected(clauses, high)
+
+
+def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
+    """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
+    monkeypatch.setattr(auto, "OFTEN", 0.05)
+    m = dibs.Matcher()
+    m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
+    batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
+    m.match({})
+    index = m._layers.layers[0].segment.index
+    assert index.plan()["masks"] == 0
+    first = m.match_batch(batch).count
+    for _ in range(4):
+        assert m.match_batch(batch).count == first
+    deadline = time.time() + 60
+    while index.plan()["plans"] == 1 and time.time() < deadline:
+        time.sleep(0.05)
+    assert index.plan()["plans"] == 2
+    assert index.plan()["records"] == 0
+    assert m.match_batch(batch).count == first
+
+
+def test_plans_follow_a_drift_and_its_return(monkeypatch):
+    """Events of one half of the attributes, then of the other, then of the first again: exact all the way."""
+    monkeypatch.setattr(auto, "ENOUGH_EVENTS", 200)
+    monkeypatch.setattr(auto, "LOOK_EVERY", 200)
+    monkeypatch.setattr(statistics, "MEMORY", 400)
+    m = dibs.Matcher()
+    m.add_many([(i, f"a{i % 400} = {i % 5} AND a{(i + 1) % 400} >= 0") for i in range(4_000)])
+    oracle = dibs.Matcher(index="scan")
+    oracle.add_many([(i, m.expression(i)) for i in range(4_000)])
+    rng = np.random.default_rng(4)
+
+    def events(first):
+        return [
+            {f"a{first + k}": int(rng.integers(5)) for k in [*range(20), *rng.integers(20, 200, 3).tolist()]}
+            for _ in range(100)
+        ]
+
+    m.match({})
+    index = m._layers.layers[0].segment.index
+    seen = []
+    for first in (0, 200, 0):
+        deadline = time.time() + 60
+        while time.time() < deadline:
+            batch = events(first)
+            assert m.match_batch(batch).count == oracle.match_batch(batch).count
+            names = {m._layers.layers[0].segment.domains.attributes[a][0] for a in np.flatnonzero(index._often)}
+            if {f"a{first + k}" for k in range(20)} <= names and f"a{(first + 200) % 400}" not in names:
+                break
+        else:
+            pytest.fail(f"never planned for events from a{first} on: {index.plan()}")
+        seen.append(index.plan()["plans"])
+    assert seen == sorted(set(seen)), "each turn took a new plan"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("several", [False, True])
+def test_events_one_by_one(monkeypatch, seed, several):
+    """Once single events keep coming, what is in masks is filed for them too, and the answers stay the same."""
+    for name, value in (("OFTEN", 0.0), ("OFTEN_CELL", -1.0), ("MANY_CLAUSES", 1), ("FEW_CALLS", 2)):
+        monkeypatch.setattr(auto, name, value)
+    rng = np.random.default_rng(seed)
+    clauses = random_clauses(rng, 150, 5, 12)
+    events = random_events(rng, 60, 5, 12, several)
+    index, wanted, found = create("auto", clauses), expected(clauses, events), set()
+    for e in range(60):
+        one = events.take(np.array([e]), bool(events.single_valued()[e]))
+        found |= {(e, r) for _, r in pairs_of(index, one)}
+        if e == 20:
+            deadline = time.monotonic() + 60
+            while not index.plan()["one by one"] and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert found == wanted
+    assert 0 < index.plan()["one by one"] <= clauses.conjunctions
+
+
+def test_events_are_observed_from_many_threads(monkeypatch):
+    """What is remembered of the latest events is counted right, whoever matches."""
+    monkeypatch.setattr(statistics, "LATEST", 50)
+    rng = np.random.default_rng(2)
+    presence, events = statistics.Presence(4), random_events(rng, 7, 4, 9)
+    problems = []
+
+    def observe():
+        try:
+            for _ in range(2_000):
+                presence.observe(events)
+                presence.frequent_cells(0.01)
+        except Exception as e:
+            problems.append(e)
+
+    threads = [threading.Thread(target=observe) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems
+    assert presence._latest_events == sum(map(len, presence._latest)) == 56
+
+
+def test_new_segments_are_planned_by_what_the_largest_has_seen():
+    """In a few subscriptions every attribute looks common; the large segment knows which one is."""
+    m = dibs.Matcher()
+    m.add_many((i, f"a{i % 3_000} = 1 AND a{(i * 7 + 1) % 3_000} <= 5 AND often >= {i % 9}") for i in range(30_000))
+    for e in range(3):
+        m.match_batch([{f"a{(e * 400 + k) % 3_000}": 1, "often": 5} for k in range(400)])
+    m.add_many((30_000 + i, f"a{i} = 1 AND a{i + 1} = 1 AND often = 3") for i in range(0, 600, 2))
+    expected = m.match({"a4": 1, "a5": 1, "often": 3})
+    large, small = (x.segment for x in m._layers.layers)
+    assert (len(large), len(small)) == (30_000, 300) and 30_004 in expected
+    assert small.index.plan()["masks"] == 0 and "larger part" in small.index.plan()["grounds"]
+    assert small.index._often.sum() <= 1 and large.index._often.sum() == 1
+    m.compact()
+    (whole,) = (x.segment for x in m._layers.layers)
+    assert "larger part" in whole.index.plan()["grounds"] and m.match({"a4": 1, "a5": 1, "often": 3}) == expected
