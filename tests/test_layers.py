@@ -36,7 +36,18 @@ ALLOWED = {
     "java": ["errors"],
     "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past"],
     **{
-        shell: ["errors", "thresholds", *STAGES, "matches", "reference", "explain", "workloads", "java", "past", "exchange"]
+        shell: [
+            "errors",
+            "thresholds",
+            *STAGES,
+            "matches",
+            "reference",
+            "explain",
+            "workloads",
+            "java",
+            "past",
+            "exchange",
+        ]
         for shell in SHELLS
     },
 }

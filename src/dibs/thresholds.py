@@ -1,8 +1,8 @@
 """Thresholds: the sizes at which Dibs takes another way to the same answer.
 
 A path that begins only above some size (a background plan, a full room, a merge) is never met by a test of a few
-subscriptions. So every such size stands here and is read when it is needed, never copied: tests set all of them to their
-smallest values, or to random ones, and every way must give the same answer.
+subscriptions. So every such size stands here and is read when it is needed, never copied: tests set all of them to
+their smallest values, or to random ones, and every way must give the same answer.
 
     DIBS_THRESHOLDS=smallest    for a whole process, and for those it starts (Spark's workers among them)
     DIBS_THRESHOLDS=random:7    drawn by that seed
@@ -33,7 +33,9 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 @dataclass
 class Thresholds:
     # segments.layers
-    size_ratio: int = _threshold(16, 1, "a segment at most so many times as large as all newer ones is merged with them")
+    size_ratio: int = _threshold(
+        16, 1, "a segment is merged with all newer ones if it is at most so many times as large"
+    )
     changes_for_a_segment: int = _threshold(256, 1, "changes of one call that are worth a segment of their own")
     merged_at_once: int = _threshold(1_000, 2, "rows of segments that are merged in the foreground")
     small_segments: int = _threshold(3, 1, "so many small segments are not worth a merge")
@@ -57,7 +59,7 @@ def at_random(seed: int | str) -> dict[str, Any]:
     return {f.name: _between(f.metadata["smallest"], f.default, draw) for f in fields(Thresholds)}
 
 
-def _between(low: float, high: float, draw: random.Random) -> float:
+def _between(low: Any, high: Any, draw: random.Random) -> Any:
     if low > high:
         low, high = high, low
     value = math.exp(draw.uniform(math.log(max(low, 1e-6)), math.log(max(high, 1e-6))))
