@@ -12,7 +12,6 @@ next change of any (`settle`), which takes what the catalog has.
 from __future__ import annotations
 
 import _thread
-import os
 import threading
 import time
 import weakref
@@ -25,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.errors import DibsError, UnknownId
+from dibs.jit.threads import survive_forks
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
@@ -47,7 +47,7 @@ class Changes:
         self._turn = threading.RLock()  # one change after the other
         self._batch: Batch | None = None
         self._writer: int | None = None  # the thread that is between catalog and layers, or was interrupted there
-        _all.add(self)
+        survive_forks(self)
 
     def change(self, make: Callable[[], T]) -> T:
         """Calls make, which checks and makes changes, while nobody else makes any."""
@@ -271,15 +271,3 @@ def _leave(batch: Batch, kind: object, *_: object) -> None:
 def _is_id(id: object) -> bool:
     """True and 1.0 equal 1, but are no ids."""
     return isinstance(id, (str, int)) and not isinstance(id, bool)
-
-
-_all: weakref.WeakSet[Changes] = weakref.WeakSet()
-
-
-def _in_a_child() -> None:
-    for changes in list(_all):
-        changes.begin_again_in_a_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_a_child)

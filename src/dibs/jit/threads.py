@@ -10,8 +10,12 @@ code round them, which a signal handler that raises can leave locked for ever.
 from __future__ import annotations
 
 import _thread
+import os
+import sys
+import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -56,3 +60,31 @@ def share(work: Callable[[int], T], items: int, threads: int) -> list[T]:
     if errors:
         raise errors[0]
     return results
+
+
+class AfterFork(Protocol):
+    def begin_again_in_a_child(self) -> None:
+        """New locks: whoever held one when the process was forked is not here."""
+        ...
+
+
+_live: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def survive_forks(holder: AfterFork) -> None:
+    """Has the holder of locks told when it wakes up in a forked child, which has no other thread."""
+    _live.add(holder)
+
+
+def _begin_again_in_a_child() -> None:
+    compiler: Any = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    library: Any = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+    for foreign in (compiler, library):  # another thread may have been compiling
+        if hasattr(foreign, "_lock"):
+            foreign._lock = threading.RLock()
+    for holder in list(_live):
+        holder.begin_again_in_a_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again_in_a_child)

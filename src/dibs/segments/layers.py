@@ -13,11 +13,9 @@ Readers take `state` without a lock and keep it for as long as they like.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +26,7 @@ from numpy.typing import NDArray
 
 from dibs.errors import IndexTooLarge
 from dibs.index import AUTO
+from dibs.jit.threads import survive_forks
 from dibs.segments.compile import compile_mixed
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
@@ -52,7 +51,7 @@ class Layers:
         self._next_tidying = self._next_look = 0.0  # when the background may merge everything; when to look for work
         self._a_row = A_ROW
         self._last_read = 0.0
-        _all.add(self)
+        survive_forks(self)
 
     def __len__(self) -> int:
         return len(self.state)
@@ -306,15 +305,3 @@ class _Joining:
             elif merged:  # in the place of the first of them
                 layers.append(merged.pop())
         return replace(state, layers=tuple(layers))
-
-
-_all: weakref.WeakSet[Layers] = weakref.WeakSet()
-
-
-def _in_a_child() -> None:
-    for layers in list(_all):
-        layers.begin_again_in_a_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_a_child)
