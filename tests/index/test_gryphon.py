@@ -202,7 +202,7 @@ def test_rooms_do_not_count(rows):
     index = Gryphon.build(clauses_of([[(0, 1, 4), (1, 2, 9)]] * rows, 2))
     pairs = index.match(events_of([{0: 2, 1: 5}, {0: 2}, {0: 2, 1: 5}]), 1)
     assert (pairs.candidates, pairs.count, pairs.nodes) == (2 * rows, 2 * rows, 3 + 2 + 3)
-    for slot, _ in index._spaces:
+    for (slot, _), _ in index._pool._idle:
         assert not slot.any()
 
 

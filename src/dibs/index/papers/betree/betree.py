@@ -80,6 +80,7 @@ from dibs.index.papers.betree.layout import (
     WORDS,
 )
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.jit.pools import Pool, Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,7 +128,7 @@ class BETree:
     def _begin(self) -> None:
         """What is not saved."""
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past matches, clean
+        self._pool = Pool()
         self._watching = [True]  # taken by the match that counts losses: one at a time
         self._events, self._chances, self._matches = 0, 0.0, 0.0  # since the last update
 
@@ -207,7 +208,7 @@ class BETree:
         if c.attributes > len(self._about):
             more = np.zeros((c.attributes - len(self._about), 4), np.int32)
             self._about = np.concatenate([self._about, more])
-            self._spaces = []
+            self._pool.forget()
         if not len(c):
             return
         ceiling = self._about[: c.attributes, 0]
@@ -282,16 +283,13 @@ class BETree:
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
             if done[0] == 0:
                 first_run.append(last)
-            try:
-                space = self._spaces.pop()
-            except IndexError:
-                space = _work_space(len(self._about))
+            taken = self._pool.take(_work_space, len(self._about))
             visit = np.empty(self._state[NODES], np.int32)
             sample = SAMPLE if watching and last in first_run else 0
             spans = self._span_lo, self._span_hi
             given = events.offsets, events.attribute, events.lo, events.hi
-            match(self._words, *spans, *given, last, sample, seen, visit, *space, *room, done)
-            self._spaces.append(space)
+            match(self._words, *spans, *given, last, sample, seen, visit, *taken.space, *room, done)
+            self._pool.give(taken)
 
         try:
             found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
@@ -304,6 +302,6 @@ class BETree:
         return found
 
 
-def _work_space(attributes: int) -> tuple[NDArray[Any], ...]:
+def _work_space(attributes: int) -> Space:
     """Slots for one event by attribute (see index.kernels), all zero between calls."""
     return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

@@ -56,6 +56,7 @@ from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.gryphon.kernels import BLOCK, match_events, write_directories, write_tails
 from dibs.index.predicates import distinct
+from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
 
 
@@ -72,7 +73,7 @@ class Gryphon:
         self._clauses = clauses
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Gryphon:
@@ -105,11 +106,7 @@ class Gryphon:
         a, c = self._arrays, self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            try:
-                space = self._spaces.pop()
-            except IndexError:
-                # The event's value of each level, zero between calls; nodes and tails to visit.
-                space = np.zeros(len(a["level"]) + 1, np.int32), np.empty(len(a["tree"]) + 1, np.int32)
+            taken = self._pool.take(_work_space, len(a["level"]), len(a["tree"]))
             match_events(
                 a["level"],
                 a["tree"],
@@ -123,13 +120,18 @@ class Gryphon:
                 events.attribute,
                 events.lo,
                 last,
-                *space,
+                *taken.space,
                 *room,
                 done,
             )
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+
+
+def _work_space(levels: int, rows: int) -> Space:
+    """The event's value of each level, zero between calls; nodes and tails to visit."""
+    return np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32)
 
 
 def _build(clauses: Clauses) -> dict[str, NDArray[Any]]:

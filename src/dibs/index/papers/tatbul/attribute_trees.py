@@ -25,6 +25,7 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.tatbul import bit_vectors
 from dibs.index.papers.tatbul.combination import Found, combine, room_for, work_space
 from dibs.index.papers.tatbul.intervals import Intervals, intervals_of
+from dibs.jit.pools import Pool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +49,7 @@ class AttributeTrees:
         self._clauses = clauses
         self._arrays = arrays
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Self:
@@ -95,7 +96,7 @@ class AttributeTrees:
         most = self._most_runs()
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            space = self._spaces.pop() if self._spaces else work_space(places[1], c.attributes)
+            taken = self._pool.take(work_space, places[1], c.attributes)
             done[2] = 0
             while done[0] < last:
                 first, end = int(done[0]), min(int(done[0]) + EVENTS, last)
@@ -114,13 +115,13 @@ class AttributeTrees:
                     *found,
                     first,
                     end,
-                    *space,
+                    *taken.space,
                     *room,
                     done,
                 )
                 if done[0] < end:
                     break  # no room for the next event
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
