@@ -41,8 +41,8 @@ from dibs.index.papers.counters import counters, take_zeros
 from dibs.index.papers.postings import Postings, slots_of, write_out
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool, Space
+from dibs.thresholds import thresholds
 
-ROWS_A_POSTING = 16  # with fewer rows for each posting read, all counters are set back instead of those touched
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
 
@@ -83,6 +83,7 @@ class Counting:
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
             taken = self._pool.take(_work_space, self._size)
             _count(
+                thresholds.rows_a_posting,
                 *self._postings,
                 self._size,
                 *taken.space,
@@ -107,6 +108,7 @@ def _work_space(size: NDArray[Any]) -> Space:
 
 @njit(cache=True, nogil=True)
 def _count(  # type: ignore[no-untyped-def]
+    rows_a_posting,
     block,
     limits,
     start,
@@ -137,7 +139,7 @@ def _count(  # type: ignore[no-untyped-def]
             postings += last - first
             for p in range(first, min(last, first + LINES * POSTINGS_A_LINE), POSTINGS_A_LINE):
                 prefetch(rows, np.int64(p))
-        few = postings * ROWS_A_POSTING < len(left)
+        few = postings * rows_a_posting < len(left)
         for j in range(x):
             first, last = np.uint32(start[excluded[j]]), np.uint32(start[excluded[j] + 1])
             nodes += first < last

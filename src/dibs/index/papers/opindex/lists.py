@@ -29,6 +29,7 @@ from dibs.index.papers.opindex.blocks import (
     USED,
     WANTED,
     WIDE,
+    Sizes,
     append_slots,
     build_lists,
     delete_rows,
@@ -39,6 +40,7 @@ from dibs.index.papers.opindex.blocks import (
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
 from dibs.index.papers.opindex.kernels import match_lists
 from dibs.jit.pools import Pool, Space
+from dibs.thresholds import thresholds
 
 Limits = tuple[NDArray[np.int32], NDArray[np.int32]]
 POOLS = {NARROW: ("key", "pointer", "no_far", "no_link"), WIDE: ("wide_key", "wide_pointer", "far", "link")}
@@ -230,6 +232,8 @@ class Lists:
         self._rows += len(clauses)
         if self._places is not None:
             self._places.add(len(clauses), row, to, slot)
+        extra = 1 << (max(thresholds.opindex_extra, 1).bit_length() - 1)
+        sizes = Sizes(thresholds.opindex_short_list, extra)
         for pool, entries in zip((NARROW, WIDE), entries_of(clauses, units, to, slot, clause, limits, self._bits)):
             done = 0
             while done < len(entries[0]):
@@ -238,6 +242,7 @@ class Lists:
                     pool,
                     *entries,
                     self._segments,
+                    sizes,
                     *(a[n] for n in ("heads", "signature", "ends", *POOLS[pool], "state")),
                 )
                 if done < len(entries[0]):

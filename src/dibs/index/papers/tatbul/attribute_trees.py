@@ -26,11 +26,11 @@ from dibs.index.papers.tatbul import bit_vectors
 from dibs.index.papers.tatbul.combination import Found, combine, room_for, work_space
 from dibs.index.papers.tatbul.intervals import Intervals, intervals_of
 from dibs.jit.pools import Pool
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-EVENTS = 64  # go through the trees before they are combined
 VECTORS = ("table", "members", "words", "rank")
 
 
@@ -55,6 +55,7 @@ class AttributeTrees:
     def build(cls, clauses: Clauses) -> Self:
         intervals = intervals_of(clauses)
         own = {"row": intervals.row, "size": intervals.size, "group": intervals.group}
+        own["block"] = np.array([thresholds.tatbul_block])
         return cls(clauses, own | cls._grow(intervals))
 
     @classmethod
@@ -93,13 +94,13 @@ class AttributeTrees:
         vectors = tuple(self._arrays[n] for n in VECTORS) if self.VECTORS else _no_vectors()
         columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
         coded = events.offsets, events.attribute, events.lo
-        most = self._most_runs()
+        most, block = self._most_runs(), int(self._arrays["block"][0])
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            taken = self._pool.take(work_space, places[1], c.attributes)
+            taken = self._pool.take(work_space, places[1], c.attributes, block)
             done[2] = 0
             while done[0] < last:
-                first, end = int(done[0]), min(int(done[0]) + EVENTS, last)
+                first, end = int(done[0]), min(int(done[0]) + thresholds.tatbul_events, last)
                 entries = int(events.offsets[end] - events.offsets[first])
                 found = room_for(end - first, entries, most * entries)
                 self._find(events, first, end, found)
@@ -107,6 +108,7 @@ class AttributeTrees:
                     bit_vectors.runs_of_slots(vectors[0], self._arrays["runs"], *coded[:2], first, end, *found[:4])
                 combine(
                     *places,
+                    block,
                     *vectors,
                     self.ORDERED,
                     self.VERIFIES,
