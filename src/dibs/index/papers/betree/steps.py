@@ -20,19 +20,23 @@ from dibs.index.papers.betree.layout import (
     COUNT,
     HEAD,
     HI,
+    KEY,
     LARGE,
     LARGE_FREE,
     LEFT,
+    LEFT_LO,
     LISTS,
     LO,
     MAX_CAP,
     MOST,
     NODE_WORDS,
     NODES,
+    OWNER,
     PART,
     PLACE,
     PLACES,
     RIGHT,
+    RIGHT_LO,
     SPLIT,
     STACK,
     TABLE,
@@ -74,7 +78,7 @@ def release(at, words, state):  # type: ignore[no-untyped-def]
     k = words[at - 1]
     words[at] = state[LISTS + k]
     state[LISTS + k] = at
-    state[LARGE_FREE] += k >= LARGE
+    state[LARGE_FREE] += k >= state[LARGE]
 
 
 @step(N(N, W, S))
@@ -83,9 +87,9 @@ def allocate(size, words, state):  # type: ignore[no-untyped-def]
     k = class_of(size)
     for j in range(k, CLASSES if state[LARGE_FREE] > 0 else k + 1):
         at = state[LISTS + j]
-        if at >= 0 and (j == k or j >= LARGE):
+        if at >= 0 and (j == k or j >= state[LARGE]):
             state[LISTS + j] = words[at]
-            state[LARGE_FREE] -= j >= LARGE
+            state[LARGE_FREE] -= j >= state[LARGE]
             words[at - 1] = k
             rest, left = at - 1 + class_size(k), class_size(j) - class_size(k)
             while left >= class_size(0):
@@ -238,6 +242,16 @@ def free_node(c, words, state):  # type: ignore[no-untyped-def]
         release(words[c + BLOCK], words, state)
     release(c, words, state)
     state[NODES] -= 1
+
+
+@step(N(N, W))
+def interval_of(c, words):  # type: ignore[no-untyped-def]
+    """Where the least interval stands that covers all below a c-node with a bucket: an event enters by it. It lies
+    within the bucket, so what equals the bucket holds for every event that comes."""
+    up, part = words[c + UP], words[c + PART]
+    if up < 0:
+        return find(words[part + KEY], words[part + OWNER], words) + 2
+    return up + (LEFT_LO if words[up + LEFT] == c else RIGHT_LO)
 
 
 @step(boolean(N, W))
