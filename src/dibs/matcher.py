@@ -274,6 +274,8 @@ class Matcher:
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
+        if segment.has_pending_work:
+            self._layers.upkeep.wake()
         self._counters["candidates"] += pairs.candidates
         self._counters["predicates"] += pairs.predicates
         self._counters["nodes"] += pairs.nodes

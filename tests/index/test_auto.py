@@ -13,6 +13,7 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
 from dibs.index.auto.planner import Auto
+from dibs.index.base import do_pending
 from dibs.thresholds import thresholds
 
 EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
@@ -184,9 +185,7 @@ def test_events_one_by_one(monkeypatch, seed, several):
         one = events.take(np.array([e]), bool(events.single_valued()[e]))
         found |= {(e, r) for _, r in pairs_of(index, one)}
         if e == 20:
-            deadline = time.monotonic() + 60
-            while not index.plan()["one by one"] and time.monotonic() < deadline:
-                time.sleep(0.01)
+            assert do_pending(index) and not do_pending(index)
     assert found == wanted
     assert 0 < index.plan()["one by one"] <= clauses.conjunctions
 

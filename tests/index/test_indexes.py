@@ -15,6 +15,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import concatenated
 from dibs.coding.merge import move_clauses
 from dibs.index import INDEXES, create, restore, takes
+from dibs.index.base import do_pending
 from dibs.thresholds import at_random, smallest, using
 
 NAMES = list(INDEXES)
@@ -77,9 +78,7 @@ def settled(index, matched, most=8):
     before = None
     for _ in range(most):
         matched()
-        for thread in threading.enumerate():
-            if thread.name == "dibs-planner":
-                thread.join(60)
+        do_pending(index)
         plan = {k: v for k, v in index.plan().items() if k in ("records", "masks", "one by one")}
         if plan == before:
             return

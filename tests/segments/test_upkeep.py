@@ -10,8 +10,10 @@ import warnings
 import pytest
 
 import dibs
+from dibs.index.auto import planner
 from dibs.segments import upkeep
 from dibs.segments.upkeep import Upkeep
+from dibs.thresholds import smallest, using
 
 
 class Work:
@@ -131,3 +133,24 @@ def test_a_forked_child_works_without_the_thread_of_its_parent(monkeypatch):
         os.waitpid(child, 0)
     assert ended and os.waitstatus_to_exitcode(status) == 0
     work.upkeep.close()
+
+
+def test_a_plan_that_fails_is_told_and_matching_goes_on(monkeypatch):
+    """What `auto` wants to have planned is done by the upkeep too, so its failures reach the user."""
+
+    def fails(*_):
+        raise MemoryError("no room for a plan")
+
+    monkeypatch.setattr(
+        "dibs.index.auto.planner._plan", lambda *a, plan=planner._plan: plan(*a) if len(a) < 3 else fails()
+    )
+    with using(smallest()), warnings.catch_warnings(record=True) as caught, dibs.Matcher() as m:
+        warnings.simplefilter("always")
+        m.add_many([(i, f"a{i % 40} = {i}") for i in range(400)])
+        for _ in range(20):
+            assert m.match({"a1": 1, "a2": 42}) == [1, 42]
+        m._layers.upkeep.rest()
+        wait_until(lambda: caught)
+        assert m.stats()["background problem"] == "no room for a plan"
+        assert m.match({"a1": 1}) == [1]
+    assert {w.category for w in caught} == {dibs.BackgroundWarning}

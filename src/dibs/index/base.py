@@ -90,6 +90,20 @@ class Buildable(Index, Protocol):
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Index: ...
 
 
+def do_pending(index: Index) -> bool:
+    """Does what the index would like to have done so that later matches are faster (`auto` plans again, or files
+    clauses for single events): in whatever thread, while others match. Whether there was something to do. What fails
+    is forgotten, and asked for again when there is reason to."""
+    work = getattr(index, "pending", None)
+    if work is None:
+        return False
+    try:
+        work()
+    finally:
+        index.pending = None  # type: ignore[attr-defined]
+    return True
+
+
 class Takes(NamedTuple):
     """What of the coded model a structure takes itself; index.complete does the rest."""
 

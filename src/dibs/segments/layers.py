@@ -25,7 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.errors import IndexTooLarge
-from dibs.index import AUTO
+from dibs.index import AUTO, Index
+from dibs.index.base import do_pending
 from dibs.jit.threads import survive_forks
 from dibs.segments.compile import compile_mixed
 from dibs.segments.ids import Id
@@ -47,6 +48,7 @@ class Layers:
         self.lock = threading.RLock()  # held while the next state is made: for moments
         self.state = State()
         self.upkeep = Upkeep(self.lock, self._next_merge)
+        self.upkeep.sources.append(self._next_plan)
         self._merging: frozenset[Segment] = frozenset()  # by the thread of the upkeep, which alone sets it
         self._next_tidying = self._next_look = 0.0  # when the background may merge everything; when to look for work
         self._a_row = A_ROW
@@ -246,6 +248,12 @@ class Layers:
         if joined.rows > thresholds.merged_at_once:
             self._a_row = (time.monotonic() - begin) / joined.rows
 
+    def _next_plan(self) -> Job | None:
+        """What an index would like to have done; the lock is held."""
+        pending = (x.segment.index for x in self.state.layers if x.segment.has_pending_work)
+        index = next(pending, None)
+        return None if index is None else partial(_do_pending, index)
+
     def compact(self) -> None:
         """One segment for each type of ids of what is there now, without what was removed. Matching goes on."""
         self.upkeep.run(self._compact)
@@ -266,6 +274,10 @@ class Layers:
         self.lock = threading.RLock()
         self._merging = frozenset()
         self.upkeep.begin_again_in_a_child(self.lock)
+
+
+def _do_pending(index: Index) -> None:
+    do_pending(index)
 
 
 class _Joining:

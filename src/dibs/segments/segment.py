@@ -48,6 +48,11 @@ class Segment:
             return Pairs([], 0, 0)
         return self.index.match(coded, threads, sink)
 
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether its index would like to have something done: see index.base.do_pending."""
+        return getattr(self.index, "pending", None) is not None
+
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]
 
