@@ -6,11 +6,8 @@ saved once, whatever the index. A match gives pairs (event, row of the clauses) 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.threads import share
 
 FIRST_ROOM, LARGEST_ROOM = 1 << 12, 1 << 22  # pairs
 SINK_ROOM = 1 << 19  # at most; going on after a full room costs masks some work
@@ -120,15 +118,6 @@ class DynamicStructure(Structure, Protocol):
         ...
 
 
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dibs")
-
-
-if hasattr(os, "register_at_fork"):  # a forked child has the object but not its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
 class Rate:
     """How many pairs an event gave lately: how much room to give a kernel."""
 
@@ -195,7 +184,7 @@ def in_parts(
         ends = list(accumulate(sizes))
         event, row = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
         rooms = [(event[b - n : b], row[b - n : b]) for n, b in zip(sizes, ends)]
-        ran = list(_pool().map(run, bounds, bounds[1:], rooms))
+        ran = share(lambda i: run(bounds[i], bounds[i + 1], rooms[i]), parts, threads)
         chunks, count = [c for r in ran for c in r[0]], sum(r[1] for r in ran)
         done = np.sum([r[2] for r in ran], axis=0)
     if rate is not None:
