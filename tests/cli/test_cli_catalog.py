@@ -256,7 +256,9 @@ def wrong(folder: Path) -> dict[str, str]:
 
 def state(folder: Path) -> dict[str, bytes]:
     """Without SQLite's empty log and its index, which every reader needs."""
-    return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.match("*-shm") and p.stat().st_size}
+    return {
+        p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.match("*-shm") and p.stat().st_size
+    }
 
 
 def test_check_of_a_whole_folder(folder: Path) -> None:

@@ -125,7 +125,7 @@ def test_interrupts_of_closing(folder: Path, alarm: None) -> None:
 def test_interrupts_of_opening(folder: Path, alarm: None) -> None:
     rng = random.Random(5)
     Catalog.open(folder).close()
-    for round_ in range(150):
+    for _ in range(150):
         interrupted(lambda: Catalog.open(folder).close(), rng.random() * 0.015)
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)

@@ -303,7 +303,7 @@ def test_the_file_of_the_catalog_with_a_log(killed, tmp_path):
 
 
 def test_files_that_mean_nothing(sample, tmp_path):
-    """Locks, seals and leftovers hold no data: whatever is in them, everything is as it was and nobody is told anything."""
+    """Locks, seals and leftovers hold no data: whatever is in them, all is as it was and nobody is told anything."""
     rng = random.Random(10)
     seal = Path("catalog/catalog.seal")
     size = (sample.folder / seal).stat().st_size

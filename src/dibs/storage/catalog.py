@@ -1,8 +1,8 @@
 """The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and what was removed of late.
 
 A change has a version: 1, 2, 3... in the order of changes. Its time is for people only; it never goes back, even if the
-clock does. What was written is durable when the call returns (SQLite's write-ahead log, synced at each commit); a call is
-done wholly or not at all, whatever interrupts it.
+clock does. What was written is durable when the call returns (SQLite's write-ahead log, synced at each commit); a call
+is done wholly or not at all, whatever interrupts it.
 
 There is no log of changes but the subscriptions themselves, which lie in the order of their versions, and the removals:
 what is new since a version is at the end of both.
@@ -57,6 +57,7 @@ from dibs.thresholds import thresholds
 
 T = TypeVar("T")
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1
+READERS_END = 500  # milliseconds that closing waits for readers
 AT_ONCE = 100  # rows of one INSERT: SQLite allows 999 parameters at least
 COLUMNS = "id, expression, weight, version, time, checksum"
 
@@ -117,23 +118,29 @@ class Catalog:
             create_catalog(folder)
         if (folder / OLD_DATA).exists() and not (folder / DATA).exists():
             raise FormatError(
-                f"{folder} was written by an earlier version of Dibs, with LMDB: export it with that version (dibs catalog "
-                "export FOLDER backup.parquet), and import it into a new folder with this one (dibs catalog import)"
+                f"{folder} was written by an earlier version of Dibs, with LMDB: export it with that version (dibs "
+                "catalog export FOLDER backup.parquet), and import it into a new folder here (dibs catalog import)"
             )
         return cls(folder, read_only)
 
     def close(self) -> None:
-        """The last changes move from the log to the database, and both are sealed."""
+        """What is in the log moves to the database, which is looked at and sealed."""
         with self._closing:
             if self._seal is not None and self._writer is not None and self._writer.is_usable():
                 self._settle(self._writer, self._seal)
             self._end()
 
+    def let_go(self) -> None:
+        """Closes it without a look: the next one to open it looks at everything."""
+        with self._closing:
+            self._end()
+
     def _settle(self, writer: Session, seal: SealFile) -> None:
-        """Empties the log, and seals the database if it is whole. What is wrong is told to the next one who opens it."""
+        """What is wrong is told to the next one who opens it."""
         if self._sealed:
             return
         with suppress(StorageError, FormatError, OSError):
+            writer.execute(f"PRAGMA busy_timeout = {READERS_END}")
             [(busy, _, _)] = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if not busy and log_size(self.folder) == 0:
                 self._reader.close()
@@ -228,7 +235,11 @@ class Catalog:
         changes meanwhile comes as it was or as it is, or not."""
         query = f"SELECT {COLUMNS} FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?"
         last: Any = float("-inf") if after is None else after  # below every id
-        while found := self._read(lambda c: entries_of(c.execute(query, (last, batch)).fetchall(), self._row_seed)):
+
+        def work(connection: sqlite3.Connection) -> list[Entry]:
+            return entries_of(connection.execute(query, (last, batch)).fetchall(), self._row_seed)
+
+        while found := self._read(work):
             yield found
             last = found[-1].id
 
@@ -288,6 +299,8 @@ class Catalog:
         for id in final:
             query = "SELECT version, checksum FROM subscriptions WHERE id = ?"
             for version, checksum in connection.execute(query, (id,)).fetchall():
+                if type(checksum) is not int:
+                    raise Unsound(f"the row of {id!r} does not fit its checksum")
                 connection.execute("DELETE FROM subscriptions WHERE version = ?", (version,))
                 count, sums = count - 1, sums - checksum
         new_sums, gone_sums = (checksums_of(rows_of(entries), self._row_seed) for entries in (new, gone))
@@ -368,8 +381,8 @@ class Catalog:
                 raise StorageError(self.folder, f"has changes up to {state.version}, not up to {version}")
             if version <= state.trimmed:
                 return state
-            query = "SELECT checksum FROM removed WHERE version <= ?"
-            sums = [checksum for (checksum,) in connection.execute(query, (version,))]
+            query = "SELECT CAST(checksum AS INTEGER) FROM removed WHERE version <= ?"
+            sums = [checksum for (checksum,) in connection.execute(query, (version,)).fetchall()]
             connection.execute("DELETE FROM removed WHERE version <= ?", (version,))
             return state._replace(
                 trimmed=version,

@@ -1,7 +1,7 @@
 """Is a catalog as it was written?
 
-SQLite answers damage to its structure by an error, but it cannot see a changed value, and it drops what it finds damaged
-at the end of its log as if it had never been committed. So there is more to look at:
+SQLite answers damage to its structure by an error, but it cannot see a changed value, and it drops what it finds
+damaged at the end of its log as if it had never been committed. So there is more to look at:
 
 - every row's checksum, and the sums of all in the state: what is there is what was written, no more and no less;
 - that the index of ids says the same as the table;
@@ -20,12 +20,22 @@ import sqlite3
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dibs.errors import DamagedError
-from dibs.storage.catalog_rows import Unsound, all_rows, bare, checksums_of, entries_of, index_rows, seed_of, total, wrapped
+from dibs.storage.catalog_rows import (
+    Unsound,
+    all_rows,
+    bare,
+    checksums_of,
+    entries_of,
+    index_rows,
+    seed_of,
+    total,
+    wrapped,
+)
 from dibs.storage.catalog_schema import State, check_schema, read_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, log_size
 from dibs.storage.checksum import checksums
@@ -62,7 +72,7 @@ def verify(connection: sqlite3.Connection) -> State:
     return state
 
 
-def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple]:  # type: ignore[type-arg]
+def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
     query = "SELECT id, '', 0.0, version, time, checksum FROM removed WHERE version > ?"
     return connection.execute(query, (since,)).fetchall()
 
@@ -112,7 +122,9 @@ def check_seal(folder: Path, seal: Seal | None, state: State) -> None:
     if seal is None:
         return
     if seal.identity != state.identity:
-        raise DamagedError(folder / DATA, f"it is not the database that {SEAL} belongs to; put both back from one backup")
+        raise DamagedError(
+            folder / DATA, f"it is not the database that {SEAL} belongs to; put both back from one backup"
+        )
     if seal.version > state.version:
         raise DamagedError(
             folder / DATA,

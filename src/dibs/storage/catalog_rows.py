@@ -227,7 +227,9 @@ def _check(rows: Rows, checksums: NDArray[np.int64], seed: np.uint64) -> None:
     if len(wrong):
         first = int(wrong[0])
         id = rows.ids[rows.id_starts[first] : rows.id_starts[first + 1]].tobytes()
-        shown = id.decode(errors="replace") if rows.kinds[first] == STRING else int.from_bytes(id, "little", signed=True)
+        shown = (
+            id.decode(errors="replace") if rows.kinds[first] == STRING else int.from_bytes(id, "little", signed=True)
+        )
         raise Unsound(f"the row of {shown!r}, version {rows.versions[first]}, does not fit its checksum")
 
 

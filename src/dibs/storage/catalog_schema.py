@@ -1,7 +1,7 @@
 """The database of a catalog: its tables, its one row of state, and making an empty one.
 
-    subscriptions   id, expression, weight, version, time, checksum; the version is the row's number, so what is new since
-                    some version is at the end of the table
+    subscriptions   id, expression, weight, version, time, checksum; the version is the row's number, so what is new
+                    since some version is at the end of the table
     removed         id, version, time, checksum: the removals that somebody may not have heard of yet
     state           one row: see State
 
@@ -32,8 +32,8 @@ SCHEMA = {
     "by_id": BY_ID,
     "removed": "CREATE TABLE removed (id NOT NULL, version INTEGER PRIMARY KEY, time INTEGER NOT NULL, "
     "checksum INTEGER NOT NULL)",
-    "state": "CREATE TABLE state (identity TEXT, version INTEGER, trimmed INTEGER, time INTEGER, subscriptions INTEGER, "
-    "subscriptions_sum INTEGER, removed INTEGER, removed_sum INTEGER, checksum TEXT)",
+    "state": "CREATE TABLE state (identity TEXT, version INTEGER, trimmed INTEGER, time INTEGER, "
+    "subscriptions INTEGER, subscriptions_sum INTEGER, removed INTEGER, removed_sum INTEGER, checksum TEXT)",
 }
 
 
@@ -53,9 +53,11 @@ class State(NamedTuple):
 def read_state(connection: sqlite3.Connection) -> State:
     """Raises Unsound."""
     found = connection.execute("SELECT * FROM state").fetchall()
-    if len(found) != 1 or found[0][-1] != _checksum(state := State(*found[0][:-1])):
-        raise Unsound("the state of the catalog does not fit its checksum")
-    return state
+    if len(found) == 1 and len(found[0]) == len(State._fields) + 1:
+        state = State(*found[0][:-1])
+        if found[0][-1] == _checksum(state):
+            return state
+    raise Unsound("the state of the catalog does not fit its checksum")
 
 
 def write_state(connection: sqlite3.Connection, state: State) -> None:

@@ -1,8 +1,8 @@
 """A connection to the SQLite database of a catalog: its transactions, its errors in our words, forks.
 
-A session has one connection and one lock, which is held for a whole call: any thread may call. Between calls there is no
-transaction, so a session keeps nobody from writing, nor the write-ahead log from starting over. What an interrupt cuts
-short is rolled back, at once or at the latest by the next call; there is nothing else to give back.
+A session has one connection and one lock, which is held for a whole call: any thread may call. Between calls there is
+no transaction, so a session keeps nobody from writing, nor the write-ahead log from starting over. What an interrupt
+cuts short is rolled back, at once or at the latest by the next call; there is nothing else to give back.
 
 A process must neither use nor close a connection that it inherited. So forking closes all connections of the process
 before (it waits for calls under way) and the parent opens them again when it needs them; in the child, whoever uses an
@@ -146,10 +146,13 @@ class Session:
             return self._connected("mode=rw")
         try:
             return self._connected("mode=ro")
-        except sqlite3.Error:
+        except sqlite3.OperationalError as e:
             self._alone = self._file()
             if self._alone[0]:  # there is a log, which must not be left out
-                raise
+                if "I/O" in str(e):
+                    raise
+                advice = "make the folder writable, or open it once where it is"
+                raise StorageError(self.path, f"has a log, which cannot be read from here ({e}): {advice}") from e
             return self._connected("mode=ro&immutable=1")
 
     def _connected(self, mode: str) -> sqlite3.Connection:

@@ -1,7 +1,8 @@
 """Is a durable folder whole? Each file by its checksums, then segments and catalog against each other.
 
-Nothing is mended or written here (but SQLite's empty log, which every reader needs). While a writer is active it may swap the manifest, trim the log and remove files;
-what looks wrong is therefore looked at again with the newer manifest, if there is one by then.
+Nothing is mended or written here (but SQLite's empty log, which every reader needs). While a writer is active it may
+swap the manifest, trim the log and remove files; what looks wrong is therefore looked at again with the newer manifest,
+if there is one by then.
 """
 
 from __future__ import annotations

@@ -369,6 +369,7 @@ class Durable:
 
     def __del__(self) -> None:
         if hasattr(self, "_pid"):  # a matcher that nobody closed: the folder is free again
+            self.catalog.let_go()
             self.close()
 
 
