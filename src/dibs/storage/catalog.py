@@ -295,14 +295,7 @@ class Catalog:
                 gone.append(Entry(id, "", 0.0, *its))
             else:
                 new.append(Entry(id, text, float(weight), *its))
-        count, sums = 0, 0
-        for id in final:
-            query = "SELECT version, checksum FROM subscriptions WHERE id = ?"
-            for version, checksum in connection.execute(query, (id,)).fetchall():
-                if type(checksum) is not int:
-                    raise Unsound(f"the row of {id!r} does not fit its checksum")
-                connection.execute("DELETE FROM subscriptions WHERE version = ?", (version,))
-                count, sums = count - 1, sums - checksum
+        old, old_sums = _delete(connection, list(final))
         new_sums, gone_sums = (checksums_of(rows_of(entries), self._row_seed) for entries in (new, gone))
         insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
         connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
@@ -310,8 +303,8 @@ class Catalog:
         connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
         return state._replace(
             version=state.version + len(changes),
-            subscriptions=state.subscriptions + count + len(new),
-            subscriptions_sum=wrapped(state.subscriptions_sum + sums + total(new_sums)),
+            subscriptions=state.subscriptions - old + len(new),
+            subscriptions_sum=wrapped(state.subscriptions_sum - old_sums + total(new_sums)),
             removed=state.removed + len(gone),
             removed_sum=wrapped(state.removed_sum + total(gone_sums)),
         )
@@ -460,3 +453,18 @@ class Catalog:
                 raise DamagedError(self.folder / DATA, f"{e}; {ADVICE}") from None
 
         return telling
+
+
+def _delete(connection: sqlite3.Connection, ids: list[Id]) -> tuple[int, int]:
+    """Deletes the subscriptions of these ids, as far as they are there: how many, and the sum of their checksums."""
+    count = sums = 0
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
+        query = f"SELECT version, checksum FROM subscriptions WHERE id IN ({', '.join('?' * len(some))})"
+        found = connection.execute(query, some).fetchall()
+        if not all(type(checksum) is int for _, checksum in found):
+            raise Unsound("a row does not fit its checksum")
+        query = f"DELETE FROM subscriptions WHERE version IN ({', '.join('?' * len(found))})"
+        connection.execute(query, [version for version, _ in found])
+        count, sums = count + len(found), sums + sum(checksum for _, checksum in found)
+    return count, sums

@@ -34,6 +34,7 @@ DATA, LOG = "catalog.db", "catalog.db-wal"
 ADVICE = "restore a backup of the folder, or import an export into a new folder"
 PATIENCE = 10.0  # seconds, for somebody else's transaction
 FORK_WAITS = 30.0  # seconds, for calls to end
+FAILURES = (sqlite3.Error, UnicodeDecodeError)  # the latter: of what SQLite says about damage
 TRIES = 20  # of what a busy writer can spoil
 SETTINGS = (
     "synchronous=FULL",  # what is committed is on the disk
@@ -92,7 +93,7 @@ class Session:
             return result
         except BaseException as e:
             self._roll_back()
-            if isinstance(e, sqlite3.Error):
+            if isinstance(e, FAILURES):
                 raise translated(self.path, e) from e
             raise
 
@@ -101,7 +102,7 @@ class Session:
         with self._lock:
             try:
                 return self._ready().execute(command).fetchall()
-            except sqlite3.Error as e:
+            except FAILURES as e:
                 raise translated(self.path, e) from e
 
     def stamp(self) -> tuple[int, ...]:
@@ -111,7 +112,7 @@ class Session:
                 self._disconnect()
             try:
                 [number] = self._ready().execute("PRAGMA data_version").fetchone()
-            except sqlite3.Error as e:
+            except FAILURES as e:
                 raise translated(self.path, e) from e
             return self._opened, number
 
@@ -270,9 +271,11 @@ def log_size(folder: Path) -> int:
         return 0
 
 
-def translated(path: Path, error: sqlite3.Error) -> DibsError:
+def translated(path: Path, error: Exception) -> DibsError:
     """What SQLite says, as an error of Dibs."""
     text = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        text = error.object.decode(errors="replace")
     if "is full" in text:
         return StorageError(path, f"the disk is full ({text}); nothing was changed: make room and try again")
     if "I/O error" in text:
