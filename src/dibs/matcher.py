@@ -389,7 +389,7 @@ class Matcher:
 
         index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
         StorageError, DamagedError, FormatError."""
-        from dibs.storage.durable import Durable  # most programs do without LMDB
+        from dibs.storage.durable import Durable  # most programs do without SQLite
 
         if index is not None or not store.is_durable(Path(path)):
             _checked(index or AUTO, threads, memory)  # before anything is made

@@ -34,7 +34,7 @@ import pyarrow as pa
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.storage.catalog_environment import Environment
+from dibs.storage.catalog_session import Session
 from dibs.thresholds import thresholds
 
 Id = Any
@@ -100,6 +100,8 @@ SMALL = {
     "added_one_by_one": 2,
     "unsaved_changes": 15,
     "unsaved_on_closing": 5,
+    "catalog_index_rebuilt": 10,
+    "catalog_rows_read": 7,
 }  # thresholds: merges and checkpoints all the time, with few subscriptions
 
 
@@ -385,8 +387,8 @@ def die_at(number: int, rng: random.Random) -> None:
 
     for name in ("replace", "rename", "fsync", "unlink", "mkdir", "ftruncate", "pwrite"):
         setattr(os, name, deadly(getattr(os, name)))
-    # LMDB's own operations cannot be wrapped, its transactions can.
-    setattr(Environment, "write", deadly(Environment.write))  # noqa: B010
+    # SQLite's own operations cannot be wrapped, its transactions can.
+    setattr(Session, "write", deadly(Session.write))  # noqa: B010
 
 
 def warm(folder: Path, indexes: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Durable: the folder of a matcher that survives its process.
 
-    catalog/             the truth: every subscription and the log of changes, in LMDB (segments.catalog)
+    catalog/             the truth: every subscription and the log of changes, in SQLite (storage.catalog)
     index.dibs           the manifest: which segments there are, and the version up to which they hold all changes
     segment-*.dibs       compiled subscriptions, each file written once
     removed-*.dibs       rows that are gone from a segment
@@ -11,7 +11,7 @@ manifest is swapped, the log is trimmed and files that no manifest names are rem
 of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled anew from
 the catalog. Only a damaged catalog cannot be mended here, and is refused.
 
-Readers in other processes look at the catalog's transaction number before each match and apply what is new. A file
+Readers in other processes look at the catalog's stamp before each match and apply what is new. A file
 that is removed while a reader has it mapped stays readable to it; one that goes between reading the manifest and
 mapping makes the reader take the newer manifest.
 """
@@ -44,7 +44,7 @@ from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store, writer_lock
 from dibs.storage.catalog import Catalog
-from dibs.storage.catalog_columns import Columns
+from dibs.storage.catalog_rows import Columns
 from dibs.storage.manifest import (
     HEAD,
     Manifest,
@@ -71,7 +71,7 @@ class Durable:
         self._pid = os.getpid()
         self._saving = threading.Lock()  # one checkpoint at a time
         self._following = threading.Lock()
-        self._seen = -1  # the transaction number up to which a reader has followed
+        self._seen: tuple[int, ...] = ()  # the catalog's stamp up to which a reader has followed
         self._manifest: Manifest | None = None
         self._damage = ""
         self._unsaved = False  # segments were compiled on opening
@@ -220,12 +220,12 @@ class Durable:
     # ---- following the catalog ----
 
     def follow(self, layers: Layers) -> None:
-        """Applies what another process has written since; about a microsecond when that is nothing."""
-        number = self.catalog.transaction_number()
-        if number != self._seen:
+        """Applies what another process has written since; some microseconds when that is nothing."""
+        stamp = self.catalog.stamp()
+        if stamp != self._seen:
             with self._following:
                 self.catch_up(layers)
-                self._seen = number
+                self._seen = stamp
 
     def catch_up(self, layers: Layers) -> None:
         """Brings the layers to the state of the catalog."""
@@ -369,6 +369,7 @@ class Durable:
 
     def __del__(self) -> None:
         if hasattr(self, "_pid"):  # a matcher that nobody closed: the folder is free again
+            self.catalog.let_go()
             self.close()
 
 
