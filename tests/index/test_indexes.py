@@ -311,3 +311,18 @@ def test_names():
     assert all(dibs.indexes().values())
     with pytest.raises(dibs.UnknownIndex, match=r"no index is called 'nope'; there are: auto, scan"):
         dibs.Matcher(index="nope")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_given_to_be_saved_does_not_change(name):
+    """A segment is saved while others match on it."""
+    rng = np.random.default_rng(5)
+    clauses, events = random_clauses(rng, 200, 6, 20), random_events(rng, 400, 6, 20)
+    with using(smallest()):
+        index = create(name, clauses)
+        arrays = index.arrays()
+        before = copies(arrays)
+        for _ in range(3):
+            index.match(events, 1)
+            do_pending(index)
+    assert all(np.array_equal(arrays[key], before[key]) for key in before)

@@ -158,12 +158,12 @@ class BETree:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            "words": self._words[: self._state[WORDS]],
+            "words": self._words[: self._state[WORDS]].copy(),  # matching counts losses in the nodes
             "place": self._place[: self._rows],
             "about": self._about,
             "span_lo": self._span_lo[: self._spans],
             "span_hi": self._span_hi[: self._spans],
-            "state": self._state,
+            "state": self._state.copy(),
         }
 
     @property

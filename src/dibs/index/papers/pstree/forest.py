@@ -116,7 +116,8 @@ class Forest:
             "seen": int(self.state[LEAVES]),
             "entry": int(self.free[USED]),
         }
-        return {name: getattr(self, name)[: used.get(name)] for name in self.ARRAYS}
+        result = {name: getattr(self, name)[: used.get(name)] for name in self.ARRAYS}
+        return result | {name: result[name].copy() for name in ("seen", "state")}  # matching counts in these
 
     @property
     def nbytes(self) -> int:
