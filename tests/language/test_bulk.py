@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dibs.language.bulk import parse_simple
 from dibs.language.expression import Literal
 from dibs.language.printer import to_sql
+from dibs.language.rows import read_simple
 from dibs.language.sql import parse, validate
 from strategies import expressions
 
@@ -159,3 +160,11 @@ def test_slices_nulls_and_several_chunks(shift, monkeypatch):
     assert [t for t, s in zip(texts.to_pylist(), bulk.simple) if not s] == [
         t for t in texts.to_pylist() if t in (None, "", "select = 3 AND b = 'y'")
     ]
+
+
+def test_both_lanes_have_the_same_limits() -> None:
+    """What is too long for the general lane is not taken by the fast one."""
+    too_long = "a IN (" + "1," * 1_400_000 + "1)"
+    assert validate(too_long)
+    assert not parse_simple(pa.array(["a = 1", too_long, "b = 2"])).simple[1]
+    assert read_simple(too_long) is None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,30 @@ def test_length() -> None:
     assert len(parse(text).children) == 100_000  # type: ignore[union-attr]
     (problem,) = validate(" " * (sql.MAX_LENGTH + 1))
     assert problem.message == "the text has 3,000,001 characters; 3,000,000 are allowed"
+
+
+def test_tokens() -> None:
+    """A text of one-letter words and signs is refused before it takes a gigabyte to read."""
+    text = "a IN (" + "1," * 1_400_000 + "1)"
+    assert len(text) < sql.MAX_LENGTH
+    (problem,) = validate(text)
+    assert problem.message == "the text has about 2,800,005 words and signs; 1,250,000 are allowed"
+    assert problem.advice == "split it into several subscriptions"
+    strings = "a IN (" + ", ".join(["'" + "x, " * 500 + "'"] * 1000) + ")"  # what stands in strings is not counted
+    assert sql.MAX_TOKENS < len(strings) and len(parse(strings).literals) == 1000  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("condition, size", [("a = 1", 1100), ("a", 600)])
+def test_reading_a_long_text_is_lean(condition: str, size: int) -> None:
+    """No object is kept for each token: 3 MB of conditions take 250 MB to read, not 900."""
+    text = " AND ".join([condition] * 30_000)
+    tracemalloc.start()
+    try:
+        assert validate(text) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak / 30_000 < size
 
 
 def test_long_lists() -> None:

@@ -52,7 +52,7 @@ class PredicateReader(OperandReader):
         """What stands at the beginning of a condition; a bad one is reported, skipped, and counts as unknown."""
         begin = self.at
         try:
-            if self.next.word in FUNCTIONS and self.tokens[self.at + 1].kind == "(":
+            if self.next.word in FUNCTIONS and self.tokens.kind(self.at + 1) == "(":
                 return self.string_test()
             return self.operand("a condition")
         except Refused as refused:
@@ -129,7 +129,7 @@ class PredicateReader(OperandReader):
 
     def skip(self, begin: int) -> None:
         """Leaves the condition that began at token `begin`: to AND or OR outside of its parentheses, or their end."""
-        passed = [token.kind for token in self.tokens[begin : self.at]]
+        passed = self.tokens.kinds(begin, self.at)
         depth = max(0, passed.count("(") - passed.count(")"))
         betweens = max(0, passed.count("BETWEEN") - passed.count("AND"))  # each owns one AND
         cases = 0  # inside CASE ... END nothing is a condition
