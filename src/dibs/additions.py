@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from dibs.changes import Changes
 from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, checked_item, named_at
-from dibs.segments.compile import compile_texts, form_of
+from dibs.segments.compile import Compiled, compile_texts, form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import MANY, Change
 from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.thresholds import thresholds
 
 OnError = Literal["raise", "skip"]
 FEW = 16  # subscriptions that are added one by one: columns are worth their while for many
@@ -109,10 +110,15 @@ def add_columns(
             ids = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
             weights = None if weights is None else weights[keep]
             add_columns(changes, ids, texts.take(pa.array(keep)), weights, places[keep], [], "raise", None)
-        elif len(texts) <= MANY or changes.batching or len(columns) > 1:
+        elif _few(compiled) or changes.batching or len(columns) > 1:
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
             changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
         else:
             changes.add_columns(compiled, columns[0][1], texts, weights)
         return bad
+
+
+def _few(compiled: Compiled) -> bool:
+    """Whether the next match makes a segment of them together with others; it would have to read long texts again."""
+    return len(compiled.order) <= MANY and len(compiled.table.attribute) <= thresholds.predicates_for_a_segment

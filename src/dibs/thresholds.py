@@ -43,6 +43,7 @@ class Thresholds:
     scanned_rows: int = _threshold(64, 2, "rows of a new segment that are scanned, in a matcher that has many more")
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
+    predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")

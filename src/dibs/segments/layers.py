@@ -36,6 +36,7 @@ from dibs.segments.ids import Id, IdIndex, id_hash
 from dibs.segments.removed import Bits, Removed
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
 from dibs.segments.upkeep import Job, Upkeep
+from dibs.thresholds import thresholds
 
 RATIO = 16
 MANY = 256  # changes of one call that are worth a segment of their own
@@ -282,7 +283,8 @@ class Layers:
                 self.layers.remove(tiny)
             self.append(segments)
             if scanned and len(segments) == 1 and self.layers[-1].segment is segments[0]:
-                self.layers[-1].items = items
+                if len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment:  # of long texts it is not
+                    self.layers[-1].items = items
 
     def built(self, items: Mapping[Id, Waiting]) -> list[Segment]:
         """Segments of subscriptions that are known to be good: one for each type of ids."""
