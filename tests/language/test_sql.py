@@ -400,7 +400,7 @@ def test_tokens() -> None:
     assert sql.MAX_TOKENS < len(strings) and len(parse(strings).literals) == 1000  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("condition, size", [("a = 1", 1100), ("a", 600)])
+@pytest.mark.parametrize(("condition", "size"), [("a = 1", 1100), ("a", 600)])
 def test_reading_a_long_text_is_lean(condition: str, size: int) -> None:
     """No object is kept for each token: 3 MB of conditions take 250 MB to read, not 900."""
     text = " AND ".join([condition] * 30_000)

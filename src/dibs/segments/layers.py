@@ -282,9 +282,9 @@ class Layers:
             if tiny is not None:
                 self.layers.remove(tiny)
             self.append(segments)
-            if scanned and len(segments) == 1 and self.layers[-1].segment is segments[0]:
-                if len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment:  # of long texts it is not
-                    self.layers[-1].items = items
+            short = len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment
+            if scanned and short and len(segments) == 1 and self.layers[-1].segment is segments[0]:
+                self.layers[-1].items = items
 
     def built(self, items: Mapping[Id, Waiting]) -> list[Segment]:
         """Segments of subscriptions that are known to be good: one for each type of ids."""
