@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 import dibs
+from dibs.thresholds import using
 
 
 def long_disjunctions(count: int, terms: int) -> list[tuple[int, str]]:
@@ -27,3 +35,35 @@ def test_a_change_beside_long_texts_does_not_compile_them_again() -> None:
         m.add("new", "a = 7")
         assert m.match({"a3": 1, "b3": 2, "a": 7}) == ["long1", "new", "s7"]
         assert any(x.segment is segment for x in m._snapshot().layers)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_million_ties(named: bool) -> None:
+    """The first few of very many equal weights are selected: the others are no Python objects, and not sorted."""
+    size = 300_000
+    ids = pa.array([f"id{i}" for i in range(size)] if named else range(size))
+    weights = pa.array([2.0 if i in (7, 299_999) else 1.0 for i in range(size)])
+    with dibs.Matcher() as m:
+        m.add_table(pa.table({"id": ids, "expression": pa.array(["a = 1"] * size), "weight": weights}))
+        first = ["id299999", "id7", "id0", "id1"] if named else [7, 299_999, 0, 1]
+        assert m.match({"a": 1}, top=4) == first
+        matches = m.match_batch([{"a": 1}, {"a": 2}, {"a": 1}], top=4)
+        assert matches.count == 2 * size  # ties are kept
+        tracemalloc.start()
+        try:
+            assert matches.top(4) == [first, [], first]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 80 * matches.count  # bytes: objects for weight, id and their tuple would take 150
+
+
+@pytest.mark.parametrize("selected", [1, 1000])
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30), st.integers(1, 6))
+def test_top_is_what_sorting_gives(selected: int, given_: list[tuple[int, bool]], k: int) -> None:
+    with using({"ties_selected": selected}), dibs.Matcher(index="scan") as m:
+        weights = {(f"s{i}" if text else i): float(w) for i, (w, text) in enumerate(given_)}
+        m.add_many((id, "a = 1", w) for id, w in weights.items())
+        expected = sorted(weights, key=lambda id: (-weights[id], isinstance(id, str), id))[:k]
+        assert m.match({"a": 1}, top=k) == expected
+        assert m.match_batch([{"a": 1}, {}, {"a": 1}]).top(k) == [expected, [], expected]

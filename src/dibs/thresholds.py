@@ -46,6 +46,8 @@ class Thresholds:
     predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
     # coding.patterns
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
+    # matches
+    ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")
