@@ -48,6 +48,9 @@ class Thresholds:
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
+    # coding.events
+    names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
+    rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -144,8 +145,18 @@ class Numbered:
                 self._of[facet] = numbers
         # Whether values in the order of their names are in the order of their attributes, and there is nothing else.
         known = code if self.complete else code[code >= 0]
-        self.in_order = not several and bool((known[1:] > known[:-1]).all())
+        ascending = bool((known[1:] > known[:-1]).all())
+        self.in_order = not several and ascending
+        self.disordered = not several and not ascending
         self.rests = int(domains.number_rest.any())
+
+    def among_more(self, names: Names) -> Numbered:
+        """The same for names that extend those of before, of a batch that had all that predicates mention."""
+        result = copy(self)
+        result.names = names
+        more = np.full(len(names) - len(self.names), -1, np.int32)
+        result._of = {facet: np.concatenate([numbers, more]) for facet, numbers in self._of.items()}
+        return result
 
     def __getitem__(self, facet: Facet) -> NDArray[np.int32] | None:
         """None: no predicate looks at this facet of any name."""
@@ -155,7 +166,9 @@ class Numbered:
 def numbered(names: list[str], domains: Domains) -> Numbered:
     found: Numbered | None = domains.numbered
     if found is None or found.names is not names:
-        found = domains.numbered = Numbered(names, domains)  # whole: another thread may be looking
+        extends = found is not None and found.complete and isinstance(names, Names) and names.extends(found.names)
+        # Whole: another thread may be looking.
+        found = domains.numbered = found.among_more(names) if extends else Numbered(names, domains)
     return found
 
 
