@@ -374,6 +374,33 @@ def test_many_problems_are_cut() -> None:
     assert len(validate(" AND ".join(["a = b"] * 1000))) == MAX_PROBLEMS
 
 
+@pytest.mark.parametrize("digits", ["१२", "１２", "\u00a012", "\u200312", "1_0", "٣.٣", "-nan", "ınf", "1²"])
+def test_what_only_python_takes_for_a_number(digits: str) -> None:
+    """float() reads other digits, spaces and underscores; Spark does not."""
+    (problem,) = validate(f"a = CAST('{digits}' AS DOUBLE)")
+    assert problem.message == f"'{digits}' is not a number"
+    assert validate(f"a = {digits}")
+
+
+@pytest.mark.parametrize("text", ["\u00a02024-01-01", "2024-01-01\u2003", "२०२४-०१-०१", "2024-01-0१"])
+def test_what_only_python_takes_for_a_date(text: str) -> None:
+    assert validate(f"a = DATE '{text}'") and validate(f"a = CAST('{text}' AS TIMESTAMP)")
+
+
+def test_spaces_around_constants_are_those_that_spark_trims() -> None:
+    assert parse("a = CAST(' 12\t\n' AS DOUBLE) AND b = DATE '\x01 2024-01-01\x7f'") == parse(
+        "a = 12 AND b = DATE '2024-01-01'"
+    )
+
+
+@pytest.mark.parametrize("text", ["a = NaN", "nan <> a", "a IN (1, NaN)", "a BETWEEN 0 AND NaN", "a = -NaN"])
+def test_the_advice_for_nan(text: str) -> None:
+    """A bare word is an attribute, as it is a column in Spark."""
+    (problem,) = validate(text)
+    assert problem.advice.endswith("the number is written CAST('NaN' AS DOUBLE)")
+    assert not validate("a = CAST('NaN' AS DOUBLE) AND NaN")
+
+
 # --- limits ---
 
 

@@ -166,9 +166,11 @@ class Numbered:
 def numbered(names: list[str], domains: Domains) -> Numbered:
     found: Numbered | None = domains.numbered
     if found is None or found.names is not names:
-        extends = found is not None and found.complete and isinstance(names, Names) and names.extends(found.names)
         # Whole: another thread may be looking.
-        found = domains.numbered = found.among_more(names) if extends else Numbered(names, domains)
+        if found is not None and found.complete and isinstance(names, Names) and names.extends(found.names):
+            found = domains.numbered = found.among_more(names)
+        else:
+            found = domains.numbered = Numbered(names, domains)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, refused_function, refused_sign, refused_word
+from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refused_function, refused_sign, refused_word
 from dibs.language.expression import Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import Problems, Refused
@@ -72,7 +72,7 @@ class OperandReader:
         operand = self.operand("a constant")
         if operand.attribute is not None:
             message = f"a constant is expected, not the attribute {shown(place)}"
-            self.problems.add(message, AS_STRING, operand.start, operand.end)
+            self.problems.add(message, as_constant(operand.attribute), operand.start, operand.end)
         return operand.literal
 
     def text(self, user: str) -> str | None:
@@ -96,6 +96,9 @@ class OperandReader:
         negative = sum(t.kind == "-" for t in signs) % 2 == 1
         operand = self.atom(expected, negative)
         if signs and operand.attribute is not None:
+            if operand.attribute.upper() in NOT_FINITE:
+                message = f"a constant is expected, not the attribute {operand.attribute}"
+                raise Refused(message, as_constant(operand.attribute), signs[0].start, operand.end)
             raise refused_sign(signs[-1]) or unexpected(signs[-1], expected)
         if signs and operand.literal is not None and operand.literal.kind != Kind.NUMBER:
             raise Refused("a sign stands only before a number", "leave it out", signs[-1].start, signs[-1].end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS
+from dibs.language.advice import FUNCTIONS, as_constant
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -27,7 +27,7 @@ from dibs.language.expression import (
 )
 from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.literals import compare
-from dibs.language.operands import AS_STRING, Operand, OperandReader
+from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
 from dibs.language.tokens import unexpected
@@ -158,7 +158,7 @@ class PredicateReader(OperandReader):
 
     def comparison(self, left: Operand, operator: str, right: Operand) -> Expression:
         if left.attribute is not None and right.attribute is not None:
-            advice = f"compare with a constant; {AS_STRING}"
+            advice = f"compare with a constant; {as_constant(right.attribute, left.attribute)}"
             message = "an attribute is compared with an attribute"
             self.problems.add(message, advice, left.start, right.end)
             return UNKNOWN
