@@ -32,6 +32,8 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 
 @dataclass
 class Thresholds:
+    # jit.interpreter
+    few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
     # segments.layers
     size_ratio: int = _threshold(
         16, 1, "a segment is merged with all newer ones if it is at most so many times as large"
@@ -44,6 +46,10 @@ class Thresholds:
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
     predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
+    # language.bulk
+    texts_at_once: int = _threshold(1 << 17, 1, "texts that are parsed by one call of the kernel")
+    # coding.arrange
+    longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
     # coding.patterns
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
     # matches

@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
-from dibs.coding import arrange
 from dibs.coding.batch import CodedEvents, _sorted, code_events, numbered, pieces
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains
-from dibs.jit.interpreter import FEW
 from dibs.language.normal_form import normal_form
 from dibs.segments.compile import compile_forms, compile_texts
 from dibs.segments.removed import Removed, alive
+from dibs.thresholds import thresholds
 from strategies import events, expressions
 
 
@@ -40,7 +39,7 @@ def test_arranged_is_sorted(trees, batch):
     assert same(code_events(values, domains), _sorted(list(pieces(values, domains)), values.events))
 
 
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 700])
+@pytest.mark.parametrize("count", [1, thresholds.few_events, thresholds.few_events + 1, 700])
 def test_kinds_arrays_and_rests(count):
     domains = domains_of(
         "a = 9007199254740993 AND b < 2 AND c = 'x'",
@@ -83,7 +82,7 @@ def test_merged_domains_know_the_names_without_looking_them_up():
 
 def test_very_long_events_are_left_to_sorting():
     domains = domains_of("a = 1 AND b = 2")
-    values = read_events([{"a": list(range(arrange.LONGEST + 1)), "b": 2}], {"a", "b"})
+    values = read_events([{"a": list(range(thresholds.longest_event + 1)), "b": 2}], {"a", "b"})
     assert values.arranged is None
     assert code_events(values, domains).offsets.tolist() == [0, 4]  # below 1, 1 and above it; and b
 

@@ -12,6 +12,7 @@ from dibs.language.expression import Literal
 from dibs.language.printer import to_sql
 from dibs.language.rows import read_simple
 from dibs.language.sql import parse, validate
+from dibs.thresholds import thresholds
 from strategies import expressions
 
 TAKEN = [
@@ -151,7 +152,7 @@ def test_decimals_are_the_nearest_float(x):
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_slices_nulls_and_several_chunks(shift, monkeypatch):
-    monkeypatch.setattr("dibs.language.bulk.CHUNK", 2)
+    monkeypatch.setattr(thresholds, "texts_at_once", 2)
     texts = pa.array(["x = 0", "a = 1", None, "select = 3 AND b = 'y'", "b = 'x' AND c = 'y'", "", "a = 2"]).slice(
         shift
     )

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import LONGEST, Arranged, writable
+from dibs.coding.arrange import Arranged, writable
 from dibs.coding.batch_kernels import (
     are_single_valued,
     by_event,
@@ -28,10 +28,10 @@ from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Names, Range, Strings
-from dibs.jit.interpreter import FEW
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
 from dibs.language.table import Facet
+from dibs.thresholds import thresholds
 
 
 @dataclass
@@ -82,7 +82,7 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
-    kernel = code_values if len(values.offsets) - 1 > FEW else code_few_values
+    kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
     offsets, attribute, lo, points = kernel(
         *values,
         values.key.view(np.float64),
@@ -115,7 +115,8 @@ def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
     event, attribute, lo, hi = (
         found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
-    if len(event) > LONGEST and np.bincount(event).max() > LONGEST:
+    longest = thresholds.longest_event
+    if len(event) > longest and np.bincount(event).max() > longest:
         order = np.lexsort((lo, attribute, event))  # by_event inserts, which is quadratic in long unsorted runs
         event, attribute, lo, hi = event[order], attribute[order], lo[order], hi[order]
     offsets, attribute, lo, hi, points = by_event(event, attribute, lo, hi, events)

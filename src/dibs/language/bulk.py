@@ -38,8 +38,8 @@ from dibs.language.expression import (
 )
 from dibs.language.sql import KEYWORDS, MAX_TOKENS
 from dibs.language.table import Facet, Op, PredicateTable, after_prefix
+from dibs.thresholds import thresholds
 
-CHUNK = 1 << 17  # texts parsed by one call of the kernel
 COMPARISON_TEXT = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
 
 
@@ -121,8 +121,9 @@ def parse_simple(texts: pa.Array) -> BulkParse:
     names: dict[bytes, int] = {}
     strings: dict[bytes, int] = {}
     words: list[int] = []  # the numbers of names that SQL reads in its own way
-    starts = range(0, max(len(texts), 1), CHUNK)
-    parts = [_parse_chunk(texts.slice(at, CHUNK), names, strings, words) for at in starts]
+    chunk = thresholds.texts_at_once
+    starts = range(0, max(len(texts), 1), chunk)
+    parts = [_parse_chunk(texts.slice(at, chunk), names, strings, words) for at in starts]
     simple, predicates, attribute, operator, counts, kind, number_column, integer = (
         parts[0] if len(parts) == 1 else (np.concatenate([p[i] for p in parts]) for i in range(8))
     )
