@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dibs.changes import Changes
 from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, checked_item, named_at
-from dibs.segments.compile import compile_texts, form_of
+from dibs.segments.compile import Compiled, compile_texts, form_of
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.state import Change
@@ -112,7 +112,7 @@ def add_columns(
             kept = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
             weighted = None if weights is None else weights[keep]
             add_columns(changes, kept, texts.take(pa.array(keep)), weighted, places[keep], [], "raise", None)
-        elif len(texts) <= thresholds.changes_for_a_segment or changes.batching or len(columns) > 1:
+        elif _few(compiled) or changes.batching or len(columns) > 1:
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
             changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
@@ -121,3 +121,11 @@ def add_columns(
         return bad
 
     return changes.change(add)
+
+
+def _few(compiled: Compiled) -> bool:
+    """Whether the next match makes a segment of them together with others; it would have to read long texts again."""
+    return (
+        len(compiled.order) <= thresholds.changes_for_a_segment
+        and len(compiled.table.attribute) <= thresholds.predicates_for_a_segment
+    )

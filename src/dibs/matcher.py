@@ -48,6 +48,7 @@ from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
 from dibs.segments.state import Layer, State, Subscription
 from dibs.storage import store
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -283,10 +284,16 @@ class Matcher:
         return pairs
 
     def _wanted(self, segments: list[Segment]) -> WantedNames:
-        """The attributes that some subscription mentions, or once did: made anew only for new names."""
+        """The attributes that some subscription mentions, or once did: made anew, or extended, only for new names."""
         wanted = self._names
-        if not all(numbered(wanted.names, s.domains).complete for s in segments):
-            wanted = self._names = WantedNames(frozenset().union(*(s.names for s in segments)))
+        of = [numbered(wanted.names, s.domains) for s in segments]
+        new = [s for s, n in zip(segments, of) if not n.complete]
+        if new or (
+            not wanted.is_sorted
+            and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
+        ):
+            extended = wanted.extended(name for s in new for name in s.names) if new else None
+            wanted = self._names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
         return wanted
 
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:

@@ -11,9 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.values import EventProblem
-from dibs.segments.ids import Id
+from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
+from dibs.thresholds import thresholds
 
+FORGET_AT = 10_000  # pairs that are kept at least before the light ones among them are forgotten
 Part = tuple[Segment, NDArray[np.int32], NDArray[np.int32]]  # segment, event, row
 
 
@@ -41,25 +43,28 @@ class Heaviest:
         self._seen = seen
         self._k = k
         self._lock = threading.Lock()
-        self._event, self._row, self._weight = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64)
+        self._found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._pairs = self._kept = 0
 
     def add(self, event: NDArray[np.int32], row: NDArray[np.int32]) -> None:
         event, row = self._seen(event, row)
-        weight = self._weights_at(row)
         with self._lock:
-            event = np.concatenate([self._event, event])
-            row = np.concatenate([self._row, row])
-            weight = np.concatenate([self._weight, weight])
-            order = np.lexsort((-weight, event))
-            event, row, weight = event[order], row[order], weight[order]
-            first = np.searchsorted(event, event)  # where each pair's event starts
-            kth = np.minimum(first + self._k, len(event)) - 1
-            least = np.where(event[kth] == event, weight[kth], -np.inf)
-            keep = weight >= least
-            self._event, self._row, self._weight = event[keep], row[keep], weight[keep]
+            self._found.append((event, row))
+            self._pairs += len(event)
+            if self._pairs > 2 * self._kept + FORGET_AT:  # ties stay, and are not looked at again for each few pairs
+                self._forget()
+
+    def _forget(self) -> None:
+        event = np.concatenate([np.empty(0, np.int32), *(e for e, _ in self._found)])
+        row = np.concatenate([np.empty(0, np.int32), *(r for _, r in self._found)])
+        keep = _heaviest(event, self._weights_at(row), self._k)
+        self._found = [(event[keep], row[keep])]
+        self._pairs = self._kept = len(self._found[0][0])
 
     def pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        return self._event, self._row
+        with self._lock:
+            self._forget()
+            return self._found[0]
 
 
 class Matches:
@@ -145,6 +150,41 @@ class Matches:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""
         found: list[list[tuple[float, Id]]] = [[] for _ in range(self._events)]
         for s, event, rows in self._parts:
+            weight = s.weights_at(rows)
+            keep = _heaviest(event, weight, k)
+            event, rows = _first_ties(event[keep], rows[keep], weight[keep], s.ids, k)
             for e, w, i in zip(event.tolist(), s.weights_at(rows).tolist(), s.ids.at(rows)):
                 found[e].append((w, i))
         return [[i for _, i in sorted(f, key=lambda x: (-x[0], id_order(x[1])))[:k]] for f in found]
+
+
+def _first_ties(
+    event: NDArray[np.int32], row: NDArray[np.int32], weight: NDArray[np.float64], ids: IdIndex, k: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Of pairs whose weight is among the k highest of their event those that can be among its first k: of very many
+    with the least of these weights, the k with the first ids. (No Python object is made for the others.)"""
+    many = np.flatnonzero(np.bincount(event) > max(k, thresholds.ties_selected)) if len(event) > k else ()
+    if not len(many):
+        return event, row
+    keep = np.ones(len(event), np.bool_)
+    for e in many:
+        own = np.flatnonzero(event == e)
+        ties = own[weight[own] == weight[own].min()]
+        if len(ties) > k:
+            keep[ties] = False
+            keep[ties[ids.first(row[ties], k)]] = True
+    return event[keep], row[keep]
+
+
+def _heaviest(event: NDArray[np.int32], weight: NDArray[np.float64], k: int) -> NDArray[np.bool_]:
+    """Which pairs have a weight among the k highest of their event, ties included."""
+    if len(event) <= k or (weight == weight[0]).all():
+        return np.ones(len(event), np.bool_)
+    order = np.lexsort((-weight, event))
+    sorted_event = event[order]
+    first = np.searchsorted(sorted_event, sorted_event)
+    kth = np.minimum(first + k, len(event)) - 1
+    least = np.where(sorted_event[kth] == sorted_event, weight[order][kth], -np.inf)
+    keep = np.empty(len(event), np.bool_)
+    keep[order] = weight[order] >= least
+    return keep

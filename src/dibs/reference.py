@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import re2
 
 from dibs.coding.values import Range
 from dibs.errors import EventError
@@ -48,6 +47,7 @@ from dibs.language.expression import (
     literal,
     negate,
 )
+from dibs.language.regex import compiled
 
 Values = Mapping[str, list[Any]]
 OPERATORS = {
@@ -164,7 +164,7 @@ def string_satisfies(value: str, predicate: Predicate) -> bool:
         case Like(_, pattern, escape, negated):
             return is_like(value, pattern, escape) != negated
         case RLike(_, pattern, negated):
-            return (re2.search(pattern, value) is not None) != negated
+            return (compiled(pattern).search(value) is not None) != negated
     raise AssertionError(f"not a test of strings: {predicate}")
 
 

@@ -127,6 +127,18 @@ class Thresholds:
     scanned_rows: int = _threshold(64, 2, "rows of a new segment that are scanned, in a matcher that has many more")
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
+    predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
+    # language.bulk
+    texts_at_once: int = _threshold(1 << 17, 1, "texts that are parsed by one call of the kernel")
+    # coding.arrange
+    longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
+    # coding.patterns
+    instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
+    # matches
+    ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
+    # coding.events
+    names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
+    rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")

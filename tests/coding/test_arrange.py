@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
-from dibs.coding import arrange
 from dibs.coding.batch import CodedEvents, _sorted, code_events, numbered, pieces
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import read_events
@@ -82,7 +81,7 @@ def test_merged_domains_know_the_names_without_looking_them_up():
 
 def test_very_long_events_are_left_to_sorting():
     domains = domains_of("a = 1 AND b = 2")
-    values = read_events([{"a": list(range(arrange.LONGEST + 1)), "b": 2}], {"a", "b"})
+    values = read_events([{"a": list(range(thresholds.longest_event + 1)), "b": 2}], {"a", "b"})
     assert values.arranged is None
     assert code_events(values, domains).offsets.tolist() == [0, 4]  # below 1, 1 and above it; and b
 

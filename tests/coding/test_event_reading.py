@@ -35,7 +35,7 @@ def read(value: Any, **options: Any) -> Any:
 def shown(value: Any) -> str:
     """A test id: short, and the same in every process."""
     text = reprlib.repr(value)
-    return type(value).__name__ if " at 0x" in repr(value) else text[:40]
+    return type(value).__name__ if " at 0x" in text else text[:40]
 
 
 def number(value: int | float) -> tuple[str, float, int]:

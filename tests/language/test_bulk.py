@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from dibs.language.bulk import parse_simple
 from dibs.language.expression import Literal
 from dibs.language.printer import to_sql
+from dibs.language.rows import read_simple
 from dibs.language.sql import parse, validate
+from dibs.thresholds import thresholds
 from strategies import expressions
 
 TAKEN = [
@@ -150,7 +152,7 @@ def test_decimals_are_the_nearest_float(x):
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_slices_nulls_and_several_chunks(shift, monkeypatch):
-    monkeypatch.setattr("dibs.language.bulk.CHUNK", 2)
+    monkeypatch.setattr(thresholds, "texts_at_once", 2)
     texts = pa.array(["x = 0", "a = 1", None, "select = 3 AND b = 'y'", "b = 'x' AND c = 'y'", "", "a = 2"]).slice(
         shift
     )
@@ -159,3 +161,11 @@ def test_slices_nulls_and_several_chunks(shift, monkeypatch):
     assert [t for t, s in zip(texts.to_pylist(), bulk.simple) if not s] == [
         t for t in texts.to_pylist() if t in (None, "", "select = 3 AND b = 'y'")
     ]
+
+
+def test_both_lanes_have_the_same_limits() -> None:
+    """What is too long for the general lane is not taken by the fast one."""
+    too_long = "a IN (" + "1," * 1_400_000 + "1)"
+    assert validate(too_long)
+    assert not parse_simple(pa.array(["a = 1", too_long, "b = 2"])).simple[1]
+    assert read_simple(too_long) is None

@@ -102,5 +102,8 @@ def test_refusals() -> None:
     assert refusal("^a+$") is None
     assert refusal("(a+)+$") is None  # harmless here: time is linear
     assert refusal(r"(a)\1") == r"invalid escape sequence: \1"
-    assert refusal("x" * 1_000_000) == "pattern too large - compile failed"
+    assert refusal("x" * 1_000_000) == "it has 1,000,000 characters as a regular expression; 65,536 are allowed"
+    assert refusal(r"\p{L}{600}") == "it needs more than 8 MB compiled; 1 MB is allowed"
+    assert refusal(r"\p{L}{300}") == "it needs 5.5 MB compiled; 1 MB is allowed"
+    assert refusal(r"\p{Lu}\p{L}{2,40}") is None
     assert len(refusal("[" + "x" * 10_000) or "") == 100

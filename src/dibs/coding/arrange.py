@@ -19,7 +19,6 @@ from dibs.thresholds import thresholds
 if TYPE_CHECKING:
     from dibs.coding.values import EventValues
 
-LONGEST = 1000  # values of an event; more are sorted in another way (coding.batch)
 UNREADABLE = 4  # a kind after those of Kind
 NUMBER, STRING, TIME, BOOLEAN = (int(k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME, Kind.BOOLEAN))
 
@@ -41,7 +40,7 @@ def arranged(values: EventValues) -> Arranged | None:
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     columns: tuple[NDArray[Any], ...] = (*n, s.event, s.name, *t, *b, *u)
     arrange = _arrange if values.events > thresholds.few_events else _arrange_few
-    offsets, name, kind, key, rest = arrange(values.events, *map(writable, columns))
+    offsets, name, kind, key, rest = arrange(values.events, thresholds.longest_event, *map(writable, columns))
     return None if len(offsets) == 0 else Arranged(offsets, name, kind, key, rest)
 
 
@@ -53,6 +52,7 @@ def writable(array: NDArray[Any]) -> NDArray[Any]:
 @njit(cache=True, nogil=True)
 def _arrange(  # type: ignore[no-untyped-def]
     events,
+    most,
     number_event,
     number_name,
     number_value,
@@ -68,7 +68,7 @@ def _arrange(  # type: ignore[no-untyped-def]
     unreadable_event,
     unreadable_name,
 ):
-    """Offsets are empty when some event is too long."""
+    """Offsets are empty when some event has more than `most` values."""
     offsets = np.zeros(events + 1, np.int64)
     for i in range(len(number_event)):
         offsets[number_event[i] + 1] += 1
@@ -84,10 +84,10 @@ def _arrange(  # type: ignore[no-untyped-def]
     for e in range(events):
         longest = max(longest, offsets[e + 1])
         offsets[e + 1] += offsets[e]
-    total = offsets[-1] if longest <= LONGEST else 0
+    total = offsets[-1] if longest <= most else 0
     name, kind = np.empty(total, np.int32), np.empty(total, np.uint8)
     key, rest = np.empty(total, np.int64), np.zeros(total, np.int16)
-    if longest > LONGEST:
+    if longest > most:
         return offsets[:0], name, kind, key, rest
 
     # By event: name << 32 | place, where the places of all kinds follow each other.

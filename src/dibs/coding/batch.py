@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import LONGEST, Arranged, writable
+from dibs.coding.arrange import Arranged, writable
 from dibs.coding.batch_kernels import (
     are_single_valued,
     by_event,
@@ -114,7 +115,8 @@ def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
     event, attribute, lo, hi = (
         found[0] if len(found) == 1 else tuple(np.concatenate([p[i] for p in found]) for i in range(4))
     )
-    if len(event) > LONGEST and np.bincount(event).max() > LONGEST:
+    longest = thresholds.longest_event
+    if len(event) > longest and np.bincount(event).max() > longest:
         order = np.lexsort((lo, attribute, event))  # by_event inserts, which is quadratic in long unsorted runs
         event, attribute, lo, hi = event[order], attribute[order], lo[order], hi[order]
     offsets, attribute, lo, hi, points = by_event(event, attribute, lo, hi, events)
@@ -144,8 +146,18 @@ class Numbered:
                 self._of[facet] = numbers
         # Whether values in the order of their names are in the order of their attributes, and there is nothing else.
         known = code if self.complete else code[code >= 0]
-        self.in_order = not several and bool((known[1:] > known[:-1]).all())
+        ascending = bool((known[1:] > known[:-1]).all())
+        self.in_order = not several and ascending
+        self.disordered = not several and not ascending
         self.rests = int(domains.number_rest.any())
+
+    def among_more(self, names: Names) -> Numbered:
+        """The same for names that extend those of before, of a batch that had all that predicates mention."""
+        result = copy(self)
+        result.names = names
+        more = np.full(len(names) - len(self.names), -1, np.int32)
+        result._of = {facet: np.concatenate([numbers, more]) for facet, numbers in self._of.items()}
+        return result
 
     def __getitem__(self, facet: Facet) -> NDArray[np.int32] | None:
         """None: no predicate looks at this facet of any name."""
@@ -155,7 +167,11 @@ class Numbered:
 def numbered(names: list[str], domains: Domains) -> Numbered:
     found: Numbered | None = domains.numbered
     if found is None or found.names is not names:
-        found = domains.numbered = Numbered(names, domains)  # whole: another thread may be looking
+        # Whole: another thread may be looking.
+        if found is not None and found.complete and isinstance(names, Names) and names.extends(found.names):
+            found = domains.numbered = found.among_more(names)
+        else:
+            found = domains.numbered = Numbered(names, domains)
     return found
 
 

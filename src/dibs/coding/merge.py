@@ -24,6 +24,7 @@ from dibs.coding.domain import (
     string_buffers,
     string_prefixes,
 )
+from dibs.coding.patterns import PatternSet
 from dibs.language.table import Facet
 
 Rows = NDArray[np.int64]
@@ -164,6 +165,7 @@ def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Doma
         for k, t in zip(known, to_attribute):
             code[t] = k.code
         new.numbered = Numbered(known[0].names, new, code)
+    _hand_on_patterns(olds, to_attribute, new)
     result, at = [], [0, 0, 0]
     for d, t in zip(olds, to_attribute):
         taken = []
@@ -174,6 +176,16 @@ def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Doma
             at[i] += len(column)
         result.append((t, *_cell_map(d, new, t, *taken)))
     return new, result
+
+
+def _hand_on_patterns(olds: list[Domains], to_attribute: list[NDArray[np.int64]], new: Domains) -> None:
+    """What was compiled of the patterns: compiling 100,000 again would take a second of the next match."""
+    found: dict[int, list[PatternSet]] = {}
+    for d, t in zip(olds, to_attribute):
+        for a, patterns in list(d.patterns.items()):
+            found.setdefault(int(t[a]), []).append(patterns)
+    for a, sets in found.items():
+        new.patterns[a] = PatternSet(new.strings_of(a), sets)
 
 
 def _stored(d: Domains) -> pa.Array:

@@ -7,6 +7,7 @@ nearest float64 and rest what is left of an integer; NaN is (inf, 1), so it equa
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -103,6 +104,23 @@ def _ints() -> NDArray[np.int32]:
 
 class Names(list[str]):
     """Names of attributes, none twice, with the number of each: its place."""
+
+    def __init__(self, names: Iterable[str] = (), family: object = None):
+        super().__init__(names)
+        self._family = family or object()  # of all lists of which the longer extend the shorter
+
+    def extended(self, new: Sequence[str]) -> Names:
+        """With new names behind. At most one extension of a list may be made, so that `extends` tells the truth."""
+        result = Names(self, self._family)
+        result.extend(new)
+        codes = self.codes.copy()
+        codes.update(zip(new, range(len(self), len(result))))
+        result.__dict__["codes"] = codes
+        return result
+
+    def extends(self, other: list[str]) -> bool:
+        """Whether it begins with the other names, known at once."""
+        return isinstance(other, Names) and other._family is self._family and len(other) <= len(self)
 
     @cached_property
     def codes(self) -> dict[str, int]:

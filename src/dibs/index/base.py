@@ -1,7 +1,7 @@
 """What an index is: a set of named arrays built from coded clauses, and a match over coded events.
 
-The arrays can be saved as files and memory-mapped (`arrays`, `restore`): no later match changes what `arrays` has given.
-The clauses belong to the segment and are saved once, whatever the index. A match gives pairs (event, row of the clauses)
+The arrays can be saved as files and memory-mapped (`arrays`, `restore`): no later match changes what `arrays` gave. The
+clauses belong to the segment and are saved once, whatever the index. A match gives pairs (event, row of the clauses)
 and counters that say what it cost.
 """
 

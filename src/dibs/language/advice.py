@@ -61,6 +61,20 @@ _RESERVED_PROBLEMS = {
 }
 
 
+NOT_FINITE = {  # names, in upper case, of attributes that were hardly meant
+    "NAN": "CAST('NaN' AS DOUBLE)",
+    **dict.fromkeys(["INF", "INFINITY"], "CAST('Infinity' AS DOUBLE) or CAST('-Infinity' AS DOUBLE)"),
+}
+
+
+def as_constant(*attributes: str) -> str:
+    """How to write as a constant what was read as an attribute."""
+    for name in attributes:
+        if name.upper() in NOT_FINITE:
+            return f"the number is written {NOT_FINITE[name.upper()]}"
+    return "a string needs quotes, as in 'red'"
+
+
 _INFIX = ("ILIKE", "XOR", "DIV")
 
 

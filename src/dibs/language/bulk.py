@@ -13,9 +13,6 @@ reports an error, and what it does take has the very tree that sql.parse gives (
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, repeat
@@ -23,14 +20,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.language.bulk_kernels import number_slices, parse_texts
-from dibs.language.expression import And, Between, Compare, Expression, In, IsNull, Kind, Like, Literal
-from dibs.language.sql import KEYWORDS
+from dibs.language.expression import (
+    And,
+    Between,
+    Compare,
+    Expression,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Literal,
+    collection_paused,
+)
+from dibs.language.sql import KEYWORDS, MAX_TOKENS
 from dibs.language.table import Facet, Op, PredicateTable, after_prefix
+from dibs.thresholds import thresholds
 
-CHUNK = 1 << 17  # texts parsed by one call of the kernel
 COMPARISON_TEXT = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
 
 
@@ -102,32 +111,24 @@ def _chosen(items: list[Any], places: NDArray[Any]) -> list[Any]:
     return column[places].tolist()
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Making millions of tuples would start the garbage collector again and again, and they hold no cycle."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def parse_simple(texts: pa.Array) -> BulkParse:
     """Takes the simple conjunctions among the texts (a string array; a null is not simple)."""
     texts = texts.cast(pa.large_string()) if texts.type != pa.large_string() else texts
     texts = texts.fill_null("") if texts.null_count else texts  # an empty text is not simple
+    sizes = pc.binary_length(texts)
+    if len(texts) and pc.max(sizes).as_py() > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
+        texts = pc.if_else(pc.greater(sizes, MAX_TOKENS), "", texts)
     names: dict[bytes, int] = {}
     strings: dict[bytes, int] = {}
     words: list[int] = []  # the numbers of names that SQL reads in its own way
-    starts = range(0, max(len(texts), 1), CHUNK)
-    parts = [_parse_chunk(texts.slice(at, CHUNK), names, strings, words) for at in starts]
-    simple, sizes, attribute, operator, counts, kind, number_column, integer = (
+    chunk = thresholds.texts_at_once
+    starts = range(0, max(len(texts), 1), chunk)
+    parts = [_parse_chunk(texts.slice(at, chunk), names, strings, words) for at in starts]
+    simple, predicates, attribute, operator, counts, kind, number_column, integer = (
         parts[0] if len(parts) == 1 else (np.concatenate([p[i] for p in parts]) for i in range(8))
     )
     table = PredicateTable(
-        offsets=_offsets(sizes),
+        offsets=_offsets(predicates),
         attribute=attribute,
         operator=operator,
         literal_offsets=_offsets(counts),
@@ -136,7 +137,7 @@ def parse_simple(texts: pa.Array) -> BulkParse:
         integer=integer,
         attributes=[(n.decode(), Facet.VALUE) for n in names],
         texts=list(strings),
-        conjunctions=len(sizes),
+        conjunctions=len(predicates),
         on_true=np.empty(0, np.int32),
         on_false=np.empty(0, np.int32),
     )

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import gc
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, Union
 
 
@@ -229,3 +231,15 @@ def predicates(expression: Expression) -> Iterator[Predicate]:
 def attributes(expression: Expression) -> list[str]:
     """The attributes that the expression mentions, in order of first mention."""
     return list(dict.fromkeys(p.attribute for p in predicates(expression)))
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Making millions of tuples would start the garbage collector again and again, and they hold no cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

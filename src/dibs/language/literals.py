@@ -112,12 +112,16 @@ def nearest_float32(value: float, text: str) -> float:
         raise LiteralError(f"{_shortened(text)} is too large for a 32-bit float", "leave out the F") from None
 
 
-_FLOAT_TEXT = re.compile(r"[+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)", re.IGNORECASE)
+# As Spark reads them: NaN in any case, but with a sign only as Java writes it.
+_FLOAT_TEXT = re.compile(
+    r"nan|[+-](?-i:NaN)|[+-]?(?:inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)", re.ASCII | re.IGNORECASE
+)
+_BLANK = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark trims: other spaces of Unicode stay
 
 
 def read_float(text: str, single: bool) -> Literal:
     """The number that CAST(text AS DOUBLE), or AS FLOAT, gives."""
-    stripped = text.strip()
+    stripped = text.strip(_BLANK)
     if not _FLOAT_TEXT.fullmatch(stripped):
         raise LiteralError(f"{_quoted(text)} is not a number", "write digits, 'NaN', 'Infinity' or '-Infinity'")
     value = float(stripped)
@@ -145,7 +149,7 @@ _EXPECTED_TIMESTAMP = "write TIMESTAMP 'yyyy-mm-dd hh:mm:ss', with a fraction (.
 
 def read_time(word: str, text: str) -> Literal:
     """DATE 'text' or TIMESTAMP 'text'. A timestamp without zone is UTC; digits behind the microseconds are dropped."""
-    match = (_DATE if word == "DATE" else _TIMESTAMP).fullmatch(text.strip())
+    match = (_DATE if word == "DATE" else _TIMESTAMP).fullmatch(text.strip(_BLANK))
     try:
         if match is None:
             raise _NoTime("it has another form")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, refused_function, refused_sign, refused_word
+from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refused_function, refused_sign, refused_word
 from dibs.language.expression import Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import Problems, Refused
-from dibs.language.tokens import Token, backticked, shown, unexpected
+from dibs.language.tokens import Token, Tokens, backticked, shown, unexpected
 
 PREFIXES = frozenset(["(", "-", "+"])
 FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
@@ -31,11 +31,12 @@ class Operand(NamedTuple):
 class OperandReader:
     """A place among the tokens, and what can be read there."""
 
-    def __init__(self, tokens: list[Token], problems: Problems):
+    def __init__(self, tokens: Tokens, problems: Problems):
         self.tokens = tokens
         self.problems = problems
         self.at = 0
         self.next = tokens[0]
+        self.numbers: dict[tuple[str, bool], Literal] = {}  # that were read: one object each
 
     # -- moving on ---------------------------------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ class OperandReader:
         operand = self.operand("a constant")
         if operand.attribute is not None:
             message = f"a constant is expected, not the attribute {shown(place)}"
-            self.problems.add(message, AS_STRING, operand.start, operand.end)
+            self.problems.add(message, as_constant(operand.attribute), operand.start, operand.end)
         return operand.literal
 
     def text(self, user: str) -> str | None:
@@ -95,6 +96,9 @@ class OperandReader:
         negative = sum(t.kind == "-" for t in signs) % 2 == 1
         operand = self.atom(expected, negative)
         if signs and operand.attribute is not None:
+            if operand.attribute.upper() in NOT_FINITE:
+                message = f"a constant is expected, not the attribute {operand.attribute}"
+                raise Refused(message, as_constant(operand.attribute), signs[0].start, operand.end)
             raise refused_sign(signs[-1]) or unexpected(signs[-1], expected)
         if signs and operand.literal is not None and operand.literal.kind != Kind.NUMBER:
             raise Refused("a sign stands only before a number", "leave it out", signs[-1].start, signs[-1].end)
@@ -108,10 +112,11 @@ class OperandReader:
         kind = token.kind
         literal: Literal | None = None
         if kind == "name":
-            following = self.tokens[self.at + 1]
-            if following.kind == "(":
+            following_kind = self.tokens.kind(self.at + 1)
+            if following_kind == "(":
                 return self.call(negative)
-            if following.kind == "string" and token.word:
+            if following_kind == "string" and token.word:
+                following = self.tokens[self.at + 1]
                 if token.word in TIME_WORDS:
                     self.advance()
                     return self.time(token, self.advance())
@@ -133,7 +138,7 @@ class OperandReader:
 
     def no_operand(self, expected: str) -> Refused:
         token = self.next
-        if token.kind in ("LIKE", "RLIKE") and self.tokens[self.at + 1].kind == "(":
+        if token.kind in ("LIKE", "RLIKE") and self.tokens.kind(self.at + 1) == "(":
             return refused_function(token)
         if token.word:
             return self.unexpected(expected, f"if it is the name of an attribute, write {backticked(token.value)}")
@@ -141,8 +146,9 @@ class OperandReader:
 
     def number(self, token: Token, negative: bool) -> Literal:
         try:
-            literal = read_number(token.value, negative)
+            literal = self.numbers.get((token.value, negative)) or read_number(token.value, negative)
             assert literal is not None, "the scanner checked its form"
+            self.numbers[token.value, negative] = literal
             return literal
         except LiteralError as error:
             self.problems.add(error.message, error.advice, token.start, token.end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS
+from dibs.language.advice import FUNCTIONS, as_constant
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -27,7 +27,7 @@ from dibs.language.expression import (
 )
 from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.literals import compare
-from dibs.language.operands import AS_STRING, Operand, OperandReader
+from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
 from dibs.language.tokens import unexpected
@@ -52,7 +52,7 @@ class PredicateReader(OperandReader):
         """What stands at the beginning of a condition; a bad one is reported, skipped, and counts as unknown."""
         begin = self.at
         try:
-            if self.next.word in FUNCTIONS and self.tokens[self.at + 1].kind == "(":
+            if self.next.word in FUNCTIONS and self.tokens.kind(self.at + 1) == "(":
                 return self.string_test()
             return self.operand("a condition")
         except Refused as refused:
@@ -129,7 +129,7 @@ class PredicateReader(OperandReader):
 
     def skip(self, begin: int) -> None:
         """Leaves the condition that began at token `begin`: to AND or OR outside of its parentheses, or their end."""
-        passed = [token.kind for token in self.tokens[begin : self.at]]
+        passed = self.tokens.kinds(begin, self.at)
         depth = max(0, passed.count("(") - passed.count(")"))
         betweens = max(0, passed.count("BETWEEN") - passed.count("AND"))  # each owns one AND
         cases = 0  # inside CASE ... END nothing is a condition
@@ -158,7 +158,7 @@ class PredicateReader(OperandReader):
 
     def comparison(self, left: Operand, operator: str, right: Operand) -> Expression:
         if left.attribute is not None and right.attribute is not None:
-            advice = f"compare with a constant; {AS_STRING}"
+            advice = f"compare with a constant; {as_constant(right.attribute, left.attribute)}"
             message = "an attribute is compared with an attribute"
             self.problems.add(message, advice, left.start, right.end)
             return UNKNOWN

@@ -14,6 +14,7 @@ import numpy as np
 
 from dibs.language.bulk import plain_name
 from dibs.language.row_kernels import ABOVE, pack_text, unpack_rows
+from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import Attribute, Facet, PredicateTable, after_prefix
 
 
@@ -29,6 +30,8 @@ def read_simple(text: str) -> SimpleRow | None:
     """The row of a text, or None for one that the fast lane leaves alone: a few microseconds, where making its tree
     takes a hundred."""
     data = text.encode()
+    if len(data) > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
+        return None
     packed, slices = pack_text(np.frombuffer(data, np.uint8))
     if not len(packed):
         return None

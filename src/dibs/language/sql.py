@@ -29,6 +29,7 @@ The shape of the tree is canonical:
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 from dibs.errors import ExpressionError, Problem
 from dibs.language.expression import (
@@ -43,20 +44,24 @@ from dibs.language.expression import (
     Literal,
     Not,
     Or,
+    collection_paused,
     negate,
 )
 from dibs.language.operands import Operand
 from dibs.language.predicates import Condition, PredicateReader
 from dibs.language.problems import Problems
-from dibs.language.tokens import KEYWORDS, Token, scan
+from dibs.language.tokens import KEYWORDS, Tokens, scan
 
-__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "parse", "validate"]
+__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "validate"]
 
-MAX_LENGTH = 3_000_000  # characters of a text; reading takes up to 400 bytes for each
+MAX_LENGTH = 3_000_000  # characters of a text
+MAX_TOKENS = 1_250_000  # words, numbers, strings and signs of a text; reading takes up to 300 bytes for each
 MAX_PARENTHESES = 10_000  # open at one place of a text
 MAX_DEPTH = 100  # AND, OR and NOT one within the other, after flattening: later stages walk trees by recursion
 
 _UNREADABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
+_PIECE = re.compile(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`]*`|\w+|[^\w\s]""", re.DOTALL)
+_LONG = 10_000  # characters of a text for whose tokens and nodes the garbage collector is paused
 
 
 def parse(text: str) -> Expression:
@@ -64,9 +69,10 @@ def parse(text: str) -> Expression:
     problems = _checked(text)
     tree: Expression = UNKNOWN
     if not problems:
-        tokens = scan(text, problems)
-        if tokens:
-            tree = _ConditionReader(tokens, problems).tree()
+        with collection_paused() if len(text) > _LONG else nullcontext():
+            tokens = scan(text, problems)
+            if len(tokens):
+                tree = _ConditionReader(tokens, problems).tree()
     if problems:
         raise ExpressionError(problems.in_order())
     return tree
@@ -92,6 +98,10 @@ def _checked(text: object) -> Problems:
     if len(text) > MAX_LENGTH:
         advice = "split it into several subscriptions"
         problems.add(f"the text has {len(text):,} characters; {MAX_LENGTH:,} are allowed", advice, 0, 0)
+    elif len(text) > MAX_TOKENS and (pieces := sum(1 for _ in _PIECE.finditer(text))) > MAX_TOKENS:
+        advice = "split it into several subscriptions"
+        message = f"the text has about {pieces:,} words and signs; {MAX_TOKENS:,} are allowed"
+        problems.add(message, advice, 0, 0)
     elif bad := _UNREADABLE_CHARACTER.search(text):
         nul = bad[0] == "\0"
         what = "the character NUL" if nul else f"half of a surrogate pair (U+{ord(bad[0]):04X}), which is no character"
@@ -115,7 +125,7 @@ class _Group:
 class _ConditionReader(PredicateReader):
     """Reads AND, OR, NOT and parentheses with a stack of its own: texts may nest deeper than Python recurses."""
 
-    def __init__(self, tokens: list[Token], problems: Problems):
+    def __init__(self, tokens: Tokens, problems: Problems):
         super().__init__(tokens, problems)
         self.groups = [_Group(0)]
 

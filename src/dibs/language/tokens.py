@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import threading
+from array import array
 from typing import ClassVar, NamedTuple
 
 from sqlglot import Token as RawToken
@@ -42,7 +43,8 @@ RESERVED_WORDS = frozenset(
 KEYWORDS = frozenset(GRAMMAR_WORDS) | RESERVED_WORDS
 
 _KINDS = {**GRAMMAR_WORDS, **dict.fromkeys(RESERVED_WORDS, "reserved")}
-_SIGNS = {**{c: c for c in "(),-+!=<>"}, "==": "=", "!=": "<>", "<>": "<>", "<=": "<=", ">=": ">="}
+_SIGN_KINDS = {**{c: c for c in "(),-+!=<>"}, "==": "=", "!=": "<>", "<>": "<>", "<=": "<=", ">=": ">="}
+_SIGNS = {sign: (kind, kind, "") for sign, kind in _SIGN_KINDS.items()}
 
 # Looked up once: an attribute of an enum is slow to reach.
 _VAR, _NUMBER, _DOT, _IDENTIFIER = TokenType.VAR, TokenType.NUMBER, TokenType.DOT, TokenType.IDENTIFIER
@@ -55,6 +57,38 @@ class Token(NamedTuple):
     start: int
     end: int
     word: str = ""  # a bare word, in upper case
+
+
+Said = tuple[str, str, str]  # kind, value and word of a token, wherever it stands
+
+
+class Tokens:
+    """The tokens of a text, the last one of kind `end`. Kept in columns and made when they are asked for: a text may
+    have a million of them, and an object each would take six times the memory."""
+
+    __slots__ = ("_ends", "_said", "_starts")
+
+    def __init__(self) -> None:
+        self._said: list[Said] = []
+        self._starts, self._ends = array("i"), array("i")
+
+    def append(self, said: Said, start: int, end: int) -> None:
+        self._said.append(said)
+        self._starts.append(start)
+        self._ends.append(end)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def __getitem__(self, i: int) -> Token:
+        kind, value, word = self._said[i]
+        return Token(kind, value, self._starts[i], self._ends[i], word)
+
+    def kind(self, i: int) -> str:
+        return self._said[i][0]
+
+    def kinds(self, first: int, end: int) -> list[str]:
+        return [said[0] for said in self._said[first:end]]
 
 
 class _SparkTokenizer(Spark.Tokenizer):
@@ -86,13 +120,13 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def scan(text: str, problems: Problems) -> list[Token]:
-    """The tokens of the text, the last one of kind `end`. Bad ones are reported and stand in as good ones."""
+def scan(text: str, problems: Problems) -> Tokens:
+    """The tokens of the text; none if it cannot be cut into any. Bad ones are reported and stand in as good ones."""
     try:
         raw = _local.tokenizer.tokenize(text)
     except TokenError:
         _report_unclosed(text, problems)
-        return []
+        return Tokens()
     if "{#" in text:
         _report_template_comments(text, raw, problems)
     tokens = _Scanner(text, raw, problems).tokens()
@@ -108,41 +142,55 @@ class _Scanner:
         self.problems = problems
         self.at = 0  # in raw
 
-    def tokens(self) -> list[Token]:
-        tokens: list[Token] = []
+    def tokens(self) -> Tokens:
+        tokens = Tokens()
+        append = tokens.append
         raw, text, size = self.raw, self.text, len(self.raw)
+        known: dict[str, Said] = {}  # words and numbers that were met: texts repeat themselves
         while self.at < size:
             piece = raw[self.at]
             kind = piece.token_type
             start, end = piece.start, piece.end + 1
-            if kind is _VAR:
-                written = piece.text
-                word = written.upper()
-                special = _KINDS.get(word)
-                if special is not None:
-                    tokens.append(Token(special, written, start, end, word))
-                    self.at += 1
-                elif written.isidentifier() and not self.follows(_DOT):
-                    tokens.append(Token("name", written, start, end, word))
-                    self.at += 1
+            if (sign := _SIGNS.get(text[start:end])) is not None:
+                append(sign, start, end)
+                self.at += 1
+            elif kind is _VAR or kind is _NUMBER:
+                said = known.get(piece.text) or self.plain(piece)
+                if (
+                    said is None
+                    or (said[0] == "name" and self.follows(_DOT))
+                    or (kind is _NUMBER and self.touches(_VAR))
+                ):
+                    self.add(tokens, self.word(start, end))
                 else:
-                    tokens.append(self.word(start, end))
-            elif (sign := _SIGNS.get(text[start:end])) is not None:
-                tokens.append(Token(sign, sign, start, end))
-                self.at += 1
-            elif kind is _NUMBER:
-                tokens.append(self.word(start, end))
+                    known[said[1]] = said
+                    append(said, start, end)
+                    self.at += 1
             elif kind is _STRING or kind is _RAW_STRING:
-                tokens.append(self.string())
+                self.add(tokens, self.string())
             elif kind is _IDENTIFIER:
-                tokens.append(self.name())
+                self.add(tokens, self.name())
             elif kind is _DOT and self.touches(_NUMBER, _VAR):
-                tokens.append(self.word(start, raw[self.at + 1].end + 1))
+                self.add(tokens, self.word(start, raw[self.at + 1].end + 1))
             else:
-                tokens.append(Token("other", text[start:end], start, end))
+                append(("other", text[start:end], ""), start, end)
                 self.at += 1
-        tokens.append(Token("end", "", len(text), len(text)))
+        append(("end", "", ""), len(text), len(text))
         return tokens
+
+    @staticmethod
+    def add(tokens: Tokens, token: Token) -> None:
+        tokens.append((token.kind, token.value, token.word), token.start, token.end)
+
+    @staticmethod
+    def plain(piece: RawToken) -> Said | None:
+        """What a word or number says that is as it should be."""
+        written = piece.text
+        if piece.token_type is _NUMBER:
+            return ("number", written, "") if NUMBER.fullmatch(written) else None
+        word = written.upper()
+        kind = _KINDS.get(word) or ("name" if written.isidentifier() else None)
+        return None if kind is None else (kind, written, word)
 
     def follows(self, *kinds: TokenType) -> bool:
         """Whether the next piece is of these kinds."""

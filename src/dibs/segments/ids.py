@@ -97,6 +97,13 @@ class IdIndex:
             return self._integers[rows].tolist()
         return self.ids.take(pa.array(rows)).to_pylist()
 
+    def first(self, rows: NDArray[np.int32], k: int) -> NDArray[np.int64]:
+        """Places among the rows of the k least ids, in no set order; there are more than k rows."""
+        if self._integers is not None:
+            return np.argpartition(self._integers[rows], k - 1)[:k]
+        ids = pa.table({"id": self.ids.take(pa.array(rows))})
+        return pc.select_k_unstable(ids, k, sort_keys=[("id", "ascending")]).to_numpy().astype(np.int64)
+
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
         integers = self._integers

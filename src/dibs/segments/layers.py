@@ -94,7 +94,8 @@ class Layers:
         rest = State(state.version, layers)
         scans = self._scans(rest, len(items))
         segments = self.built(items, rest)
-        if scans and len(segments) == 1:
+        short = len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment
+        if scans and short and len(segments) == 1:
             return replace(rest, layers=(*layers, Layer.of(segments[0], items)))
         return self._with_segments(rest, segments)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import threading
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.values import Names
+from dibs.thresholds import thresholds
 
 # Codes of paths that have no number.
 SKIP = -1  # neither wanted nor on the way to a wanted attribute
@@ -23,7 +25,8 @@ class WantedNames:
     """The attributes that some subscription mentions. Everything else in an event is passed over unread.
 
     Immutable; make it once for many batches, because it takes time in proportion to the number of names. A name's
-    number is its place in `names`, the same in every batch (`EventValues.names` is this very list).
+    number is its place in `names`, the same in every batch (`EventValues.names` is this very list). The names are
+    sorted, but for those by which it was `extended`: they stand behind the others.
     """
 
     def __init__(self, names: Iterable[str]):
@@ -31,6 +34,35 @@ class WantedNames:
         self.codes = self.names.codes
         # Sorted, because a set of all prefixes would be quadratic in the length of a name with very many dots.
         self._dotted = [name for name in self.names if "." in name]
+        self._sorted: WantedNames = self  # without what stands behind
+        self._lock = threading.Lock()  # see extended
+        self._extended = False
+
+    @property
+    def is_sorted(self) -> bool:
+        return self._sorted is self
+
+    def extended(self, names: Iterable[str]) -> WantedNames | None:
+        """With more names, whose numbers follow: a new name costs a copy, not a new order of a million. None: they are
+        too many for that, or it was done already (all extensions of a list extend each other: see Names.extends)."""
+        new = sorted({name for name in names if name not in self.codes})
+        first = len(self._sorted.names)
+        behind = len(self.names) + len(new) - first
+        if first <= thresholds.names_in_order or behind > max(first // 8, 1):
+            return None
+        with self._lock:
+            if self._extended:
+                return None
+            self._extended = True
+        result = WantedNames(())
+        result.names = self.names.extended(new)
+        result.codes = result.names.codes
+        result._dotted = self._dotted.copy()
+        for name in new:
+            if "." in name:
+                insort(result._dotted, name)
+        result._sorted = self._sorted
+        return result
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""
@@ -49,13 +81,20 @@ class WantedNames:
 
     def numbers_of(self, names: pa.Array) -> NDArray[np.int32]:
         """The numbers of many names (a string array without nulls); SKIP for what is not wanted."""
-        return _find(*text_buffers(names), *self._table)
+        buffers = text_buffers(names)
+        found = _find(*buffers, *self._table)
+        if not self.is_sorted:
+            behind, before = found, _find(*buffers, *self._sorted._table)
+            found = np.where(behind >= 0, behind + np.int32(len(self._sorted.names)), before)
+        return found
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
-        """Slots of 1 + number by hash (0: empty), and the names' own offsets and bytes."""
-        offsets, data = text_buffers(pa.array(self.names, pa.large_string()))
-        slots = np.zeros(1 << max(4, (4 * len(self.names)).bit_length()), np.int32)
+        """Slots of 1 + number by hash (0: empty), and the names' own offsets and bytes; of an extension: of what stands
+        behind, counted from there."""
+        own = self.names if self.is_sorted else self.names[len(self._sorted.names) :]
+        offsets, data = text_buffers(pa.array(own, pa.large_string()))
+        slots = np.zeros(1 << max(4, (4 * len(own)).bit_length()), np.int32)
         _insert(offsets, data, slots)
         return slots, offsets, data.copy()
 
