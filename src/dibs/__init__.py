@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
+        ArgumentError,
         DamagedError,
         DibsError,
         DuplicateId,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ExpressionError,
         FormatError,
         IndexTooLarge,
+        LineTooLong,
         Problem,
         RecoveryWarning,
         Rejected,
@@ -52,6 +54,7 @@ if "NUMBA_CACHE_DIR" not in os.environ and not any(os.access(d, os.W_OK) for d i
     os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}"))
 
 __all__ = [
+    "ArgumentError",
     "Backtest",
     "Backtests",
     "DamagedError",
@@ -63,6 +66,7 @@ __all__ = [
     "ExpressionError",
     "FormatError",
     "IndexTooLarge",
+    "LineTooLong",
     "Matcher",
     "Matches",
     "Problem",

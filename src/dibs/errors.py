@@ -6,6 +6,8 @@
     ├── DuplicateId          an id is taken already                     (.id)
     ├── UnknownId            no subscription has this id                (.id)
     ├── EventError           an event cannot be read                    (.event, .attribute)
+    ├── ArgumentError        an argument is of the wrong type, or none of those that are allowed
+    ├── LineTooLong          a line of a file is longer than allowed    (.name, .line, .limit)
     ├── UnknownIndex         no index of this name                      (.name)
     ├── IndexTooLarge        an index would need too much memory        (.name, .needed, .limit)
     ├── StorageError         files cannot be written or read            (.path)
@@ -13,8 +15,9 @@
     └── FormatError          saved files are of another version, or no files of Dibs
         └── DamagedError     saved files are not as they were written   (.path)
 
-ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
-so that code which does not know Dibs can still catch them.
+ExpressionError, SubscriptionErrors, DuplicateId, EventError, UnknownIndex and LineTooLong are ValueErrors too,
+ArgumentError is a ValueError and a TypeError, UnknownId is a KeyError, so that code which does not know Dibs can still
+catch them.
 
 RecoveryWarning is a warning: something was damaged or missing and has been made anew.
 """
@@ -123,6 +126,20 @@ class EventError(DibsError, ValueError):
         place = [] if event is None else [f"event {event}"]
         place += [] if attribute is None else [f"attribute {attribute!r}"]
         super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class ArgumentError(DibsError, ValueError, TypeError):
+    """An argument is of the wrong type, or none of those that are allowed."""
+
+
+class LineTooLong(DibsError, ValueError):
+    """A line of a file is longer than allowed: most likely the file is none of lines."""
+
+    def __init__(self, name: str, line: int, limit: int):
+        self.name, self.line, self.limit = name, line, limit
+        place = f"{name}, line {line}" if name else f"line {line}"
+        size = f"{limit >> 20:,} MB" if limit >= 1 << 20 else f"{limit:,} bytes"
+        super().__init__(f"{place}: longer than {size}; expected one object or text per line: is this a file of lines?")
 
 
 class UnknownIndex(DibsError, ValueError):

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from dibs.coding.lines import LONGEST
 from dibs.errors import EventError, StorageError
 from dibs.past.sources import (
     Batch,
@@ -66,8 +67,9 @@ def open_events(events: Any) -> Source:
     return dicts_or_lines(events, EXPECTED)
 
 
-def open_file(path: Path, format: str | None = None) -> Source:
-    """The events of a file; its format, where the ending does not tell it."""
+def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> Source:
+    """The events of a file; its format, where the ending does not tell it. longest: bytes of a line, where there are
+    lines."""
     folder = path.stat() and path.is_dir()  # stat says what is wrong with the path
     format = format or ("parquet" if folder else FORMATS.get(path.suffix.lower()))
     if format == "parquet":
@@ -76,7 +78,7 @@ def open_file(path: Path, format: str | None = None) -> Source:
     if format == "arrow":
         return ArrowStream(path) if _is_stream(path) else ArrowFile(path)
     if format == "jsonl":
-        return JsonFile(path)
+        return JsonFile(path, longest)
     expected = ", ".join(FORMATS)
     raise StorageError(path, f"the ending tells no format; expected one of {expected}, or a folder of Parquet files")
 
@@ -220,9 +222,9 @@ class ArrowStream(Plain):
 
 
 class JsonFile(Plain):
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, longest: int = LONGEST):
+        self.path, self.longest = path, longest
 
     def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
         with self.path.open("rb") as file:
-            yield from JsonLines(file).batches(wanted, size)
+            yield from JsonLines(file, str(self.path), self.longest).batches(wanted, size)
