@@ -10,9 +10,10 @@ from enum import Enum
 
 import typer
 
-from dibs.errors import DibsError
+from dibs.cli import INTERRUPTED
+from dibs.errors import DibsError, UnknownIndex
 
-NO, BAD_INPUT, INTERRUPTED = 1, 3, 130
+NO, BAD_INPUT = 1, 3
 SHOWN = 10  # problems that are printed before only their number is
 
 
@@ -26,8 +27,9 @@ class BadInput(DibsError):
 
 
 def say(text: str) -> None:
-    """A line for the person, not for the next program."""
-    typer.echo(text, err=True)
+    """A line for the person, not for the next program. Where nobody reads it, the exit code still tells."""
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(text, err=True)
 
 
 def say_problems(title: str, problems: list[str], total: int | None = None) -> None:
@@ -44,16 +46,28 @@ def outcome() -> Iterator[None]:
     """Turns what ends a command early into an exit code."""
     try:
         yield
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough (`dibs match ... | head`). Python flushes stdout once more at exit: into nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_into_nothing()
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+    except UnknownIndex as error:
+        raise typer.BadParameter(str(error), param_hint="--index") from None
     except DibsError as error:
         say(f"dibs: {error}")
         raise typer.Exit(BAD_INPUT) from None
     except OSError as error:
         say(f"dibs: {error.filename}: {error.strerror}" if error.filename and error.strerror else f"dibs: {error}")
         raise typer.Exit(BAD_INPUT) from None
+
+
+def _write_into_nothing() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
