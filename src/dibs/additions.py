@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arguments import OnError, check_callable, check_on_error, checked_several
 from dibs.changes import Changes
-from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, checked_item, named_at
 from dibs.segments.compile import compile_texts, form_of
 from dibs.segments.ids import Id
-from dibs.segments.layers import MANY, Change
+from dibs.segments.layers import Change
 from dibs.segments.segment import DEFAULT_WEIGHT
-
-OnError = Literal["raise", "skip"]
-FEW = 16  # subscriptions that are added one by one: columns are worth their while for many
-
-
-def check_on_error(on_error: str) -> None:
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
+from dibs.thresholds import thresholds
 
 
 def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnError) -> list[Rejected]:
     """Adds (id, expression[, weight]) items; returns those that were skipped."""
     check_on_error(on_error)
+    if hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__"):
+        raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
+    items = checked_several(items, "(id, expression) items", "use add for one subscription, .items() of a dict")
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []
@@ -43,7 +40,7 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         ids.append(id)
         texts.append(text)
         weights.append(weight)
-    if len(texts) <= FEW:
+    if len(texts) <= thresholds.added_one_by_one:
         return _add_few(changes, ids, texts, weights, places, bad, on_error)
     text_column = pa.array(texts, pa.large_string())
     weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
@@ -68,9 +65,9 @@ def _add_few(
                 if id in seen or changes.has(id):
                     raise DuplicateId(id)
                 good.append((id, text, weight, form))
+                seen.add(id)  # one that is refused leaves its id to a later one
             except DibsError as e:
                 bad.append(Rejected(place, id, text, e))
-            seen.add(id)
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
@@ -90,13 +87,18 @@ def add_columns(
 ) -> list[Rejected]:
     """Adds rows; returns those that were skipped."""
     check_on_error(on_error)
+    check_callable("progress", progress)
     with changes.turn():
-        compiled = compile_texts(texts, progress)
         columns = by_type(ids)
+        waits = len(texts) <= thresholds.changes_for_a_segment or changes.batching or len(columns) > 1
+        compiled = compile_texts(texts, progress, keep_forms=waits)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
+            if compiled.errors:  # those leave their ids to later rows
+                good = np.flatnonzero(~np.isin(rows, list(compiled.errors)))
+                rows, column = rows[good], column.take(pa.array(good))
             for i in changes.taken(column):
-                errors.setdefault(int(rows[i]), DuplicateId(column[i].as_py()))
+                errors[int(rows[i])] = DuplicateId(column[i].as_py())
         if errors:
             named = dict(named_at(columns, errors))
             for i in errors:
@@ -104,15 +106,18 @@ def add_columns(
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
-        if errors:
-            keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
-            ids = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
-            weights = None if weights is None else weights[keep]
-            add_columns(changes, ids, texts.take(pa.array(keep)), weights, places[keep], [], "raise", None)
-        elif len(texts) <= MANY or changes.batching or len(columns) > 1:
+        keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
+        if waits:
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
+            own = texts.to_pylist()
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
-            changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
-        else:
-            changes.add_columns(compiled, columns[0][1], texts, weights)
+            forms = compiled.forms
+            changes.make([(given[i], own[i], of_default[i], forms.get(i)) for i in keep.tolist()], new=True)
+            return bad
+        column = columns[0][1]
+        if errors:
+            column, texts = column.take(pa.array(keep)), texts.take(pa.array(keep))
+            weights = None if weights is None else weights[keep]
+            compiled = compile_texts(texts)
+        changes.add_columns(compiled, column, texts, weights)
         return bad

@@ -11,21 +11,38 @@
     ├── UnknownIndex         no index of this name                      (.name)
     ├── IndexTooLarge        an index would need too much memory        (.name, .needed, .limit)
     ├── StorageError         files cannot be written or read            (.path)
+    │   ├── MissingFile      there is no such file                      (.path)
     │   └── WriterActive     somebody else writes to this folder        (.path, .holder)
     └── FormatError          saved files are of another version, or no files of Dibs
         └── DamagedError     saved files are not as they were written   (.path)
 
 ExpressionError, SubscriptionErrors, DuplicateId, EventError, UnknownIndex and LineTooLong are ValueErrors too,
 ArgumentError is a ValueError and a TypeError, UnknownId is a KeyError, so that code which does not know Dibs can still
-catch them.
+catch them. MissingFile is a FileNotFoundError.
 
 RecoveryWarning is a warning: something was damaged or missing and has been made anew.
 """
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any
+
+
+def shown(value: object) -> str:
+    """A value in a message: its type, and it itself as far as it is short and can be shown."""
+    try:
+        return f"{type(value).__name__} ({' '.join(reprlib.repr(value).split())})"
+    except Exception:  # whatever its class does; an integer of thousands of digits
+        return type(value).__name__
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return f"({type(value).__name__})"
 
 
 @dataclass(frozen=True)
@@ -81,7 +98,7 @@ class Rejected:
     error: DibsError
 
     def __str__(self) -> str:
-        return f"subscription {self.id!r} (number {self.position}): {self.error}"
+        return f"subscription {_repr(self.id)} (number {self.position}): {self.error}"
 
 
 class SubscriptionErrors(DibsError, ValueError):
@@ -111,7 +128,7 @@ class UnknownId(DibsError, KeyError):
 
     def __init__(self, id: Any):
         self.id = id
-        super().__init__(f"no subscription has the id {id!r}")
+        super().__init__(f"no subscription has the id {_repr(id)}")
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -164,6 +181,16 @@ class StorageError(DibsError):
     def __init__(self, path: Any, message: str):
         self.path = path
         super().__init__(f"{path}: {message}")
+
+
+class MissingFile(StorageError, FileNotFoundError):
+    """There is no such file."""
+
+    def __init__(self, path: Any):
+        super().__init__(path, "No such file or folder: check the name")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class WriterActive(StorageError):
