@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dibs.cli.outcome import BadInput
 
@@ -34,6 +35,7 @@ TIMESTAMP = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
 )
 ZONE = r"[0-9]{2}:[0-9]{2}.*(Z|[+-][0-9]{2}:?[0-9]{2})$"
+FRACTION = r"^-?[0-9]+\.[0-9]*[1-9]$"
 SHORT = 15  # characters of a number without exponent that a float64 always shows again
 
 
@@ -113,6 +115,9 @@ class Column:
         places = np.flatnonzero(~simple.to_numpy(zero_copy_only=False))
         others = texts.take(pa.array(places))
         if not self._take_integers(others):
+            shown = _shown_again(others)
+            self._take_simple(others.filter(pa.array(shown)))
+            places, others = places[~shown], others.filter(pa.array(~shown))
             for place, text in zip(places.tolist(), others.to_pylist()):
                 if not self._take(text):
                     return int(place)
@@ -122,9 +127,9 @@ class Column:
         """Numbers that a float64 shows again."""
         if not len(texts):
             return
-        parts = pc.extract_regex(texts, r"^-?(?P<whole>[0-9]*)\.?(?P<rest>[0-9]*)$")
-        for i in (0, 1):
-            self.digits[i] = max(self.digits[i], pc.max(pc.binary_length(pc.struct_field(parts, [i]))).as_py())
+        size, point = pc.binary_length(texts).to_numpy(), pc.find_substring(texts, ".").to_numpy()
+        whole = np.where(point < 0, size, point)  # with the sign, so that it is one digit too many at most
+        self.digits = [max(self.digits[0], int(whole.max())), max(self.digits[1], int((size - whole).max()) - 1)]
         self._take_integers(texts.filter(pc.match_substring_regex(texts, INTEGER)))
 
     def _take_integers(self, texts: pa.Array) -> bool:
@@ -223,6 +228,14 @@ def _plain_numbers(texts: pa.Array) -> pa.Array:
     return texts
 
 
+def _shown_again(texts: pa.Array) -> NDArray[np.bool_]:
+    """Which are fractions that Arrow writes just so when it has read them as float64: nearly all that programs write.
+    Not integers: beyond 2**53 the shortest text of a float64 need not be its value."""
+    fractions = pc.if_else(pc.match_substring_regex(texts, FRACTION), texts, pa.scalar(None, texts.type))
+    same = pc.equal(fractions.cast(pa.float64()).cast(texts.type), texts)
+    return same.fill_null(False).to_numpy(zero_copy_only=False)
+
+
 def _timestamps(texts: pa.Array) -> pa.Array:
     zoned = pc.match_substring_regex(texts, ZONE)
     nothing = pa.scalar(None, texts.type)
@@ -238,8 +251,8 @@ def _count(texts: pa.Array, pattern: str) -> int:
 
 def _first_other(texts: pa.Array, pattern: str) -> int | None:
     """The place of the first text that does not match."""
-    place: int = pc.index(pc.match_substring_regex(texts, pattern), False).as_py()
-    return None if place < 0 else place
+    matching = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return None if matching.all() else int(matching.argmin())
 
 
 def _first_impossible(there: pa.Array, kind: Kind) -> int | None:
