@@ -100,7 +100,7 @@ def test_problems_that_nobody_reads(tmp_path: Path) -> None:
 def test_closed_input_and_output(subs: Path, products: Path, tmp_path: Path) -> None:
     command = shlex.join([*DIBS, "match", "-s", str(subs)])
     for rest, message in (
-        (f"-e {products} >&-", "standard output is closed: give a file with --output"),
+        (f"-e {products} >&-", "standard output is closed: there is nowhere to write to"),
         ("<&-", "standard input is closed: give the file's name"),
     ):
         done = subprocess.run(f"{command} {rest}", shell=True, env=ENVIRONMENT, capture_output=True, text=True)

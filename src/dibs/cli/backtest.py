@@ -22,7 +22,7 @@ from dibs.cli.formats import (
     reading,
     shown_name,
 )
-from dibs.cli.outcome import BadInput, OnError, outcome, say, say_problems
+from dibs.cli.outcome import BadInput, OnError, outcome, results, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import load_file, read_subscriptions
 from dibs.coding.lines import LONGEST, numbered_lines
@@ -256,7 +256,7 @@ def _print_json(record: dict[str, Any]) -> None:
     import orjson
 
     options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    sys.stdout.buffer.write(orjson.dumps(record, default=str, option=options))
+    results().write(orjson.dumps(record, default=str, option=options))
 
 
 def _say_end(source: Chain, result: Backtest | Replay) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from typing import BinaryIO
 
 import typer
 
@@ -24,6 +25,13 @@ class OnError(str, Enum):
 
 class BadInput(DibsError):
     """Something that the user gave cannot be read; the text names the place and says what to do."""
+
+
+def results() -> BinaryIO:
+    """Where results for the next program go."""
+    if sys.stdout is None:
+        raise BadInput("standard output is closed: there is nowhere to write to")
+    return sys.stdout.buffer
 
 
 def say(text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dibs.cli.formats import STANDARD, Format, format_of
-from dibs.cli.outcome import BadInput
+from dibs.cli.outcome import BadInput, results
 
 if TYPE_CHECKING:
     from dibs.matches import Matches
@@ -102,9 +101,7 @@ def open_writer(name: str, matched_only: bool) -> Iterator[JsonLines | Pairs]:
     """A file gets its name only when it is whole: until then it is called NAME.partial."""
     kind = format_of(name)
     if name == STANDARD:
-        if sys.stdout is None:
-            raise BadInput("standard output is closed: give a file with --output")
-        yield JsonLines(sys.stdout.buffer, matched_only)
+        yield JsonLines(results(), matched_only)
         return
     partial = Path(f"{name}.partial")
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, shown_name
-from dibs.cli.outcome import NO, outcome, say
+from dibs.cli.outcome import NO, outcome, results, say
 from dibs.cli.subscriptions import read_subscriptions
 from dibs.coding.lines import numbered_lines
 
@@ -129,4 +128,4 @@ def _print_json(checked: _Checked) -> None:
         "valid": not checked.problems,
         "problems": [{name: getattr(problem, name) for name in names} for problem in checked.problems],
     }
-    sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    results().write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))

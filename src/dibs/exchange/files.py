@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
@@ -120,11 +121,13 @@ def _read_file(path: Path) -> pa.Table:
     try:
         with open(path, "rb") as file:
             is_parquet = file.read(4) == b"PAR1"
-            with pq.ParquetFile(file, page_checksum_verification=True) as content:
-                schema = content.schema_arrow
-                _check_schema(path, schema)
-                table = content.read([name for name in READ if name in schema.names])
-                checksum = (content.metadata.metadata or {}).get(CHECKSUM.encode())
+        # Arrow's own file: its threads must not read through Python, which may end before they do.
+        native = pa.OSFile(os.fsencode(path))
+        with native, pq.ParquetFile(native, page_checksum_verification=True) as content:
+            schema = content.schema_arrow
+            _check_schema(path, schema)
+            table = content.read([name for name in READ if name in schema.names])
+            checksum = (content.metadata.metadata or {}).get(CHECKSUM.encode())
     except OSError as e:
         if e.errno is not None:
             raise _unreadable(path, e) from e
