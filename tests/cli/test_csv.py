@@ -241,6 +241,7 @@ def test_texts_that_are_no_utf_8_spoil_only_their_rows(tmp_path: Path) -> None:
         ("a\n1\n", ["--types", "a"], 2, "'a' names no type"),
         ("a\n1\n", ["--types", "=text"], 2, "names no type"),
         ("a\n1\n", ["--event-id", "b"], 3, "the events have no column 'b', only 'a'"),
+        ("a,b,b\n1,2,3\n", ["--event-id", "b"], 3, "the events have several columns 'b'"),
     ],
 )
 def test_what_is_told(content: str, arguments: list[str], code: int, message: str, tmp_path: Path, subs: Path) -> None:

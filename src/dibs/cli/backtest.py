@@ -85,7 +85,7 @@ def backtest(
     format: Annotated[
         Format | None, typer.Option(help="Format of the events, where the ending does not tell (standard input).")
     ] = None,
-    types: Annotated[list[str] | None, typer.Option(help=TYPES_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
     max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each result.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,

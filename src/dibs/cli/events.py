@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 8_192
 
-TYPES_HELP = "Types of columns of CSV: name=text, number, boolean, date or timestamp; commas between several."
+TYPES_HELP = "Types of columns of CSV: text, number, boolean, date or timestamp."
 MAX_LINE_HELP = "The longest line of JSON lines, in MB."
 
 
@@ -44,6 +44,8 @@ class EventBatch:
                 raise BadInput(
                     f"the events have no column {name!r}, only {', '.join(map(repr, self.data.schema.names))}"
                 )
+            if self.data.schema.names.count(name) > 1:
+                raise BadInput(f"the events have several columns {name!r}, so none of them names an event")
             return self.data.column(name)
         return [_field(line, name) for line in self.data.split(b"\n")[: self.count]]
 

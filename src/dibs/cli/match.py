@@ -71,7 +71,7 @@ def match(
     format: Annotated[
         Format | None, typer.Option(help="Format of the events, where the ending does not tell (standard input).")
     ] = None,
-    types: Annotated[list[str] | None, typer.Option(help=TYPES_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
     max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
     index: Annotated[
         str | None, typer.Option(help="The index to match with.  [default: auto, or that of the compiled index]")
