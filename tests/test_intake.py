@@ -92,7 +92,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "add_table on_error": (lambda v: one().add_table(TABLE, on_error=v), ""),
     "add_table progress": (lambda v: one().add_table(TABLE, progress=v), "None type"),
     "remove": (lambda v: one().remove(v), ""),
-    "remove_many": (lambda v: one().remove_many(v), ""),
+    "remove_many": (lambda v: one().remove_many(v), "dict"),
     "remove_many id": (lambda v: one().remove_many([v]), ""),
     "replace id": (lambda v: one().replace(v, "TRUE"), ""),
     "replace expression": (lambda v: one().replace("a", v), "text"),

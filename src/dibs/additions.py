@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
     check_on_error(on_error)
     if hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__"):
         raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
-    items = checked_several(items, "(id, expression) items", "use add for one subscription, .items() of a dict")
+    if isinstance(items, Mapping):
+        raise ArgumentError("add_many takes (id, expression) items; pass .items() of a dict of expressions by id")
+    items = checked_several(items, "(id, expression) items", "use add for one subscription")
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []

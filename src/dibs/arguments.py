@@ -4,7 +4,7 @@ found and what is expected; no call fails somewhere inside because of what it wa
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,9 +87,9 @@ def _is_file_name(text: str) -> bool:
 
 
 def checked_several(values: Any, expected: str, one: str) -> Iterable[Any]:
-    """Anything to go through but what is a mistake: a single text, or a mapping or table, which would give its names.
+    """Anything to go through but what is a mistake: a single text, or a table, which would give its columns' names.
     one: what takes one."""
-    is_mistake = isinstance(values, (str, bytes, bytearray, Mapping)) or hasattr(values, "columns")
+    is_mistake = isinstance(values, (str, bytes, bytearray)) or hasattr(values, "columns")
     if is_mistake or not isinstance(values, Iterable):
         raise ArgumentError(f"expected {expected}, not {shown(values)}; {one}")
     return values

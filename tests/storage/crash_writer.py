@@ -95,8 +95,8 @@ def small_thresholds(patch: Callable[[str, Any], None]) -> None:
     """Merges and checkpoints all the time, with few subscriptions."""
     for name, value in (("AT_ONCE", 12), ("RATIO", 2), ("WIDTH", 2), ("TINY", 3), ("MANY", 6)):
         patch(f"dibs.segments.layers.{name}", value)
-    patch("dibs.additions.MANY", 6)
-    patch("dibs.additions.FEW", 2)
+    patch("dibs.thresholds.thresholds.changes_for_a_segment", 6)
+    patch("dibs.thresholds.thresholds.added_one_by_one", 2)
     patch("dibs.storage.durable.TINY", 3)
     patch("dibs.storage.durable.TAIL", 15)
     patch("dibs.storage.durable.CLOSING_TAIL", 5)
