@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
+        ArgumentError,
         BackgroundWarning,
         DamagedError,
         DibsError,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         ExpressionError,
         FormatError,
         IndexTooLarge,
+        LineTooLong,
+        MissingFile,
         Problem,
         RecoveryWarning,
         Rejected,
@@ -53,6 +56,7 @@ if "NUMBA_CACHE_DIR" not in os.environ and not any(os.access(d, os.W_OK) for d i
     os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}"))
 
 __all__ = [
+    "ArgumentError",
     "BackgroundWarning",
     "Backtest",
     "Backtests",
@@ -65,8 +69,10 @@ __all__ = [
     "ExpressionError",
     "FormatError",
     "IndexTooLarge",
+    "LineTooLong",
     "Matcher",
     "Matches",
+    "MissingFile",
     "Problem",
     "Range",
     "RecoveryWarning",

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arguments import OnError, check_callable, check_on_error, checked_several
 from dibs.changes import Changes
-from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, checked_item, named_at
-from dibs.segments.compile import Compiled, compile_texts, form_of
+from dibs.segments.compile import compile_texts, form_of
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.state import Change
 from dibs.thresholds import thresholds
 
-OnError = Literal["raise", "skip"]
-
-
-def check_on_error(on_error: str) -> None:
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-
 
 def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnError) -> list[Rejected]:
     """Adds (id, expression[, weight]) items; returns those that were skipped."""
     check_on_error(on_error)
+    if hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__"):
+        raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
+    if isinstance(items, Mapping):
+        raise ArgumentError("add_many takes (id, expression) items; pass .items() of a dict of expressions by id")
+    items = checked_several(items, "(id, expression) items", "use add for one subscription")
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []
@@ -68,9 +67,9 @@ def _add_few(
                 if id in seen or changes.has(id):
                     raise DuplicateId(id)
                 good.append((id, text, weight, form))
+                seen.add(id)  # one that is refused leaves its id to a later one
             except DibsError as e:
                 bad.append(Rejected(place, id, text, e))
-            seen.add(id)
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
@@ -92,14 +91,20 @@ def add_columns(
 ) -> list[Rejected]:
     """Adds rows; returns those that were skipped."""
     check_on_error(on_error)
+    check_callable("progress", progress)
 
     def add() -> list[Rejected]:
-        compiled = compile_texts(texts, progress)
         columns = by_type(ids)
+        must_wait = changes.batching or len(columns) > 1
+        few = len(texts) <= thresholds.changes_for_a_segment
+        compiled = compile_texts(texts, progress, keep_forms=must_wait or few)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
+            if compiled.errors:  # those leave their ids to later rows
+                good = np.flatnonzero(~np.isin(rows, list(compiled.errors)))
+                rows, column = rows[good], column.take(pa.array(good))
             for i in changes.taken(column):
-                errors.setdefault(int(rows[i]), DuplicateId(column[i].as_py()))
+                errors[int(rows[i])] = DuplicateId(column[i].as_py())
         if errors:
             named = dict(named_at(columns, errors))
             for i in errors:
@@ -107,25 +112,22 @@ def add_columns(
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
-        if errors:
-            keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
-            kept = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
-            weighted = None if weights is None else weights[keep]
-            add_columns(changes, kept, texts.take(pa.array(keep)), weighted, places[keep], [], "raise", None)
-        elif _few(compiled) or changes.batching or len(columns) > 1:
+        keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
+        short = len(compiled.table.attribute) <= thresholds.predicates_for_a_segment
+        if must_wait or (few and short):  # the next match makes a segment of them, together with others
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
+            own = texts.to_pylist()
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
-            changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
+            forms = compiled.forms
+            changes.make([(given[i], own[i], of_default[i], forms.get(i)) for i in keep.tolist()], new=True)
+            return bad
+        column = columns[0][1]
+        if errors:
+            kept = pa.array(keep)
+            weighted = None if weights is None else weights[keep]
+            changes.add_columns(compile_texts(texts.take(kept)), column.take(kept), texts.take(kept), weighted)
         else:
-            changes.add_columns(compiled, columns[0][1], texts, weights)
+            changes.add_columns(compiled, column, texts, weights)
         return bad
 
     return changes.change(add)
-
-
-def _few(compiled: Compiled) -> bool:
-    """Whether the next match makes a segment of them together with others; it would have to read long texts again."""
-    return (
-        len(compiled.order) <= thresholds.changes_for_a_segment
-        and len(compiled.table.attribute) <= thresholds.predicates_for_a_segment
-    )

@@ -6,15 +6,19 @@
     ├── DuplicateId          an id is taken already                     (.id)
     ├── UnknownId            no subscription has this id                (.id)
     ├── EventError           an event cannot be read                    (.event, .attribute)
+    ├── ArgumentError        an argument is of the wrong type, or none of those that are allowed
+    ├── LineTooLong          a line of a file is longer than allowed    (.name, .line, .limit)
     ├── UnknownIndex         no index of this name                      (.name)
     ├── IndexTooLarge        an index would need too much memory        (.name, .needed, .limit)
     ├── StorageError         files cannot be written or read            (.path)
+    │   ├── MissingFile      there is no such file                      (.path)
     │   └── WriterActive     somebody else writes to this folder        (.path, .holder)
     └── FormatError          saved files are of another version, or no files of Dibs
         └── DamagedError     saved files are not as they were written   (.path)
 
-ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
-so that code which does not know Dibs can still catch them.
+ExpressionError, SubscriptionErrors, DuplicateId, EventError, UnknownIndex and LineTooLong are ValueErrors too,
+ArgumentError is a ValueError and a TypeError, UnknownId is a KeyError, so that code which does not know Dibs can still
+catch them. MissingFile is a FileNotFoundError.
 
 RecoveryWarning is a warning: something was damaged or missing and has been rebuilt. BackgroundWarning: work in the
 background failed and will be tried again.
@@ -22,8 +26,24 @@ background failed and will be tried again.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any
+
+
+def shown(value: object) -> str:
+    """A value in a message: its type, and it itself as far as it is short and can be shown."""
+    try:
+        return f"{type(value).__name__} ({' '.join(reprlib.repr(value).split())})"
+    except Exception:  # whatever its class does; an integer of thousands of digits
+        return type(value).__name__
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return f"({type(value).__name__})"
 
 
 @dataclass(frozen=True)
@@ -79,7 +99,7 @@ class Rejected:
     error: DibsError
 
     def __str__(self) -> str:
-        return f"subscription {self.id!r} (number {self.position}): {self.error}"
+        return f"subscription {_repr(self.id)} (number {self.position}): {self.error}"
 
 
 class SubscriptionErrors(DibsError, ValueError):
@@ -109,7 +129,7 @@ class UnknownId(DibsError, KeyError):
 
     def __init__(self, id: Any):
         self.id = id
-        super().__init__(f"no subscription has the id {id!r}")
+        super().__init__(f"no subscription has the id {_repr(id)}")
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -124,6 +144,20 @@ class EventError(DibsError, ValueError):
         place = [] if event is None else [f"event {event}"]
         place += [] if attribute is None else [f"attribute {attribute!r}"]
         super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class ArgumentError(DibsError, ValueError, TypeError):
+    """An argument is of the wrong type, or none of those that are allowed."""
+
+
+class LineTooLong(DibsError, ValueError):
+    """A line of a file is longer than allowed: most likely the file is none of lines."""
+
+    def __init__(self, name: str, line: int, limit: int):
+        self.name, self.line, self.limit = name, line, limit
+        place = f"{name}, line {line}" if name else f"line {line}"
+        size = f"{limit >> 20:,} MB" if limit >= 1 << 20 else f"{limit:,} bytes"
+        super().__init__(f"{place}: longer than {size}; expected one object or text per line: is this a file of lines?")
 
 
 class UnknownIndex(DibsError, ValueError):
@@ -148,6 +182,16 @@ class StorageError(DibsError):
     def __init__(self, path: Any, message: str):
         self.path = path
         super().__init__(f"{path}: {message}")
+
+
+class MissingFile(StorageError, FileNotFoundError):
+    """There is no such file."""
+
+    def __init__(self, path: Any):
+        super().__init__(path, "No such file or folder: check the name")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class WriterActive(StorageError):

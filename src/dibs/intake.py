@@ -11,22 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arguments import is_integer
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
-from dibs.errors import DibsError, ExpressionError, Problem, Rejected, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, ExpressionError, Problem, Rejected, SubscriptionErrors, shown
 from dibs.language.sql import parse
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 
 
 def checked_id(id: Any) -> Id:
-    if isinstance(id, np.integer):
+    if is_integer(id):
         id = int(id)
-    if isinstance(id, bool) or not isinstance(id, (str, int)):
-        raise DibsError(f"an id is a string or an integer, not {type(id).__name__} ({id!r})")
-    if isinstance(id, int):
         if not -(2**63) <= id < 2**63:
-            raise DibsError(f"the id {id} does not fit into 64 bits with sign; use a string")
-        return int(id)
+            raise DibsError(f"an id has 64 bits with sign, which is not enough for {shown(id)}; use a string")
+        return id
+    if not isinstance(id, str):
+        raise DibsError(f"an id is a string or an integer, not {shown(id)}")
     try:
         id.encode()
     except UnicodeEncodeError:
@@ -34,15 +34,29 @@ def checked_id(id: Any) -> Id:
     return str(id)
 
 
+def sought_id(id: Any) -> Id | None:
+    """The id that is asked for; None if no subscription can have it."""
+    try:
+        return checked_id(id)
+    except DibsError:
+        return None
+
+
 def checked_weight(weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, (int, float, np.number)) or math.isnan(weight):
-        raise DibsError(f"a weight is a number, not {weight!r}")
-    return float(weight)
+    if not is_integer(weight) and not isinstance(weight, (float, np.floating)):
+        raise DibsError(f"a weight is an integer or a float, not {shown(weight)}; pass float(weight) if it is a number")
+    try:
+        result = float(weight)
+    except OverflowError:
+        raise DibsError(f"a weight is a float64, which is not enough for {shown(weight)}") from None
+    if math.isnan(result):
+        raise DibsError("a weight is a number, not NaN")
+    return result
 
 
 def checked_item(item: Any) -> tuple[Id, str, float]:
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
-        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {item!r}")
+        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {shown(item)}")
     id, text = checked_id(item[0]), item[1]
     if not isinstance(text, str):
         raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
@@ -56,13 +70,15 @@ def checked_item(item: Any) -> tuple[Id, str, float]:
 Columns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
 
-def checked_columns(table: pa.Table | pa.RecordBatch) -> Columns:
+def checked_columns(table: Any) -> Columns:
     """The good rows of a table of subscriptions as ids (int64 or large_string), texts, weights (None: all the default)
     and row numbers; and the bad ones."""
-    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-    for name in ("id", "expression"):
-        if name not in table.column_names:
-            problem = DibsError(f"the table has no column {name!r}, only {table.column_names}")
+    table = as_table(table)
+    for name in ("id", "expression", "weight"):
+        number = table.column_names.count(name)
+        if number > 1 or (number == 0 and name != "weight"):
+            there = f"{number} columns {name!r}: leave one of them" if number else f"no column {name!r}"
+            problem = DibsError(f"the table has {there}{'' if number else f', only {table.column_names}'}")
             raise SubscriptionErrors([Rejected(0, None, None, problem)])
     ids, texts = _one_array(table["id"]), _one_array(table["expression"])
     bad: list[Rejected] = []
@@ -89,10 +105,11 @@ def checked_columns(table: pa.Table | pa.RecordBatch) -> Columns:
     reject(_nulls(texts), "the expression is null; write TRUE for a subscription that always matches")
     texts = readable(texts, "the expression")
     if pa.types.is_integer(ids.type):
-        try:
-            ids = ids.cast(pa.int64())
-        except pa.ArrowInvalid:
-            reject(everything, "an id does not fit into 64 bits with sign")
+        if pa.types.is_uint64(ids.type):
+            large = pc.greater(ids, pa.scalar(2**63 - 1, ids.type))
+            reject(_marked(large), "an id has 64 bits with sign, which is not enough for it; use strings")
+            ids = pc.if_else(large, pa.scalar(None, ids.type), ids)
+        ids = ids.cast(pa.int64())
     elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
         ids = readable(ids.cast(pa.large_string()), "the id")
     else:
@@ -100,7 +117,11 @@ def checked_columns(table: pa.Table | pa.RecordBatch) -> Columns:
     reject(_nulls(ids), "the id is null")
     weights = None
     if "weight" in table.column_names:
-        column = _one_array(table["weight"]).cast(pa.float64(), safe=False)
+        column = _one_array(table["weight"])
+        if not _is_number(column.type):
+            reject(~_nulls(column), f"a weight must be a number, not {column.type}")
+            column = pa.nulls(len(table), pa.float64())
+        column = column.cast(pa.float64(), safe=False)
         weights = column.fill_null(DEFAULT_WEIGHT).to_numpy(zero_copy_only=False).copy()
         reject(np.isnan(weights), "the weight is NaN")
     places = np.flatnonzero(good)
@@ -109,6 +130,30 @@ def checked_columns(table: pa.Table | pa.RecordBatch) -> Columns:
         ids, texts = ids.take(rows), texts.take(rows)
         weights = None if weights is None else weights[places]
     return ids, texts, weights, places, bad
+
+
+def as_table(table: Any) -> pa.Table:
+    """A table as Arrow's: a table or record batch, or what hands its rows over as such (pandas, polars, DuckDB)."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    try:
+        if isinstance(table, pa.RecordBatchReader) or hasattr(table, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(table).read_all()
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
+        kind = type(table).__name__
+        raise ArgumentError(
+            f"the {kind} does not hand over its rows as Arrow data ({error}); expected columns id, expression and, if "
+            "wanted, weight, each of one type"
+        ) from error
+    advice = "add_many takes (id, expression) items" if isinstance(table, Iterable) else "pyarrow.table makes one"
+    raise ArgumentError(f"expected an Arrow table or a DataFrame, not {shown(table)}; {advice}")
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    return any(test(type_) for test in tests)
 
 
 def by_type(ids: list[Id] | pa.Array) -> list[tuple[NDArray[np.int64], pa.Array]]:
@@ -139,8 +184,17 @@ def _shown(value: pa.Scalar) -> Any:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Without dictionaries, and strings in the one form that everybody takes."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     array = column.combine_chunks()
     return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+
+
+def _marked(mask: pa.Array) -> NDArray[np.bool_]:
+    return mask.fill_null(False).to_numpy(zero_copy_only=False)
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:

@@ -13,32 +13,34 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.additions import OnError as OnError
-from dibs.additions import add_columns, add_items, check_on_error
+from dibs.additions import add_columns, add_items
+from dibs.arguments import OnError as OnError
+from dibs.arguments import check_flag, check_on_error, checked_number, checked_path, checked_several, checked_threads
 from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.batch import numbered
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.describe import described, planned
 from dibs.errors import (
+    ArgumentError,
     DibsError,
     DuplicateId,
     EventError,
     Rejected,
     UnknownId,
     UnknownIndex,
+    shown,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.index import AUTO, INDEXES, Pairs, Sink, find
-from dibs.intake import checked_columns, checked_id, checked_weight
+from dibs.intake import checked_columns, checked_id, checked_weight, sought_id
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.compile import form_of
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from dibs.past.replay import Replay
 
 
+MOST_ROWS = 2**31  # no segment has more
 SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
 
 
@@ -74,7 +77,7 @@ class Matcher:
     def __init__(self, index: str = AUTO, threads: int | None = None, memory: int | None = None):
         self._choice = _checked(index, threads, memory)
         self.index = index
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = checked_threads(threads)
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
@@ -116,15 +119,16 @@ class Matcher:
 
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
-        ids = list(ids)
+        ids = list(checked_several(ids, "several ids", "use remove for one"))
 
         def remove() -> None:
-            seen: set[Id] = set()
-            for id in ids:
-                if not self._changes.has(id) or id in seen:
-                    raise UnknownId(id)
-                seen.add(id)
-            self._changes.make([(id, None, 0.0, None) for id in ids])
+            found: dict[Id, None] = {}
+            for given in ids:
+                id = sought_id(given)
+                if id is None or id in found or not self._changes.has(id):
+                    raise UnknownId(given)
+                found[id] = None
+            self._changes.make([(id, None, 0.0, None) for id in found])
 
         self._changes.change(remove)
 
@@ -135,8 +139,9 @@ class Matcher:
         given = None if weight is None else checked_weight(weight)
 
         def replace() -> None:
-            old = self._changes.get(id).weight
-            self._changes.make([(checked_id(id), expression, old if given is None else given, form)])
+            known = self._known(id)
+            old = self._changes.get(known).weight
+            self._changes.make([(known, expression, old if given is None else given, form)])
 
         self._changes.change(replace)
 
@@ -151,14 +156,23 @@ class Matcher:
 
     def __contains__(self, id: object) -> bool:
         self._follow()
-        return isinstance(id, (str, int)) and self._changes.has(id)
+        sought = sought_id(id)
+        return sought is not None and self._changes.has(sought)
 
     def get(self, id: Id) -> Subscription:
         """What is known of a subscription: expression, weight, version and, in a durable matcher, time. Raises
         UnknownId."""
         self._news()
-        found, durable = self._changes.get(id), self._changes.durable
+        found, durable = self._changes.get(self._known(id)), self._changes.durable
         return found if durable is None else durable.timed(found)
+
+    @staticmethod
+    def _known(id: Any) -> Id:
+        """The id, which some subscription may have."""
+        sought = sought_id(id)
+        if sought is None:
+            raise UnknownId(id)
+        return sought
 
     def expression(self, id: Id) -> str:
         """The text of a subscription."""
@@ -208,8 +222,7 @@ class Matcher:
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
         """
-        if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
-            raise ValueError(f"top must be a positive number, not {top!r}")
+        top = None if top is None else min(checked_number("top", top), MOST_ROWS)
         segments, values, readers = self._read(events, attributes, on_error)
         parts: list[Part] = []
         for segment, seen in zip(segments, readers):
@@ -343,12 +356,13 @@ class Matcher:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled subscriptions as a directory that load() maps into memory. An index that stands there
         is replaced; anything else is left alone and refused."""
+        target = checked_path(path)
         for _ in range(SAVE_TRIES):
             self.compact()
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                store.save_all(segments, Path(path), self.index, state.version)
+                store.save_all(segments, target, self.index, state.version)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -374,9 +388,10 @@ class Matcher:
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
         """Opens what save() wrote, memory-mapped and read-only. A durable folder is opened as open(read_only=True)."""
-        if store.is_durable(Path(path)):
-            return cls.open(path, threads=threads, read_only=True)
-        manifest, segments = store.load_all(Path(path))
+        source = checked_path(path)
+        if store.is_durable(source):
+            return cls.open(source, threads=threads, read_only=True)
+        manifest, segments = store.load_all(source)
         matcher = cls(index=manifest.index, threads=threads)
         matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
@@ -398,9 +413,11 @@ class Matcher:
         StorageError, DamagedError, FormatError."""
         from dibs.storage.durable import Durable  # most programs do without SQLite
 
-        if index is not None or not store.is_durable(Path(path)):
-            _checked(index or AUTO, threads, memory)  # before anything is made
-        durable = Durable.open(Path(path), read_only, index)
+        folder = checked_path(path)
+        check_flag("read_only", read_only)
+        if index is not None or not store.is_durable(folder):
+            _checked(AUTO if index is None else index, threads, memory)  # before anything is made
+        durable = Durable.open(folder, read_only, index)
         try:
             matcher = cls(durable.index, threads, memory)
             durable.restore(matcher._layers)
@@ -436,19 +453,19 @@ class Matcher:
 
 
 def _checked(index: str, threads: int | None, memory: int | None) -> Choice:
+    if not isinstance(index, str):
+        raise ArgumentError(f"an index is chosen by its name, not by {shown(index)}; dibs.indexes() has the names")
     if index not in INDEXES:
         raise UnknownIndex(index, list(INDEXES))
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads must be a positive number, not {threads!r}")
+    checked_threads(threads)
     if memory is None:
         return Choice(index)
     least = getattr(find(index), "least_memory", None)
     if least is None:
-        raise ValueError(
+        raise ArgumentError(
             f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
         )
-    if not isinstance(memory, int) or isinstance(memory, bool) or memory < least:
-        raise ValueError(f"memory must be a number of bytes, at least {least:,}, not {memory!r}")
+    memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
     return Choice(index, (("memory", memory),))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arguments import check_flag, checked_number
 from dibs.coding.values import EventProblem
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
@@ -96,6 +97,8 @@ class Matches:
     def pairs(self, weights: bool = False, versions: bool = False) -> pa.Table:
         """The columns event (row number in the batch) and subscription (id), and, if asked for, its weight and version;
         in no set order. Ids are int64 or string; a union of the two in a matcher that has both."""
+        check_flag("weights", weights)
+        check_flag("versions", versions)
         columns = {
             "event": pa.chunked_array([pa.array(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
             "subscription": self._ids(),
@@ -148,6 +151,7 @@ class Matches:
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""
+        k = checked_number("k", k)
         found: list[list[tuple[float, Id]]] = [[] for _ in range(self._events)]
         for s, event, rows in self._parts:
             weight = s.weights_at(rows)

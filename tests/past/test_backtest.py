@@ -30,7 +30,6 @@ from dibs.cli import app
 from dibs.coding.events import WantedNames
 from dibs.errors import EventError, ExpressionError, StorageError
 from dibs.language.printer import to_sql
-from dibs.past import sources
 from dibs.past.backtest import Backtests, backtest
 from dibs.past.columns import Expressions
 from dibs.past.histogram import SHOWN
@@ -209,7 +208,7 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 def test_json_lines_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "BLOCK", 17)
+    monkeypatch.setattr("dibs.coding.lines.BYTES_AT_ONCE", 17)
     lines = b"\n".join(orjson.dumps({"n": n}) if n % 10 else b"" for n in range(1_000)) + b"\n{broken"
     for events in (lines, io.BytesIO(lines)):
         result = backtest("n >= 500", events, on_error="skip", examples=3)

@@ -1,69 +1,46 @@
-"""The command `dibs`. Every command imports what it needs when it runs, so that `dibs --help` is quick."""
+"""The command `dibs`. What it does is in commands.py; here is how it starts and ends: without a traceback, also when it
+is interrupted while it is still importing, or when nobody reads what it prints."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import signal
+import sys
+from typing import Any
 
-import typer
-
-from dibs.cli import backtest, catalog, compile, explain, generate, match, validate
-
-ABOUT = """
-Match events against standing SQL queries.
-
-A subscription is an id and a SQL condition; an event is a set of attributes. Dibs finds, for every event, all the
-subscriptions whose condition is true of it.
-
-\b
-    $ cat subs.jsonl
-    {"id": "alice", "expression": "model = 'iphone5s' AND price <= 580"}
-    {"id": "bob",   "expression": "brand LIKE 'App%' OR price BETWEEN 10 AND 20"}
-    $ echo '{"model": "iphone5s", "price": 550}' | dibs match --subscriptions subs.jsonl
-    {"event":0,"subscriptions":["alice"]}
-
-\b
-Exit codes:
-    0    done
-    1    the answer is no: validate found problems, explain found no match
-    2    the command line is wrong
-    3    the input is bad: a file, a line, a subscription or an event that cannot be read
-    130  interrupted (Ctrl-C)
-"""
-
-app = typer.Typer(
-    name="dibs",
-    help=ABOUT,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-app.command(help=match.HELP, no_args_is_help=True)(match.match)
-app.command(help=explain.HELP, no_args_is_help=True)(explain.explain)
-app.command(help=validate.HELP)(validate.validate)
-app.command(help=compile.HELP, no_args_is_help=True)(compile.compile)
-app.command(help=backtest.HELP, no_args_is_help=True)(backtest.backtest)
-app.command(help=generate.HELP, no_args_is_help=True)(generate.generate)
-app.add_typer(catalog.app, name="catalog")
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"dibs {version('dibs')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    pass
+INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 
 
 def main() -> None:
-    app()
+    try:
+        from dibs.cli.commands import app
+
+        code = app()
+    except SystemExit as end:
+        code = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = 0
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what comes now is only tidying up
+    sys.exit(_flushed(code))
+
+
+def _flushed(code: Any) -> Any:
+    """The code, when everything has been written that somebody still reads."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:  # Python flushes once more at exit: into nothing
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = 0 if stream is sys.stdout else code
+    return code
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from dibs.cli.commands import app
+
+        return app
+    raise AttributeError(f"module 'dibs.cli' has no attribute {name!r}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dibs.cli.csv_tables import CsvTable, chosen_types
+from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
     ENDINGS,
     STANDARD,
     Format,
-    csv_options,
     format_of,
     open_arrow,
     open_input,
@@ -21,9 +22,10 @@ from dibs.cli.formats import (
     reading,
     shown_name,
 )
-from dibs.cli.outcome import BadInput, OnError, outcome, say, say_problems
+from dibs.cli.outcome import BadInput, OnError, outcome, results, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import load_file, read_subscriptions
+from dibs.coding.lines import LONGEST, numbered_lines
 
 if TYPE_CHECKING:
     from dibs.past.backtest import Backtest
@@ -42,7 +44,8 @@ some of them.
     zcat events.jsonl.gz | dibs backtest "price <= 580"
 
 Events are rows of Parquet files (also folders of them), Arrow or CSV files, or JSON lines; `-`, or nothing, is standard
-input. Of Parquet and Arrow files only the columns that the expression mentions are read.
+input. Of Parquet and Arrow files only the columns that the expression mentions are read. How CSV is read: see
+`dibs match --help`.
 
 With --subscriptions all subscriptions of a file or of a compiled index are tried instead: which match most, and which
 never do.
@@ -82,6 +85,8 @@ def backtest(
     format: Annotated[
         Format | None, typer.Option(help="Format of the events, where the ending does not tell (standard input).")
     ] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
+    max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each result.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
 ) -> None:
@@ -98,11 +103,14 @@ def backtest(
             raise typer.BadParameter("only one file can be standard input")
         if subscriptions is not None and time is not None:
             raise typer.BadParameter("--time is for expressions, not for --subscriptions")
+        how = Reading(format, chosen_types(types), longest=max_line << 20)
+        if how.types and not any(format_of(name, format) is Format.csv for name in names):
+            raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
         if subscriptions is not None:
-            _replay(subscriptions, names, attributes, on_error, format, json, threads)
+            _replay(subscriptions, names, attributes, on_error, how, json, threads)
         else:
             texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
-            _backtest(texts, names, attributes, examples, time, on_error, format, json, threads)
+            _backtest(texts, names, attributes, examples, time, on_error, how, json, threads)
 
 
 def _backtest(
@@ -112,7 +120,7 @@ def _backtest(
     examples: int,
     time: str | None,
     on_error: OnError,
-    format: Format | None,
+    how: Reading,
     json: bool,
     threads: int | None,
 ) -> None:
@@ -121,8 +129,9 @@ def _backtest(
 
     single = isinstance(expressions, list) and len(expressions) == 1
     ids, texts = zip(*(expressions.items() if isinstance(expressions, dict) else enumerate(expressions)))
-    Expressions(texts, None if single else ids)  # a mistake in one is told before any file is opened
-    source = _open_all(names, format)
+    compiled = Expressions(texts, None if single else ids)  # a mistake in one is told before any file is opened
+    source = _open_all(names, how)
+    _say_notes(source, compiled.names)
 
     def work(progress: Callable[[int], None]) -> Backtest | Backtests:
         options: dict[str, Any] = {"attributes": attributes, "examples": examples, "time": time, "threads": threads}
@@ -147,14 +156,15 @@ def _replay(
     names: list[str],
     attributes: str | None,
     on_error: OnError,
-    format: Format | None,
+    how: Reading,
     json: bool,
     threads: int | None,
 ) -> None:
     from dibs.past.replay import replay
 
-    source = _open_all(names, format)
-    matcher, left_out = load_file(subscriptions, on_error, "auto", threads)
+    source = _open_all(names, how)
+    matcher, left_out = load_file(subscriptions, on_error, None, threads)
+    _say_notes(source, matcher.attributes)
 
     def work(progress: Callable[[int], None]) -> Replay:
         return replay(matcher, source, attributes=attributes, on_error=on_error.value, progress=progress)
@@ -177,41 +187,46 @@ def _read_expressions(name: str) -> list[str] | dict[Any, str]:
             say_problems(f"{len(read.problems):,} bad lines:", read.shown_problems())
             raise BadInput("correct them, and try again")
         return dict(read)
-    with open_input(name) as lines:
-        try:
-            texts = [line.strip() for line in lines.read().decode().splitlines()]
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{shown_name(name)}: byte {error.start + 1} is not UTF-8") from None
-    texts = [text for text in texts if text]
+    texts = []
+    with open_input(name) as file:
+        for number, line in numbered_lines(file, shown_name(name)):
+            try:
+                texts.append(line.decode().strip())
+            except UnicodeDecodeError as error:
+                raise BadInput(f"{shown_name(name)}, line {number}: byte {error.start + 1} is not UTF-8") from None
     if not texts:
         raise BadInput(f"{shown_name(name)} holds no expression; expected one on each line")
     return texts
 
 
-def _open_all(names: list[str], format: Format | None) -> Chain:
+def _open_all(names: list[str], how: Reading) -> Chain:
     from dibs.past.sources import Chain
 
-    return Chain([(shown_name(name), _open(name, format)) for name in names])
+    return Chain([(shown_name(name), _open(name, how)) for name in names])
 
 
-def _open(name: str, chosen: Format | None) -> Source:
+def _open(name: str, how: Reading) -> Source:
     from dibs.past.sources import JsonLines, Passing
     from dibs.past.sources_files import open_file
 
-    kind = format_of(name, chosen)
+    kind = format_of(name, how.format)
     if kind is Format.csv:
-        import pyarrow.csv
-
-        with reading(name, kind):
-            return Passing(pyarrow.csv.open_csv(open_input(name), **csv_options()), shown_name(name), "csv")
+        return Passing(CsvTable(name, how.types), shown_name(name), "csv")
     if name != STANDARD:
-        return open_file(Path(name), kind.value)
+        return open_file(Path(name), kind.value, how.longest)
     if kind is Format.parquet:
         open_parquet(name)  # says why not
     if kind is Format.arrow:
         with reading(name, kind):
             return Passing(open_arrow(name), shown_name(name), "arrow")
-    return JsonLines(open_input(name))
+    return JsonLines(open_input(name), shown_name(name), how.longest)
+
+
+def _say_notes(source: Chain, wanted: Collection[str]) -> None:
+    for _, part in source.parts:
+        table = getattr(part, "reader", None)
+        for note in table.notes(wanted) if isinstance(table, CsvTable) else ():
+            say(note)
 
 
 def _run(source: Chain, work: Callable[[Callable[[int], None]], Any]) -> Any:
@@ -227,7 +242,8 @@ def _run(source: Chain, work: Callable[[Callable[[int], None]], Any]) -> Any:
             advance(done)
 
         try:
-            return work(progress)
+            with advising_longer_lines():
+                return work(progress)
         except EventError as error:
             if error.event is None:
                 raise
@@ -240,7 +256,7 @@ def _print_json(record: dict[str, Any]) -> None:
     import orjson
 
     options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    sys.stdout.buffer.write(orjson.dumps(record, default=str, option=options))
+    results().write(orjson.dumps(record, default=str, option=options))
 
 
 def _say_end(source: Chain, result: Backtest | Replay) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import select
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dibs.cli.formats import Format, csv_options, format_of, open_arrow, open_input, open_parquet, reading
-from dibs.cli.outcome import BadInput
+from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, shown_name
+from dibs.cli.outcome import BadInput, say
+from dibs.coding.lines import LONGEST, read_lines
+from dibs.errors import LineTooLong
 
-BYTES_AT_ONCE = 2 << 20
+if TYPE_CHECKING:
+    from dibs.cli.csv_types import Kind
+
 ROWS_AT_ONCE = 8_192
-BLANK = b" \t\r"  # what a line without an event may hold
+
+TYPES_HELP = "Types of columns of CSV: text, number, boolean, date or timestamp."
+MAX_LINE_HELP = "The longest line of JSON lines, in MB."
 
 
 @dataclass
@@ -23,7 +29,7 @@ class EventBatch:
     data: Any
     count: int
     first: int  # the number of its first event, counted from 0
-    lines: list[int] | None  # the line of each event, counted from 1; None: rows of a table
+    lines: Sequence[int] | None  # the line of each event, counted from 1; None: rows of a table
     read: int  # bytes of JSON lines, else rows, read so far
 
     def place(self, event: int) -> str:
@@ -38,18 +44,31 @@ class EventBatch:
                 raise BadInput(
                     f"the events have no column {name!r}, only {', '.join(map(repr, self.data.schema.names))}"
                 )
+            if self.data.schema.names.count(name) > 1:
+                raise BadInput(f"the events have several columns {name!r}, so none of them names an event")
             return self.data.column(name)
         return [_field(line, name) for line in self.data.split(b"\n")[: self.count]]
 
 
-def read_events(name: str, chosen: Format | None = None) -> Iterator[EventBatch]:
-    kind = format_of(name, chosen)
+class Reading(NamedTuple):
+    """How events are to be read, where the file itself does not tell."""
+
+    format: Format | None = None  # None: by the ending
+    types: Mapping[str, Kind] | None = None  # of CSV's columns
+    elsewhere: Collection[str] = ()  # of these columns, those that another file may have instead
+    event_id: str | None = None  # the column that names events
+    wanted: Collection[str] = ()  # attributes that matter
+    longest: int = LONGEST  # bytes of a line
+
+
+def read_events(name: str, how: Reading = Reading()) -> Iterator[EventBatch]:
+    kind = format_of(name, how.format)
     if kind is Format.jsonl:
-        yield from _json_batches(name)
+        yield from _json_batches(name, how.longest)
         return
     first = 0
     with reading(name, kind):
-        for batch in _record_batches(name, kind):
+        for batch in _record_batches(name, kind, how):
             for start in range(0, len(batch), ROWS_AT_ONCE):
                 part = batch.slice(start, ROWS_AT_ONCE)
                 yield EventBatch(part, len(part), first, None, first + len(part))
@@ -67,11 +86,14 @@ def total_of(name: str, chosen: Format | None = None) -> int | None:
         return int(open_parquet(name).count_rows()) if kind is Format.parquet else None
 
 
-def _record_batches(name: str, kind: Format) -> Iterator[Any]:
+def _record_batches(name: str, kind: Format, how: Reading) -> Iterator[Any]:
     if kind is Format.csv:
-        import pyarrow.csv
+        from dibs.cli.csv_tables import CsvTable
 
-        yield from pyarrow.csv.open_csv(open_input(name), **csv_options())
+        table = CsvTable(name, how.types, [] if how.event_id is None else [how.event_id], how.elsewhere)
+        for note in table.notes(how.wanted):
+            say(note)
+        yield from table
     elif kind is Format.parquet:
         from dibs.past.sources import Wanted
         from dibs.past.sources_files import open_events
@@ -87,50 +109,20 @@ def _record_batches(name: str, kind: Format) -> Iterator[Any]:
             yield from reader
 
 
-def _json_batches(name: str) -> Iterator[EventBatch]:
-    first, line, read, rest = 0, 1, 0, b""
-    with open_input(name) as source:
-        ended = False
-        while not ended:
-            chunk = _read_available(source)
-            ended = not chunk
-            if read == 0:
-                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
-            read += len(chunk)
-            cut = len(chunk) if ended else chunk.rfind(b"\n") + 1
-            if cut == 0 and not ended:
-                rest += chunk
-                continue
-            block, rest = rest + chunk[:cut], chunk[cut:]
-            lines = block.split(b"\n")
-            if block.endswith(b"\n"):
-                lines.pop()
-            numbers = list(range(line, line + len(lines)))
-            line += len(lines)
-            if not all(text.strip(BLANK) for text in lines):
-                kept = [(number, text) for number, text in zip(numbers, lines, strict=True) if text.strip(BLANK)]
-                numbers, lines = [number for number, _ in kept], [text for _, text in kept]
-            if lines:
-                yield EventBatch(b"\n".join(lines) + b"\n", len(lines), first, numbers, read)
-                first += len(lines)
-
-
-def _read_available(source: BinaryIO) -> bytes:
-    """Up to BYTES_AT_ONCE, but no waiting for more once something is there: a slow stream is answered line by line."""
-    read1: Callable[[int], bytes] = source.read1  # type: ignore[attr-defined]
-    parts = [read1(BYTES_AT_ONCE)]
-    size = len(parts[0])
-    while parts[-1] and size < BYTES_AT_ONCE and _has_more(source):
-        parts.append(read1(BYTES_AT_ONCE - size))
-        size += len(parts[-1])
-    return b"".join(parts)
-
-
-def _has_more(source: BinaryIO) -> bool:
+@contextlib.contextmanager
+def advising_longer_lines() -> Iterator[None]:
     try:
-        return bool(select.select([source], [], [], 0)[0])
-    except (OSError, ValueError):  # not a thing that can be waited for
-        return False
+        yield
+    except LineTooLong as error:
+        raise BadInput(f"{error} If it is, allow longer lines with --max-line") from None
+
+
+def _json_batches(name: str, longest: int) -> Iterator[EventBatch]:
+    first = 0
+    with open_input(name) as source, advising_longer_lines():
+        for lines in read_lines(source, shown_name(name), longest):
+            yield EventBatch(b"\n".join(lines.texts) + b"\n", len(lines.texts), first, lines.numbers, lines.read)
+            first += len(lines.texts)
 
 
 def _field(line: bytes, name: str) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from dibs.cli.formats import STANDARD, shown_name
-from dibs.cli.outcome import NO, BadInput, outcome
+from dibs.cli.formats import STANDARD, open_input, shown_name
+from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.subscriptions import read_subscriptions
 
 HELP = """
@@ -54,7 +53,7 @@ def explain(
         matcher.add(found, expression)
         explanation = matcher.explain(found, _read_event(event))
         if json:
-            sys.stdout.buffer.write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
+            results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
         else:
             typer.echo(str(explanation))
         if not explanation.matched:
@@ -74,7 +73,7 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
 def _read_event(text: str) -> dict[str, Any]:
     import orjson
 
-    content = sys.stdin.buffer.read() if text == STANDARD else text.encode("utf-8", "surrogateescape")
+    content = open_input(text).read() if text == STANDARD else text.encode("utf-8", "surrogateescape")
     try:
         event = orjson.loads(content)
     except orjson.JSONDecodeError as error:

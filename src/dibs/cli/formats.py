@@ -51,7 +51,11 @@ def shown_name(name: str) -> str:
 def open_input(name: str) -> BinaryIO:
     import sys
 
-    return sys.stdin.buffer if name == STANDARD else open(name, "rb")
+    if name != STANDARD:
+        return open(name, "rb")
+    if sys.stdin is None:
+        raise BadInput("standard input is closed: give the file's name")
+    return sys.stdin.buffer
 
 
 @contextlib.contextmanager
@@ -62,24 +66,8 @@ def reading(name: str, kind: Format) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        advice = "; columns have the types of their first values: JSON lines or Parquet say themselves what they hold"
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(
-            f"{shown_name(name)} cannot be read as {kind.value}: {text}{advice if kind is Format.csv else ''}"
-        ) from None
-
-
-def csv_options() -> dict[str, Any]:
-    """Types as Arrow infers them from the first block. An empty cell is null, a quoted empty text is a text."""
-    import pyarrow.csv as pc
-
-    return {
-        "read_options": pc.ReadOptions(block_size=8 << 20),
-        "parse_options": pc.ParseOptions(newlines_in_values=True),
-        "convert_options": pc.ConvertOptions(
-            null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-        ),
-    }
+        raise BadInput(f"{shown_name(name)} cannot be read as {kind.value}: {text}") from None
 
 
 def open_arrow(name: str) -> Any:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dibs.cli.events import EventBatch, read_events, total_of
-from dibs.cli.formats import STANDARD, Format, shown_name
+from dibs.cli.csv_tables import chosen_types
+from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read_events, total_of
+from dibs.cli.formats import STANDARD, Format, format_of, shown_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import load_file
+from dibs.coding.lines import LONGEST
 
 if TYPE_CHECKING:
+    from dibs.cli.csv_types import Kind
     from dibs.matches import Matches
 
 # Problems of JSON lines begin with the line, counted from the beginning of the batch.
@@ -34,7 +38,15 @@ event, with the event's number counted from 0, or a table of pairs when the outp
     dibs match -s subs.jsonl -e events.jsonl --on-error skip
 
 Files are .jsonl, .csv, .parquet (also a folder of them) or .arrow; `-` is standard input, which is answered as the
-lines come. CSV has a header; Arrow infers the types of the columns, and an empty cell is a missing attribute.
+lines come.
+
+CSV has a first row with the names of the columns. A column holds numbers, booleans, dates or timestamps if all its
+values do and none of them would change by it; else it is text: 01234 keeps its zero, and makes its column text. Ids are
+integers if all of them are, else text. An empty cell is a missing attribute, "" an empty text. All rows are looked at
+before the first is matched, on standard input too. --types decides otherwise:
+
+\b
+    dibs match -s subs.csv -e products.csv --types zip=text,price=number,sold=date
 
 A bad subscription or event ends the run with exit code 3 and says where it is. With --on-error skip, bad
 subscriptions are left out, bad events match what can be read of them, and both are counted on standard error.
@@ -59,19 +71,27 @@ def match(
     format: Annotated[
         Format | None, typer.Option(help="Format of the events, where the ending does not tell (standard input).")
     ] = None,
-    index: Annotated[str, typer.Option(help="The index to match with.")] = "auto",
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
+    max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
+    index: Annotated[
+        str | None, typer.Option(help="The index to match with.  [default: auto, or that of the compiled index]")
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
 ) -> None:
     with outcome():
         if subscriptions == events == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --events can be standard input")
+        kinds = chosen_types(types)
+        id_kind = _kind_of_ids(kinds, subscriptions, format_of(events, format))
         from dibs.cli.output import open_writer
 
-        matcher, left_out = load_file(subscriptions, on_error, index, threads)
+        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind)
         unread = _Unread(shown_name(events), on_error)
+        elsewhere = [] if id_kind is None else ["id"]
+        how = Reading(format, kinds, elsewhere, event_id, matcher.attributes, max_line << 20)
         total = total_of(events, format)
         with open_writer(output, matched_only) as writer, bar("matching", total, output == STANDARD) as advance:
-            for batch in read_events(events, format):
+            for batch in read_events(events, how):
                 matches = matcher.match_batch(batch.data, attributes=attributes, on_error="skip")
                 unread.note(batch, matches)
                 numbers = range(batch.first, batch.first + batch.count)
@@ -81,6 +101,19 @@ def match(
         if left_out:
             say(f"{left_out:,} bad subscription{'s' * (left_out != 1)} left out")
         unread.report()
+
+
+def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str, events: Format) -> Kind | None:
+    """What --types says of the subscriptions' ids, if they are in CSV."""
+    in_csv = not Path(subscriptions).is_dir() and format_of(subscriptions) is Format.csv
+    if kinds and not in_csv and events is not Format.csv:
+        raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
+    if events is not Format.csv and kinds.keys() - {"id"}:
+        raise typer.BadParameter("of subscriptions only the id has a type to choose", param_hint="--types")
+    kind = kinds.get("id") if in_csv else None
+    if kind is not None and kind.value not in ("text", "number"):
+        raise typer.BadParameter(f"ids are text or number, not {kind.value}", param_hint="--types")
+    return kind
 
 
 class _Unread:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dibs.cli.formats import STANDARD, Format, format_of
+from dibs.cli.outcome import BadInput, results
 
 if TYPE_CHECKING:
     from dibs.matches import Matches
@@ -46,27 +46,33 @@ class Pairs:
     """The columns event and subscription, a row for each pair, sorted by event. Subscriptions are integers when all
     ids are, else text."""
 
-    def __init__(self, file: BinaryIO, kind: Format):
+    def __init__(self, file: BinaryIO, kind: Format, name: str):
         self.file = file
         self.kind = kind
+        self.name = name
         self.writer: Any = None
 
     def write(self, events: Any, matches: Matches, top: int | None) -> None:
         names = pa.array(events) if isinstance(events, range) else _as_array(events)
         pairs = matches.pairs()
         if pa.types.is_union(pairs["subscription"].type):
-            pairs = pairs.set_column(1, "subscription", pa.array(list(map(str, pairs["subscription"].to_pylist()))))
+            texts = pa.array(list(map(str, pairs["subscription"].to_pylist())), pa.string())
+            pairs = pairs.set_column(1, "subscription", texts)
         if top is None:
             pairs = pairs.sort_by([("event", "ascending"), ("subscription", "ascending")])
         else:
             best = [(event, id) for event, ids in enumerate(matches.top(top)) for id in ids]
-            texts = pa.types.is_string(pairs["subscription"].type)
-            columns = [[event for event, _ in best], [str(id) if texts else id for _, id in best]]
+            as_text = pa.types.is_string(pairs["subscription"].type)
+            columns = [[event for event, _ in best], [str(id) if as_text else id for _, id in best]]
             pairs = pa.table(columns, schema=pairs.schema)
         pairs = pairs.set_column(0, "event", names.take(pairs["event"]))
-        if self.writer is None:
-            self._open(pairs.schema)
-        self.writer.write_table(pairs)
+        try:
+            if self.writer is None:
+                self._open(pairs.schema)
+            self.writer.write_table(pairs)
+        except pa.ArrowException as error:
+            told = str(error).splitlines()[0]
+            raise BadInput(f"{self.name} cannot be written as {self.kind.value}: {told}") from None
 
     def close(self) -> None:
         if self.writer is None:  # there was no event at all
@@ -86,7 +92,8 @@ def _as_array(names: Any) -> pa.Array:
     """A column's values as they are; those of JSON lines, which can be anything, as text."""
     if isinstance(names, pa.Array):
         return names
-    return pa.array([name if name is None or isinstance(name, str) else orjson.dumps(name).decode() for name in names])
+    texts = [name if name is None or isinstance(name, str) else orjson.dumps(name).decode() for name in names]
+    return pa.array(texts, pa.string())  # of this type in every batch, also in one where no event has a name
 
 
 @contextlib.contextmanager
@@ -94,12 +101,12 @@ def open_writer(name: str, matched_only: bool) -> Iterator[JsonLines | Pairs]:
     """A file gets its name only when it is whole: until then it is called NAME.partial."""
     kind = format_of(name)
     if name == STANDARD:
-        yield JsonLines(sys.stdout.buffer, matched_only)
+        yield JsonLines(results(), matched_only)
         return
     partial = Path(f"{name}.partial")
     try:
         with partial.open("wb") as file:
-            writer = JsonLines(file, matched_only) if kind is Format.jsonl else Pairs(file, kind)
+            writer = JsonLines(file, matched_only) if kind is Format.jsonl else Pairs(file, kind, name)
             yield writer
             writer.close()
         os.replace(partial, name)

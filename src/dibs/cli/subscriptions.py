@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dibs.cli.formats import Format, csv_options, format_of, open_arrow, open_input, open_parquet, reading, shown_name
+import typer
+
+from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, shown_name
 from dibs.cli.outcome import BadInput, OnError, say_problems
 from dibs.cli.progress import bar
+from dibs.coding.lines import numbered_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dibs.cli.csv_types import Kind
     from dibs.matcher import Matcher
 
 EXPECTED = '{"id": "alice", "expression": "price <= 580"}, with "weight" if you like'
@@ -49,21 +53,33 @@ class Subscriptions:
         return [f"{self.place(number)}: {message}" for number, message in sorted(self.problems)]
 
 
-def read_subscriptions(name: str, chosen: Format | None = None) -> Subscriptions:
-    """All subscriptions of a file; lines that are none are in .problems."""
+def read_subscriptions(name: str, chosen: Format | None = None, id_kind: Kind | None = None) -> Subscriptions:
+    """All subscriptions of a file; lines that are none are in .problems. id_kind: the type of ids in CSV, where --types
+    says it."""
     kind = format_of(name, chosen)
-    return _from_json(name) if kind is Format.jsonl else _from_table(name, kind)
+    if kind is Format.jsonl:
+        return _from_json(name)
+    return _from_csv(name, id_kind) if kind is Format.csv else _from_table(name, kind)
 
 
-def load_file(name: str, on_error: OnError, index: str, threads: int | None) -> tuple[Matcher, int]:
+def load_file(
+    name: str, on_error: OnError, index: str | None, threads: int | None, id_kind: Kind | None = None
+) -> tuple[Matcher, int]:
     """A matcher with the file's subscriptions, or with those of a compiled index; and how many bad ones it lacks.
     With on_error=raise a bad one is the end, with a list of all of them."""
     from dibs.matcher import Matcher
 
+    matcher = Matcher(threads=threads) if index is None else Matcher(index=index, threads=threads)
     if (Path(name) / "index.dibs").exists():
-        return Matcher.load(name, threads=threads), 0
-    read = read_subscriptions(name)
-    matcher = Matcher(index=index, threads=threads)
+        loaded = Matcher.load(name, threads=threads)
+        if index not in (None, loaded.index):
+            raise typer.BadParameter(
+                f"{name} is compiled for the index {loaded.index!r}; give its subscriptions, or compile them with "
+                f"--index {index}",
+                param_hint="--index",
+            )
+        return loaded, 0
+    read = read_subscriptions(name, id_kind=id_kind)
     if read.table is None:
         rejected = matcher.add_many(read.items, on_error="skip")
     else:
@@ -121,11 +137,8 @@ def _as_table(items: list[tuple[Any, ...]]) -> pa.Table | None:
 def _json_rows(name: str) -> Iterator[tuple[int, dict[str, Any], str]]:
     import orjson
 
-    with open_input(name) as lines:
-        for number, line in enumerate(lines, 1):
-            line = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
-            if not line:
-                continue
+    with open_input(name) as file:
+        for number, line in numbered_lines(file, shown_name(name)):
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
@@ -153,23 +166,10 @@ def _wrong(row: dict[str, Any]) -> str:
 
 def _from_table(name: str, kind: Format) -> Subscriptions:
     import pyarrow as pa
-    import pyarrow.csv
 
     with reading(name, kind):
-        if kind is Format.csv:
-            options = csv_options()
-            options["convert_options"].column_types = {"expression": pa.string()}
-            table = pyarrow.csv.read_csv(open_input(name), **options)
-        elif kind is Format.parquet:
-            table = open_parquet(name).to_table()
-        else:
-            table = open_arrow(name).read_all()
-    missing = [repr(column) for column in ("id", "expression") if column not in table.column_names]
-    if missing:
-        raise BadInput(
-            f"{shown_name(name)} has no column {' and no column '.join(missing)}, only "
-            f"{', '.join(map(repr, table.column_names)) or 'none'}; a subscription is id, expression[, weight]"
-        )
+        table = open_parquet(name).to_table() if kind is Format.parquet else open_arrow(name).read_all()
+    _check_columns(name, table.column_names)
     columns = {c: table[c] for c in ("id", "expression", "weight") if c in table.column_names}
     for column, values in columns.items():
         if pa.types.is_dictionary(values.type):
@@ -177,6 +177,57 @@ def _from_table(name: str, kind: Format) -> Subscriptions:
     if "weight" in columns and not _is_number(columns["weight"].type):
         raise BadInput(f"{shown_name(name)}: the column 'weight' must hold numbers, not {columns['weight'].type}")
     return Subscriptions(name, "row", pa.table(columns), [], range(1, len(table) + 1))
+
+
+def _from_csv(name: str, id_kind: Kind | None) -> Subscriptions:
+    """The columns of a file that is small enough to be in memory, by the rules of csv_types."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dibs.cli.csv_tables import CsvTable
+    from dibs.cli.csv_types import ANY_NUMBER, Column, converted
+
+    file = CsvTable(name)
+    _check_columns(name, file.names)
+    table = file.texts().combine_chunks()
+    texts = {c: _one(table[c]) for c in ("id", "expression", "weight") if c in file.names}
+    column = Column("id", id_kind, is_id=id_kind is None)
+    try:
+        column.look(texts["id"], 1)
+    except BadInput as error:
+        raise BadInput(f"{shown_name(name)}, {error}") from None
+    columns = {"id": converted(texts["id"], column.type()), "expression": texts["expression"]}
+    bad: list[tuple[int, str]] = []
+    if "weight" in texts:
+        good = pc.match_substring_regex(texts["weight"].cast(pa.binary()), ANY_NUMBER).fill_null(True)
+        for row in pc.indices_nonzero(pc.invert(good)).to_pylist():
+            shown = texts["weight"][row].as_buffer().to_pybytes().decode(errors="replace")
+            bad.append((row + 1, f"the weight must be a number, not {shown!r}"))
+        columns["weight"] = converted(pc.if_else(good, texts["weight"], None), pa.float64())
+    numbers = [i + 1 for i in range(len(table))]
+    if bad:
+        wrong = {row for row, _ in bad}
+        numbers = [number for number in numbers if number not in wrong]
+        columns = {c: values.filter(good) for c, values in columns.items()}
+    return Subscriptions(name, "row", pa.table(columns), [], numbers, bad)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _check_columns(name: str, names: list[str]) -> None:
+    missing = [repr(column) for column in ("id", "expression") if column not in names]
+    if missing:
+        raise BadInput(
+            f"{shown_name(name)} has no column {' and no column '.join(missing)}, only "
+            f"{', '.join(map(repr, names)) or 'none'}; a subscription is id, expression[, weight]"
+        )
+    for column in ("id", "expression", "weight"):
+        if names.count(column) > 1:
+            raise BadInput(f"{shown_name(name)} has several columns {column!r}: leave one of them")
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input
-from dibs.cli.outcome import NO, outcome, say
+from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, shown_name
+from dibs.cli.outcome import NO, outcome, results, say
 from dibs.cli.subscriptions import read_subscriptions
+from dibs.coding.lines import numbered_lines
 
 if TYPE_CHECKING:
     from dibs.errors import Problem
@@ -99,11 +99,9 @@ def _from_file(name: str, format: Format | None) -> Iterator[_Line]:
 def _from_lines(name: str) -> Iterator[_Line]:
     import orjson
 
-    with open_input(name) as lines:
-        for number, line in enumerate(lines, 1):
-            line = line.strip()
-            if not line:
-                continue
+    with open_input(name) as file:
+        for number, text in numbered_lines(file, shown_name(name)):
+            line = text.strip()
             place, id, expression, wrong = f"line {number}", None, None, ""
             try:
                 if line.startswith(b"{"):
@@ -130,4 +128,4 @@ def _print_json(checked: _Checked) -> None:
         "valid": not checked.problems,
         "problems": [{name: getattr(problem, name) for name in names} for problem in checked.problems],
     }
-    sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    results().write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))

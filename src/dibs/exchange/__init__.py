@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.additions import add_columns
+from dibs.arguments import check_callable, check_on_error, checked_path
 from dibs.errors import Rejected
 from dibs.exchange import files
 from dibs.exchange.files import (
@@ -70,7 +70,8 @@ class _Part(NamedTuple):
 def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | None = None) -> int:
     """Writes all subscriptions to a .parquet or .jsonl file, in place of the one that stands there, and returns how
     many they are. Raises StorageError (a file that was there is as it was), FormatError for another ending."""
-    target = Path(path)
+    target = checked_path(path)
+    check_callable("progress", progress)
     ending = ending_of(target)
     version, parts = _state(matcher)
     count = sum(len(part.rows) for part in parts)
@@ -171,7 +172,9 @@ def import_from(
     """Adds the subscriptions of a file: all of them or, when one is bad or its id is taken, none (SubscriptionErrors
     lists every one, by its row or line, counted from 0). on_error="skip" adds the good ones and returns the others.
     Raises FormatError or DamagedError for a file that is none of ours."""
-    source = Path(path)
+    source = checked_path(path)
+    check_on_error(on_error)
+    check_callable("progress", progress)
     matcher._changes.check()  # a matcher that takes no changes says so before the file is read
     if not source.is_dir() and ending_of(source) == LINES:
         ids, texts, weights, places, bad = read_lines(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dibs.coding.lines import read_lines as lines_of
 from dibs.errors import DamagedError, DibsError, FormatError, Rejected, StorageError
 from dibs.intake import checked_columns, checked_item
 from dibs.segments.ids import Id
@@ -119,11 +121,13 @@ def _read_file(path: Path) -> pa.Table:
     try:
         with open(path, "rb") as file:
             is_parquet = file.read(4) == b"PAR1"
-            with pq.ParquetFile(file, page_checksum_verification=True) as content:
-                schema = content.schema_arrow
-                _check_schema(path, schema)
-                table = content.read([name for name in READ if name in schema.names])
-                checksum = (content.metadata.metadata or {}).get(CHECKSUM.encode())
+        # Arrow's own file: its threads must not read through Python, which may end before they do.
+        native = pa.OSFile(os.fsencode(path))
+        with native, pq.ParquetFile(native, page_checksum_verification=True) as content:
+            schema = content.schema_arrow
+            _check_schema(path, schema)
+            table = content.read([name for name in READ if name in schema.names])
+            checksum = (content.metadata.metadata or {}).get(CHECKSUM.encode())
     except OSError as e:
         if e.errno is not None:
             raise _unreadable(path, e) from e
@@ -228,28 +232,26 @@ def read_lines(source: Path) -> Read:
     bad: list[Rejected] = []
     try:
         with open(source, "rb") as file:
-            for number, line in enumerate(file):
-                line = line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
-                if not line.strip():
-                    continue
-                row: Any = None
-                try:
-                    row = orjson.loads(line)
-                    if not isinstance(row, dict):
-                        raise DibsError(f"this is not a JSON object; {EXPECTED}")
-                    id, text, weight = _item(row)
-                except orjson.JSONDecodeError as e:
-                    if places and not line.endswith(b"\n"):
-                        raise DamagedError(source, "its last line is cut off; export it again") from None
-                    bad.append(Rejected(number, None, None, DibsError(f"this is not JSON ({e})")))
-                except DibsError as e:
-                    row = row if isinstance(row, dict) else {}
-                    bad.append(Rejected(number, row.get("id"), row.get("expression"), e))
-                else:
-                    ids.append(id)
-                    texts.append(text)
-                    weights.append(weight)
-                    places.append(number)
+            for lines in lines_of(file, str(source)):
+                for number, line in zip(lines.numbers, lines.texts):
+                    row: Any = None
+                    try:
+                        row = orjson.loads(line)
+                        if not isinstance(row, dict):
+                            raise DibsError(f"this is not a JSON object; {EXPECTED}")
+                        id, text, weight = _item(row)
+                    except orjson.JSONDecodeError as e:
+                        if places and not lines.whole:
+                            raise DamagedError(source, "its last line is cut off; export it again") from None
+                        bad.append(Rejected(number - 1, None, None, DibsError(f"this is not JSON ({e})")))
+                    except DibsError as e:
+                        row = row if isinstance(row, dict) else {}
+                        bad.append(Rejected(number - 1, row.get("id"), row.get("expression"), e))
+                    else:
+                        ids.append(id)
+                        texts.append(text)
+                        weights.append(weight)
+                        places.append(number - 1)
     except OSError as e:
         raise _unreadable(source, e) from e
     if bad and not places:

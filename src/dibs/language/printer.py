@@ -11,8 +11,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterator
+from typing import get_args
 
-from dibs.errors import ExpressionError, Problem
+from dibs.errors import ArgumentError, ExpressionError, Problem, shown
 from dibs.language.expression import (
     And,
     Between,
@@ -39,6 +40,8 @@ _JOINT = {And: " AND ", Or: " OR "}
 
 def to_sql(expression: Expression) -> str:
     """The canonical text of a tree."""
+    if not isinstance(expression, get_args(Expression)):
+        raise ArgumentError(f"expected a tree as dibs.parse makes it, not {shown(expression)}")
     return "".join(_pieces(expression))
 
 

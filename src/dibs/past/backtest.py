@@ -8,18 +8,18 @@ threads and their results taken in order.
 
 from __future__ import annotations
 
-import os
 import time as clock
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
+from dibs.arguments import OnError, check_callable, check_on_error, check_text, checked_number, checked_threads
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventProblem
-from dibs.errors import EventError, ExpressionError, Problem
+from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, shown
 from dibs.past.columns import Expressions, Found
 from dibs.past.histogram import Counting, Histogram, Times, times_of
 from dibs.past.shown import share, shown_problems, shown_row
@@ -27,7 +27,6 @@ from dibs.past.sources import Batch, Source, Wanted
 from dibs.past.sources_files import open_events
 from dibs.past.spread import Spread
 
-OnError = Literal["raise", "skip"]
 ROWS = 1 << 16  # events at a time
 PROBLEMS_KEPT = 1_000
 
@@ -163,16 +162,16 @@ def backtest(
     progress    is told how many more events are done.
     threads     how many cores to use (all by default).
     """
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-    if not isinstance(examples, int) or examples < 0:
-        raise ValueError(f"examples must be a number from 0 on, not {examples!r}")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads must be a positive number, not {threads!r}")
+    check_on_error(on_error)
+    check_text("attributes", attributes)
+    check_text("time", time)
+    check_callable("progress", progress)
+    examples = checked_number("examples", examples, 0, "a number from 0 on")
+    threads = checked_threads(threads)
     ids, texts = _named(expression)
     compiled = Expressions(texts, None if isinstance(expression, str) else ids)
     run = _Run(compiled, texts, open_events(events), attributes, time, examples, on_error)
-    results = run.through(progress, threads or os.cpu_count() or 1)
+    results = run.through(progress, threads)
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
 
@@ -182,10 +181,10 @@ def _named(expression: Any) -> tuple[list[Hashable], list[str]]:
         ids, texts = [0], [expression]
     elif isinstance(expression, Mapping):
         ids, texts = list(expression), list(expression.values())
-    elif isinstance(expression, Sequence):
+    elif isinstance(expression, Sequence) and not isinstance(expression, (bytes, bytearray, memoryview)):
         ids, texts = list(range(len(expression))), list(expression)
     else:
-        raise TypeError(f"expected an expression, a list or a mapping of them, not {type(expression).__name__}")
+        raise ArgumentError(f"expected an expression, a list or a mapping of them, not {shown(expression)}")
     for text in texts:
         if not isinstance(text, str):
             raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])

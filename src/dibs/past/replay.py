@@ -10,13 +10,14 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arguments import OnError, check_callable, check_on_error, check_text, checked_number
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
@@ -27,7 +28,6 @@ from dibs.past.sources_files import open_events
 from dibs.segments.ids import Id
 from dibs.segments.state import State
 
-OnError = Literal["raise", "skip"]
 FIRST_ROWS = 64  # events at the beginning, when nobody knows yet how much they match
 ROWS = 8_192  # events at a time later on, unless they match so much that...
 PAIRS = 1 << 22  # ...there would be more pairs than this
@@ -133,10 +133,9 @@ def replay_batches(
     """The matches of stored events (whatever `backtest` takes), batch by batch: (number of the batch's first event,
     Matches). Event numbers in pairs() count from that one; those in .problems are whole already. batch_size: events at
     a time; by default so many that the pairs of a batch stay in the millions."""
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
-    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-        raise ValueError(f"batch_size must be a positive number, not {batch_size!r}")
+    check_on_error(on_error)
+    check_text("attributes", attributes)
+    batch_size = None if batch_size is None else checked_number("batch_size", batch_size)
     source = open_events(events)
     names = frozenset(matcher.attributes)
     size = batch_size or FIRST_ROWS
@@ -198,6 +197,8 @@ def replay(
 ) -> Replay:
     """Runs stored events through all subscriptions and counts how often each matches. `on_matches` gets each batch's
     first event and Matches; `progress` is told how many more events are done."""
+    check_callable("progress", progress)
+    check_callable("on_matches", on_matches)
     begun = clock.perf_counter()
     result = Replay()
     layers = matcher._snapshot().layers

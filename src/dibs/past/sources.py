@@ -21,12 +21,10 @@ import pyarrow as pa
 
 from dibs.coding.events.json import json_text
 from dibs.coding.events.wanted import WantedNames
+from dibs.coding.lines import LONGEST, read_lines
 from dibs.errors import EventError, StorageError
 
-BLOCK = 4 << 20  # bytes of JSON lines at a time
 DICTS = 8_192  # dicts at a time: more would only take memory
-BLANK = b" \t\r"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Wanted(NamedTuple):
@@ -216,45 +214,19 @@ class Dicts(Plain):
 class JsonLines(Plain):
     """Blank lines are no events. The lines of a block become dicts, or what is wrong with them."""
 
-    def __init__(self, content: BinaryIO | memoryview):
-        self.content = content
+    def __init__(self, content: BinaryIO | memoryview, name: str = "", longest: int = LONGEST):
+        self.content, self.name, self.longest = content, name, longest
 
     @property
     def again(self) -> bool:
         return isinstance(self.content, memoryview)
 
     def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
-        first, line = 0, 1
-        for block in self._blocks():
-            texts = block.split(b"\n")
-            rows = [(number, json_text(text)) for number, text in enumerate(texts, line) if text.strip(BLANK)]
-            line += len(texts) - 1
-            if rows:
-                yield from Batch([row for _, row in rows], first, True, [number for number, _ in rows]).split(size)
-                first += len(rows)
-
-    def _blocks(self) -> Iterator[bytes]:
-        """Whole lines; only the last block may end without a line end."""
-        rest, begun = b"", False
-        for chunk in self._chunks():
-            if not begun:
-                chunk, begun = chunk.removeprefix(BYTE_ORDER_MARK), True
-            cut = chunk.rfind(b"\n") + 1
-            if cut:
-                yield rest + chunk[:cut]
-                rest = chunk[cut:]
-            else:
-                rest += chunk
-        if rest:
-            yield rest
-
-    def _chunks(self) -> Iterator[bytes]:
-        if isinstance(self.content, memoryview):
-            for start in range(0, len(self.content), BLOCK):
-                yield bytes(self.content[start : start + BLOCK])
-        else:
-            while chunk := self.content.read(BLOCK):
-                yield chunk
+        first = 0
+        longest = None if self.again else self.longest  # what is in memory may be as long as it is
+        for lines in read_lines(self.content, self.name, longest):
+            yield from Batch([json_text(text) for text in lines.texts], first, True, lines.numbers).split(size)
+            first += len(lines.texts)
 
 
 class Chain(Plain):

@@ -11,7 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from dibs.errors import EventError, StorageError
+from dibs.arguments import checked_path
+from dibs.coding.events import arrow_source
+from dibs.coding.lines import LONGEST
+from dibs.errors import EventError, MissingFile, StorageError
 from dibs.past.sources import (
     Batch,
     Chain,
@@ -25,6 +28,7 @@ from dibs.past.sources import (
     reading,
     row_of,
 )
+from dibs.storage.files import storage_error
 
 FORMATS = {
     ".parquet": "parquet",
@@ -50,25 +54,30 @@ def open_events(events: Any) -> Source:
     if isinstance(events, (str, os.PathLike)):
         if isinstance(events, str) and events.lstrip().startswith("{"):
             raise EventError(f"found text that looks like JSON; a string is a path here, so expected {EXPECTED}")
-        return open_file(Path(events))
+        return open_file(checked_path(events))
     if isinstance(events, (list, tuple)) and events and all(isinstance(e, (str, os.PathLike)) for e in events):
-        return Chain([(str(path), open_file(Path(path))) for path in events])
+        return Chain([(str(path), open_file(checked_path(path))) for path in events])
     if isinstance(events, (pa.Table, pa.RecordBatch)):
         return InMemory(events)
     if isinstance(events, pa.RecordBatchReader):
         return Passing(events)
     if isinstance(events, ds.Dataset):
         return Fragments(_fragments_of(events), "the dataset", events)
-    if hasattr(events, "__arrow_c_stream__"):
-        return Passing(pa.RecordBatchReader.from_stream(events))
-    if hasattr(events, "__arrow_c_array__"):
-        return InMemory(pa.record_batch(events))
+    handed = arrow_source(events)
+    if handed is not None:
+        return Passing(handed) if isinstance(handed, pa.RecordBatchReader) else InMemory(handed)
     return dicts_or_lines(events, EXPECTED)
 
 
-def open_file(path: Path, format: str | None = None) -> Source:
-    """The events of a file; its format, where the ending does not tell it."""
-    folder = path.stat() and path.is_dir()  # stat says what is wrong with the path
+def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> Source:
+    """The events of a file; its format, where the ending does not tell it. longest: bytes of a line, where there are
+    lines."""
+    try:
+        folder = path.stat() and path.is_dir()  # stat says what is wrong with the path
+    except FileNotFoundError:
+        raise MissingFile(path) from None
+    except OSError as error:
+        raise storage_error(path, error) from error
     format = format or ("parquet" if folder else FORMATS.get(path.suffix.lower()))
     if format == "parquet":
         with reading(path, "parquet"):
@@ -76,7 +85,7 @@ def open_file(path: Path, format: str | None = None) -> Source:
     if format == "arrow":
         return ArrowStream(path) if _is_stream(path) else ArrowFile(path)
     if format == "jsonl":
-        return JsonFile(path)
+        return JsonFile(path, longest)
     expected = ", ".join(FORMATS)
     raise StorageError(path, f"the ending tells no format; expected one of {expected}, or a folder of Parquet files")
 
@@ -220,9 +229,9 @@ class ArrowStream(Plain):
 
 
 class JsonFile(Plain):
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, longest: int = LONGEST):
+        self.path, self.longest = path, longest
 
     def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
         with self.path.open("rb") as file:
-            yield from JsonLines(file).batches(wanted, size)
+            yield from JsonLines(file, str(self.path), self.longest).batches(wanted, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 import numpy as np
@@ -29,9 +29,11 @@ class Compiled:
     table: PredicateTable
     order: NDArray[np.int64]
     errors: dict[int, ExpressionError]
+    # Of the texts that the fast lane did not take, if they were asked for. It reads the others again in no time.
+    forms: dict[int, Expression] = field(default_factory=dict)
 
 
-def compile_texts(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Compiled:
+def compile_texts(texts: pa.Array, progress: Callable[[int], None] | None = None, keep_forms: bool = False) -> Compiled:
     """Compiles a string array; `progress` is told how many more texts are done."""
     bulk = parse_simple(texts)
     if progress:
@@ -52,7 +54,8 @@ def compile_texts(texts: pa.Array, progress: Callable[[int], None] | None = None
             progress(1)
     table = concatenate([bulk.table, conjunction_table(forms[0]), program_table(forms[1])])
     order = np.concatenate([np.flatnonzero(bulk.simple), np.array(places[0] + places[1], np.int64)])
-    return Compiled(table, order, errors)
+    kept = dict(zip(places[0] + places[1], forms[0] + forms[1])) if keep_forms else {}
+    return Compiled(table, order, errors, kept)
 
 
 def compile_forms(forms: list[Expression]) -> Compiled:

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from dibs.arguments import check_on_error
 from dibs.errors import DibsError
 from dibs.matcher import OnError
 from dibs.spark.compile import Compiled, compile_subscriptions, rejected_frame, saved_index
@@ -134,8 +135,7 @@ def _compile(
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
 ) -> Compiled:
-    if on_error not in ("raise", "skip"):
-        raise DibsError(f'on_error is {on_error!r}; expected "raise" or "skip"')
+    check_on_error(on_error)
     if isinstance(subscriptions, (str, os.PathLike)):
         return saved_index(subscriptions)
     return compile_subscriptions(subscriptions, index, on_error, index_dir)

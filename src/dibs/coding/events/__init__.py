@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
+from dibs.arguments import check_on_error, check_text
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import attributes_of, json_lines
@@ -42,11 +43,11 @@ def read_events(
     on_error    "raise": EventError for the first event with something unreadable. "skip": the value becomes
                 `unreadable` (or the event one of `unreadable_events`, with no values at all) and is told in `problems`.
     """
-    if on_error not in ("raise", "skip"):
-        raise EventError(f"on_error is {on_error!r}; expected 'raise' or 'skip'")
+    check_on_error(on_error)
+    check_text("attributes", attributes)
     if not isinstance(wanted, WantedNames):
         wanted = WantedNames(wanted)
-    source = _arrow_source(events)
+    source = arrow_source(events)
     if source is not None:
         return read_arrow(source, wanted, attributes, on_error)
     if isinstance(events, (bytes, bytearray, memoryview, str)):
@@ -62,7 +63,7 @@ def read_events(
     return read_dicts(rows, wanted, on_error)
 
 
-def _arrow_source(events: object) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader | None:
+def arrow_source(events: object) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader | None:
     """The events as Arrow data, when they are or can be handed over as such."""
     if isinstance(events, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return events

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from dibs.coding.events.dicts import BrokenEvent
+from dibs.coding.lines import numbered_lines
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
 
 
@@ -22,13 +22,11 @@ def json_lines(data: bytes | bytearray | memoryview | str) -> Iterator[object]:
     """The events of JSON lines. Blank lines are no events, and so are not counted as any."""
     # A str with a lone surrogate becomes bytes that are not UTF-8: one broken line, not a failed call.
     content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-    content = content.removeprefix(_BYTE_ORDER_MARK)
-    for number, line in enumerate(content.split(b"\n"), 1):
+    for number, line in numbered_lines(content, longest=None):
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            if line.strip(b" \t\r"):
-                yield BrokenEvent(_broken(f"line {number}, ", line, error))
+            yield BrokenEvent(_broken(f"line {number}, ", line, error))
             continue
         yield event if type(event) is dict else BrokenEvent(_no_object(f"line {number}: ", event))
 

@@ -1,76 +1,22 @@
-"""The command line: formats, places of mistakes, exit codes, and manners in a pipe."""
+"""dibs match: formats in and out, and places of mistakes."""
 
 from __future__ import annotations
 
 import gc
 import io
-import os
-import shlex
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
-import dibs
-from dibs.cli import app, events, generate
-from dibs.workloads import boolean
-
-SUBSCRIPTIONS = [
-    {"id": "alice", "expression": "model = 'iphone5s' AND price <= 580", "weight": 2},
-    {"id": "bob", "expression": "brand LIKE 'App%' OR price BETWEEN 10 AND 20", "weight": 5},
-    {"id": "carol", "expression": "price > 0"},
-]
-EVENTS = [
-    {"sku": "p1", "model": "iphone5s", "brand": "Apple", "price": 550},
-    {"sku": "p2", "price": 15},
-    {"sku": "p3", "brand": "Nokia"},
-]
-EXPECTED = [["alice", "bob", "carol"], ["bob", "carol"], []]
-
-
-def run(*arguments: str | Path, stdin: str | bytes = b"") -> Result:
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
-
-
-def lines_of(rows: list[Any]) -> bytes:
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
-
-
-def json_rows(result: Result) -> list[Any]:
-    return [orjson.loads(line) for line in result.stdout.splitlines()]
-
-
-def found(result: Result) -> list[list[str]]:
-    assert result.exit_code == 0, result.stderr
-    rows = json_rows(result)
-    assert [row["event"] for row in rows] == list(range(len(rows)))
-    return [row["subscriptions"] for row in rows]
-
-
-@pytest.fixture
-def subs(tmp_path: Path) -> Path:
-    path = tmp_path / "subs.jsonl"
-    path.write_bytes(lines_of(SUBSCRIPTIONS))
-    return path
-
-
-@pytest.fixture
-def products(tmp_path: Path) -> Path:
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(lines_of(EVENTS))
-    return path
-
+from command_line import EVENTS, EXPECTED, SUBSCRIPTIONS, found, json_rows, lines_of, run
+from dibs.cli import events
 
 WRITERS: dict[str, Callable[[pa.Table, Path], Any]] = {
     "csv": pa.csv.write_csv,
@@ -85,9 +31,6 @@ def stream_of(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-# ---- match ----
 
 
 def test_json_lines_in_and_out(subs: Path, products: Path) -> None:
@@ -243,6 +186,34 @@ def test_events_named_by_a_field(subs: Path, products: Path, tmp_path: Path) -> 
     assert "'isbn'" in wrong.stderr
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_events_whose_names_come_late(ending: str, subs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dibs.coding.lines.BYTES_AT_ONCE", 64)
+    rows = [{"price": 15}] * 20 + [{"price": 15, "sku": "late"}, {"price": 15, "sku": 7}]
+    target = tmp_path / f"pairs.{ending}"
+    result = run("match", "-s", subs, "--event-id", "sku", "-o", target, stdin=lines_of(rows))
+    assert result.exit_code == 0, result.stderr
+    read = {"csv": pa.csv.read_csv, "parquet": pq.read_table}.get(ending, pa.feather.read_table)
+    assert read(target)["event"].to_pylist()[-4:] == ["late", "late", "7", "7"]
+
+
+def test_pairs_whose_ids_of_both_types_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dibs.coding.lines.BYTES_AT_ONCE", 64)
+    (tmp_path / "s.jsonl").write_bytes(lines_of([{"id": id, "expression": "price > 1"} for id in (1, "a")]))
+    stdin = lines_of([{"price": price} for price in [0] * 20 + [2]])
+    result = run("match", "-s", tmp_path / "s.jsonl", "-o", tmp_path / "pairs.parquet", stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    assert pq.read_table(tmp_path / "pairs.parquet")["subscription"].to_pylist() == ["1", "a"]
+
+
+def test_pairs_that_cannot_be_written(subs: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"price": [15], "sku": [[1, 2]]}), tmp_path / "events.parquet")
+    files = ["-s", subs, "-e", tmp_path / "events.parquet", "-o", tmp_path / "pairs.csv"]
+    result = run("match", *files, "--event-id", "sku")
+    assert result.exit_code == 3
+    assert "pairs.csv cannot be written as csv: " in result.stderr
+
+
 def test_a_compiled_index(subs: Path, products: Path, tmp_path: Path) -> None:
     for _ in range(2):
         made = run("compile", "-s", subs, "--out", tmp_path / "index")
@@ -250,15 +221,15 @@ def test_a_compiled_index(subs: Path, products: Path, tmp_path: Path) -> None:
         assert "3 subscriptions are in" in made.stderr
     assert found(run("match", "-s", tmp_path / "index", "-e", products)) == EXPECTED
     assert found(run("match", "-s", tmp_path / "index", "-e", products, "--top", "1")) == [["bob"], ["bob"], []]
+    other = run("match", "-s", tmp_path / "index", "-e", products, "--index", "counting")
+    assert other.exit_code == 2
+    assert "is compiled for the index 'auto'" in other.stderr
     refused = run("compile", "-s", subs, "--out", tmp_path)
     assert refused.exit_code == 3
     assert "give a new folder" in refused.stderr
     bad = run("compile", "-s", "-", "--out", tmp_path / "other", stdin=b"{}")
     assert bad.exit_code == 3
     assert not (tmp_path / "other").exists()
-
-
-# ---- what is wrong, and where ----
 
 
 def test_a_broken_line_is_named_and_ends_the_run(subs: Path, tmp_path: Path) -> None:
@@ -282,7 +253,7 @@ def test_broken_lines_can_be_skipped_and_are_counted(subs: Path) -> None:
 
 
 def test_lines_and_events_are_counted_across_batches(subs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "BYTES_AT_ONCE", 64)
+    monkeypatch.setattr("dibs.coding.lines.BYTES_AT_ONCE", 64)
     many = [b'{"price":15}', b"", b'{"price":600}'] * 200
     many[450] = b"broken"
     result = run("match", "-s", subs, "--on-error", "skip", stdin=b"\n".join(many))
@@ -391,217 +362,19 @@ def test_wrong_command_lines(subs: Path, tmp_path: Path) -> None:
     assert run("validate", "TRUE", "--file", subs).exit_code == 2
     assert run("generate", "nothing", "--out", tmp_path).exit_code == 2
     assert run("generate", "dense", "--out", tmp_path, "--weights").exit_code == 2
-    unknown = run("match", "-s", subs, "--index", "magic")
-    assert unknown.exit_code == 3
-    assert "no index is called 'magic'" in unknown.stderr
+    for command in (["match", "-s", "missing.jsonl"], ["compile", "-s", subs, "--out", tmp_path / "out"]):
+        unknown = run(*command, "--index", "magic")
+        assert unknown.exit_code == 2
+        assert "no index is called 'magic'; there are: auto, " in unknown.stderr
+    assert not (tmp_path / "out").exists()
 
 
-# ---- explain ----
-
-
-def test_explain_yes_and_no(subs: Path) -> None:
-    yes = run("explain", "--subscriptions", subs, "--id", "alice", "--event", '{"model": "iphone5s", "price": 550}')
-    assert yes.exit_code == 0
-    assert "alice matches" in yes.stdout
-    assert "550" in yes.stdout
-    no = run("explain", "-s", subs, "--id", "alice", stdin='{"model": "iphone5s", "price": 600}')
-    assert no.exit_code == 1
-    assert "alice does not match" in no.stdout
-    assert run("explain", "-x", "price > 1", "-e", '{"price": 2}').exit_code == 0
-
-
-def test_explain_as_json_and_with_integer_ids() -> None:
-    stdin = lines_of([{"id": 17, "expression": "price > 1"}])
-    result = run("explain", "-s", "-", "--id", "17", "--event", '{"price": 0}', "--json", stdin=stdin)
-    assert result.exit_code == 1
-    told = orjson.loads(result.stdout)
-    assert (told["id"], told["matched"]) == (17, False)
-
-
-def test_explain_bad_input(subs: Path) -> None:
-    for arguments, message in (
-        (["-s", subs, "--id", "nobody", "--event", "{}"], "none of its 3 subscriptions has the id 'nobody'"),
-        (["-x", "price >", "--event", "{}"], "line 1, column"),
-        (["-x", "TRUE", "--event", "{"], "the event is not JSON"),
-        (["-x", "TRUE", "--event", "[1]"], "not a JSON object"),
-        (["-s", "nothing.jsonl", "--id", "x", "--event", "{}"], "nothing.jsonl: No such file"),
-    ):
-        result = run("explain", *arguments)
-        assert result.exit_code == 3, result.stdout
-        assert message in result.stderr
-
-
-# ---- validate ----
-
-
-def test_validate_arguments() -> None:
-    fine = run("validate", "price <= 580", "a IN (1, 2)")
-    assert (fine.exit_code, fine.stdout) == (0, "")
-    assert "2 of 2 expressions are fine" in fine.stderr
-    bad = run("validate", "price <= 580", "price <=", "sqrt(a) = 2")
-    assert bad.exit_code == 1
-    assert "expression 2:\n" in bad.stdout
-    assert "expression 3:\n" in bad.stdout
-    assert "expression 1" not in bad.stdout
-    assert "^" in bad.stdout
-    assert "1 of 3 expressions are fine" in bad.stderr
-
-
-def test_validate_lines(tmp_path: Path) -> None:
-    stdin = b'price <= 580\n\n{"id": 1, "expression": "price <="}\n{"id": 2}\n{broken\n\xff = 1\n'
-    result = run("validate", stdin=stdin)
-    assert result.exit_code == 1
-    assert [line for line in result.stdout.splitlines() if line.endswith(":")] == [
-        "line 3, subscription 1:",
-        "line 4, subscription 2:",
-        "line 5:",
-        "line 6:",
-    ]
-    (tmp_path / "conditions.txt").write_bytes(stdin)
-    assert run("validate", "--file", tmp_path / "conditions.txt").stdout == result.stdout
-
-
-def test_validate_files_of_subscriptions(tmp_path: Path) -> None:
-    rows = [{"id": "a", "expression": "x = 1"}, {"id": "b", "expression": "x ="}, {"id": "a", "expression": "y = 1"}]
-    (tmp_path / "s.jsonl").write_bytes(lines_of(rows))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "s.parquet")
-    for name, unit in (("s.jsonl", "line"), ("s.parquet", "row")):
-        result = run("validate", "-f", tmp_path / name)
-        assert result.exit_code == 1
-        assert f"{unit} 2, subscription 'b':" in result.stdout
-        assert f"the id 'a' is taken already, at {unit} 1" in result.stdout
-
-
-def test_validate_for_programs() -> None:
-    result = run("validate", "--json", "a = 1", "price <= AND b = 2")
-    assert result.exit_code == 1
-    fine, bad = json_rows(result)
-    assert fine == {"place": "expression 1", "expression": "a = 1", "valid": True, "problems": []}
-    assert bad["valid"] is False
-    assert set(bad["problems"][0]) == {"message", "advice", "start", "end", "line", "column"}
-
-
-# ---- generate ----
-
-
-def test_workload_names() -> None:
-    assert [w.value for w in generate.Workload] == ["shop", *boolean.SHAPES]
-
-
-@pytest.mark.parametrize("workload", ["shop", "dense"])
-def test_generated_files_match_alike_in_all_formats(workload: str, tmp_path: Path) -> None:
-    results = []
-    for format in ("parquet", "jsonl", "csv", "arrow"):
-        size = ["--subscriptions", "500", "--events", "30", "--seed", "3", "--format", format]
-        made = run("generate", workload, "--out", tmp_path, *size)
-        assert made.exit_code == 0, made.stderr
-        assert "dibs match --subscriptions" in made.stderr
-        option = [] if format == "jsonl" else ["--attributes", "attributes"]
-        files = ["-s", tmp_path / f"subscriptions.{format}", "-e", tmp_path / f"events.{format}"]
-        results.append(found(run("match", *files, *option)))
-    assert any(results[0])
-    assert results[1:] == results[:1] * 3
-
-
-def test_generated_shop_with_weights_and_broken_events(tmp_path: Path) -> None:
-    size = ["--subscriptions", "100", "--events", "200", "--weights", "--malformed", "0.2", "--format", "jsonl"]
-    assert run("generate", "shop", "--out", tmp_path, *size).exit_code == 0
-    assert b'"weight":' in (tmp_path / "subscriptions.jsonl").read_bytes()
-    files = ["-s", tmp_path / "subscriptions.jsonl", "-e", tmp_path / "events.jsonl"]
-    assert run("match", *files).exit_code == 3
-    assert len(found(run("match", *files, "--on-error", "skip"))) == 200
-
-
-# ---- the examples ----
-
-
-def test_commands_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = Path(__file__).parents[2] / "examples"
-    (tmp_path / "examples").symlink_to(examples)
-    monkeypatch.chdir(tmp_path)
-    commands = [
-        line for line in (examples / "README.md").read_text().splitlines() if line.startswith(("dibs ", "tail "))
-    ]
-    results = []
-    for command in commands:
-        source, _, own = command.rpartition(" | ")
-        stdin = Path(source.split()[-1]).read_text().splitlines()[-1] if source else ""
-        results.append(run(*shlex.split(own)[1:], stdin=stdin))
-    assert [result.exit_code for result in results] == [0, 0, 1, 1, 0, 0]
-    assert json_rows(results[0]) == [
-        {"event": "p-1", "subscriptions": ["alice", "bob"]},
-        {"event": "p-2", "subscriptions": ["bob", "carol"]},
-        {"event": "p-3", "subscriptions": []},
-    ]
-    assert found(results[1]) == [["bob"], ["bob"], []]
-    assert pq.read_table("out/shop/pairs.parquet").num_rows > 500
-
-
-# ---- as a process ----
-
-DIBS = [sys.executable, "-c", "from dibs.cli import main; main()"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-
-
-def test_help_teaches_and_starts_fast() -> None:
-    code = (
-        "import sys, types\n"
-        "package = sys.modules['dibs'] = types.ModuleType('dibs')\n"  # what the package itself imports is its matter
-        f"package.__path__ = [{str(Path(dibs.__file__).parent)!r}]\n"
-        "import dibs.cli\n"
-        "from typer.testing import CliRunner\n"
-        "for command in ' match explain validate compile generate backtest catalog'.split(' '):\n"
-        "    result = CliRunner().invoke(dibs.cli.app, [command, '--help'] if command else ['--help'])\n"
-        "    assert result.exit_code == 0 and 'dibs ' in result.stdout, result\n"
-        "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark', 'sqlglot'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Exit codes:" in run("--help").stdout
-
-
-def test_version() -> None:
-    result = run("--version")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("dibs 0.")
-
-
-def test_a_closed_pipe_is_no_error(subs: Path, tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_bytes(b'{"price":15}\n' * 200_000)
-    process = subprocess.Popen(
-        [*DIBS, "match", "-s", str(subs), "-e", str(tmp_path / "events.jsonl")],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline() == b'{"event":0,"subscriptions":["bob","carol"]}\n'
-    process.stdout.close()
-    assert process.wait(60) == 0
-    assert process.stderr.read() == b""
-    process.stderr.close()
-
-
-def test_lines_are_answered_as_they_come_and_interrupting_is_quiet(subs: Path) -> None:
-    process = subprocess.Popen(
-        [*DIBS, "match", "-s", str(subs)],
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    for event, price in enumerate((15, 600)):
-        process.stdin.write(f'{{"price":{price}}}\n'.encode())
-        process.stdin.flush()
-        assert orjson.loads(process.stdout.readline())["event"] == event
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    assert process.stderr.read() == b""
-    for stream in (process.stdin, process.stdout, process.stderr):
-        stream.close()
+def test_lines_have_a_limit(subs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"price":15}\n\n' + b'{"price":15,"text":"' + b"x" * (1 << 20) + b'"}\n')
+    for command in (["match", "-s", subs, "-e", path], ["backtest", "price = 15", path]):
+        result = run(*command, "--max-line", "1")
+        assert result.exit_code == 3
+        assert f"{path}, line 3: longer than 1 MB; expected one object" in result.stderr
+        assert "--max-line" in result.stderr
+        assert run(*command).exit_code == 0

@@ -1,0 +1,95 @@
+"""Checks of arguments that several calls take. What is wrong is an ArgumentError that names the argument, says what was
+found and what is expected; no call fails somewhere inside because of what it was given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dibs.errors import ArgumentError, shown
+
+OnError = Literal["raise", "skip"]
+MOST_THREADS = 1_024
+
+
+def check_on_error(on_error: object) -> None:
+    if not isinstance(on_error, str) or on_error not in ("raise", "skip"):
+        raise ArgumentError(f'on_error must be "raise" or "skip", not {shown(on_error)}')
+
+
+def is_integer(value: object) -> bool:
+    """Python's or NumPy's, but neither True nor a timedelta64, which NumPy calls an integer."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def checked_threads(threads: Any) -> int:
+    """The number of cores to use; None: all."""
+    if threads is None:
+        return os.cpu_count() or 1
+    if is_integer(threads) and threads > MOST_THREADS:
+        raise ArgumentError(f"threads must be at most {MOST_THREADS:,}, not {shown(threads)}")
+    return checked_number("threads", threads)
+
+
+def checked_number(name: str, value: Any, least: int = 1, expected: str = "a positive number") -> int:
+    """An integer, at least so large."""
+    if not is_integer(value) or value < least:
+        raise ArgumentError(f"{name} must be {expected}, not {shown(value)}")
+    return int(value)
+
+
+def check_text(name: str, value: object) -> None:
+    """A name, or None."""
+    if value is not None and not (isinstance(value, str) and _is_unicode(value)):
+        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def check_flag(name: str, value: object) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(f"{name} must be True or False, not {shown(value)}")
+
+
+def check_callable(name: str, value: object) -> None:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise ArgumentError(f"{name} must be a function, not {shown(value)}")
+
+
+def checked_path(path: Any) -> Path:
+    if isinstance(path, (str, os.PathLike)):
+        text = os.fspath(path)
+        if not isinstance(text, str):
+            raise ArgumentError(f"a path is a string or a Path, not bytes: decode it with os.fsdecode({shown(path)})")
+        if text and "\0" not in text and _is_file_name(text):
+            return Path(text)
+        raise ArgumentError(f"no file can be called {shown(text)}: expected the path of a file or folder")
+    raise ArgumentError(f"a path is a string or a Path, not {shown(path)}")
+
+
+def _is_file_name(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_several(values: Any, expected: str, one: str) -> Iterable[Any]:
+    """Anything to go through but what is a mistake: a single text, or a table, which would give its columns' names.
+    one: what takes one."""
+    is_mistake = isinstance(values, (str, bytes, bytearray)) or hasattr(values, "columns")
+    if is_mistake or not isinstance(values, Iterable):
+        raise ArgumentError(f"expected {expected}, not {shown(values)}; {one}")
+    return values
