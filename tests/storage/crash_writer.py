@@ -14,10 +14,10 @@ Also the forking that other tests of durability share (in_child).
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import json
 import os
 import pickle
+import pkgutil
 import random
 import select
 import shutil
@@ -103,8 +103,8 @@ def small_thresholds(patch: Callable[[str, Any], None]) -> None:
 
 
 def set_name(path: str, value: Any) -> None:
-    module, _, name = path.rpartition(".")
-    setattr(importlib.import_module(module), name, value)
+    place, _, name = path.rpartition(".")
+    setattr(pkgutil.resolve_name(place), name, value)
 
 
 # ---- what must be there ----
