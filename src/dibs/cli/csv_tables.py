@@ -16,13 +16,13 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dibs.cli.formats import STANDARD, open_input, shown_name
 from dibs.cli.outcome import BadInput
+from dibs.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,12 +80,12 @@ class CsvTable:
             self._kept.flush()
             self.path = self._kept.name
 
-    @cached_property
+    @lazy
     def names(self) -> list[str]:
         with self._reading():
             return list(self._open([]).schema.names)
 
-    @cached_property
+    @lazy
     def columns(self) -> list[Any]:
         """The columns with all that their types need, when all rows have been looked at."""
         from dibs.cli.csv_types import Column
@@ -110,7 +110,7 @@ class CsvTable:
                 first += len(batch)
         return columns
 
-    @cached_property
+    @lazy
     def schema(self) -> pa.Schema:
         import pyarrow as pa
 

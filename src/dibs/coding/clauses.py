@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dibs.coding.clause_kernels import spans_of
 from dibs.coding.constants import domains_of
 from dibs.coding.domain import Domains
 from dibs.language.table import ACCEPT, PredicateTable
+from dibs.lazy import lazy
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Clauses:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @cached_property
+    @lazy
     def ask_for_values(self) -> bool:
         """Whether none holds for an event that has no value for any of the attributes: all have predicates, none of
         these covers the cell of no value, and no program accepts because one of them does not hold."""

@@ -17,7 +17,6 @@ the key (value, rest) of coding.values, so int64 and float64 compare exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dibs.language.table import Attribute, Facet
+from dibs.lazy import lazy
 
 NULL_CELL = 0
 NUMBER_BASE = 3
@@ -73,7 +73,7 @@ class Domains:
             self.facet, self.number_offsets, self.string_offsets, self.time_offsets
         )
 
-    @cached_property
+    @lazy
     def number_of(self) -> dict[Attribute, int]:
         """The number of each attribute."""
         return {a: i for i, a in enumerate(self.attributes)}

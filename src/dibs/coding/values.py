@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.arrange import Arranged, arranged
 from dibs.language.expression import number_key
+from dibs.lazy import lazy
 
 __all__ = [
     "Booleans",
@@ -122,7 +122,7 @@ class Names(list[str]):
         """Whether it begins with the other names, known at once."""
         return isinstance(other, Names) and other._family is self._family and len(other) <= len(self)
 
-    @cached_property
+    @lazy
     def codes(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self)}
 
@@ -146,7 +146,7 @@ class EventValues:
     unreadable_events: NDArray[np.int32] = field(default_factory=_ints)  # these match nothing at all
     problems: list[EventProblem] = field(default_factory=list)
 
-    @cached_property
+    @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
         return arranged(self)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
 from dibs.index.statistics import guessed_presence
+from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
 
@@ -56,7 +56,7 @@ class Segment:
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]
 
-    @cached_property
+    @lazy
     def names(self) -> frozenset[str]:
         """The attributes that the subscriptions mention."""
         return frozenset(name for name, _ in self.domains.attributes)

@@ -7,7 +7,6 @@ All values of all attributes stand in one list of texts, once as JSON and once a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.lazy import lazy
 from dibs.workloads import shop_words as words
 
 CATEGORY_SKEW = 0.8  # category k is chosen in proportion to 1 / (k + 1) ** CATEGORY_SKEW
@@ -49,17 +49,17 @@ class Catalogue:
     def products(self) -> int:
         return len(self.starts) - 1
 
-    @cached_property
+    @lazy
     def frequency(self) -> NDArray[np.int64]:
         return np.bincount(self.attribute, minlength=len(self.names))
 
-    @cached_property
+    @lazy
     def by_attribute(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(starts, rows): the rows of attribute a are rows[starts[a] : starts[a + 1]]."""
         rows = np.argsort(self.attribute, kind="stable")
         return np.concatenate([[0], np.cumsum(self.frequency)]), rows
 
-    @cached_property
+    @lazy
     def product(self) -> NDArray[np.int64]:
         """The product of each row."""
         return np.repeat(np.arange(self.products), np.diff(self.starts))

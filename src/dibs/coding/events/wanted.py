@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.values import Names
+from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
 # Codes of paths that have no number.
@@ -88,7 +88,7 @@ class WantedNames:
             found = np.where(behind >= 0, behind + np.int32(len(self._sorted.names)), before)
         return found
 
-    @cached_property
+    @lazy
     def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
         """Slots of 1 + number by hash (0: empty), and the names' own offsets and bytes; of an extension: of what stands
         behind, counted from there."""
