@@ -1,4 +1,4 @@
-"""Where it gets slower: small batches, events with arrays, expressions with OR."""
+"""Where it gets slower: small batches, events with arrays, expressions with OR, long texts, many patterns."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def run(size: Size, say: Say) -> dict[str, Any]:
         result["arrays"][shape] = _arrays(workload, segment, size)
     say("expressions with OR")
     result["programs"] = _programs(size)
+    say("long texts, many patterns, new names, ties")
+    result["hostile"] = _hostile(size.subscriptions)
     return result
 
 
@@ -109,4 +111,34 @@ def _programs(size: Size) -> dict[str, Any]:
     assert matched["with OR"] == matched["conjunctions"], "an OR must match what either side matches"
     for name, times in per_event(interleaved(rivals, max(size.repeats // 2, 1)), size.events).items():
         result[f"{name}: microseconds an event"] = times["best"]
+    return result
+
+
+def _hostile(count: int) -> dict[str, float]:
+    """Seconds of what nobody writes by hand: with `count` names and ties, a tenth of it patterns."""
+    text = " AND ".join(["a = 1"] * min(count, 299_999))
+    result, problems = {}, []
+    result["validate 3 MB of AND"], problems = timed(lambda: dibs.validate(text))
+    assert problems == []
+    words = max(count // 10, 1)
+    with dibs.Matcher(threads=1) as m:
+        m.add_many((i, f"CONTAINS(t, 'word{i:07}')") for i in range(words))
+        event = {"t": "word0000000 and other words"}
+        result["first match with patterns"], found = timed(lambda: m.match(event))
+        assert found == [0]
+        m.add_many((words + i, f"CONTAINS(t, 'words{i:07}')") for i in range(100))
+        m.compact()
+        result["first match after patterns were merged"], found = timed(lambda: m.match(event))
+        assert found == [0]
+    with dibs.Matcher(threads=1) as m:
+        m.add_table(pa.table({"id": range(count), "expression": [f"n{i} = 1" for i in range(count)]}))
+        assert m.match({"n0": 1}) == [0]
+        m.add(count, "another = 1")
+        result["match after a new name"], found = timed(lambda: m.match({"another": 1}))
+        assert found == [count]
+    with dibs.Matcher(threads=1) as m:
+        m.add_table(pa.table({"id": range(count), "expression": ["a = 1"] * count}))
+        m.match({"a": 1}, top=10)
+        result["top 10 of ties"], found = timed(lambda: m.match({"a": 1}, top=10))
+        assert found == list(range(min(count, 10)))
     return result
