@@ -146,6 +146,7 @@ class Thresholds:
     catalog_index_rebuilt: int = _threshold(
         1_000, 2, "new subscriptions, at least as many as there are, for which the index of ids is built again"
     )
+    catalog_checked_by_two: int = _threshold(10_000_000, 0, "bytes of a catalog that two threads check")
     catalog_rows_read: int = _threshold(10_000, 2, "rows of the catalog that are read at once")
 
 

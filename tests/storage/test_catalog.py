@@ -94,9 +94,10 @@ steps = st.lists(
 
 
 @settings(max_examples=60)
-@given(steps, st.sampled_from([1, 2, 5, 10_000]), st.sampled_from([1, 1000]))
-def test_as_a_dict(steps: list[tuple[str, Any]], rows_read: int, index_rebuilt: int) -> None:
-    with using({"catalog_rows_read": rows_read, "catalog_index_rebuilt": index_rebuilt}):
+@given(steps, st.sampled_from([1, 2, 5, 10_000]), st.sampled_from([1, 1000]), st.sampled_from([0, 10**9]))
+def test_as_a_dict(steps: list[tuple[str, Any]], rows_read: int, index_rebuilt: int, by_two: int) -> None:
+    sizes = {"catalog_rows_read": rows_read, "catalog_index_rebuilt": index_rebuilt, "catalog_checked_by_two": by_two}
+    with using(sizes):
         _as_a_dict(steps)
 
 
@@ -252,7 +253,13 @@ def edit(folder: Path, *statements: str) -> None:
         "PRAGMA application_id = 1",
     ],
 )
-def test_what_somebody_else_changed_is_found(folder: Path, statement: str) -> None:
+@pytest.mark.parametrize("by_two", [0, 10**9])
+def test_what_somebody_else_changed_is_found(folder: Path, statement: str, by_two: int) -> None:
+    with using({"catalog_checked_by_two": by_two}):
+        _what_somebody_else_changed_is_found(folder, statement)
+
+
+def _what_somebody_else_changed_is_found(folder: Path, statement: str) -> None:
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0), (2, "a = 2", 1.0), (3, "a = 1", 1.0)], 1)
         catalog.write([(3, None, 1.0)], 4)
@@ -704,8 +711,8 @@ def test_the_log_stays_small(folder: Path) -> None:
 def test_what_was_closed_is_sealed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And opens without a look at each row; after a kill it does not."""
     looks: list[int] = []
-    verify = catalog_check.verify
-    monkeypatch.setattr(catalog_check, "verify", lambda c: (looks.append(1), verify(c))[1])
+    check_rows = catalog_check.check_rows
+    monkeypatch.setattr(catalog_check, "check_rows", lambda c: (looks.append(1), check_rows(c))[1])
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)
         assert read_seal(folder).version == 1 and not read_seal(folder).size  # type: ignore[union-attr]

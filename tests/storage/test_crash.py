@@ -49,7 +49,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert not problems(found)
     assert total(found, "kills") == 200
     # That something happened: enough lives came to work, and some were killed in the middle of a change.
-    assert total(found, "checked") > 50 and total(found, "acknowledged") > 300 and total(found, "doubtful") > 20
+    assert total(found, "checked") > 50 and total(found, "acknowledged") > 100 and total(found, "doubtful") > 20
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -36,30 +37,26 @@ from dibs.errors import DamagedError, FormatError, StorageError
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage import catalog_check as checking
+from dibs.storage.catalog_changes import NewRows, Taken, forget_removals, put, put_new
 from dibs.storage.catalog_check import Seal, SealFile, removed_rows
 from dibs.storage.catalog_rows import (
     Columns,
     Entry,
     Unsound,
     all_rows,
-    checksums_of,
     columns_of,
     entries_of,
-    rows_of,
-    rows_of_columns,
     seed_of,
     total,
     wrapped,
 )
-from dibs.storage.catalog_schema import BY_ID, State, check_schema, create_catalog, read_state, write_state
-from dibs.storage.catalog_session import ADVICE, DATA, Session, log_size
+from dibs.storage.catalog_schema import COLUMNS, LaterFormat, State, create_catalog, read_state, write_state
+from dibs.storage.catalog_session import ADVICE, DATA, LOG, Session, file_size
 from dibs.thresholds import thresholds
 
 T = TypeVar("T")
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1
 READERS_END = 500  # milliseconds that closing waits for readers
-AT_ONCE = 100  # rows of one INSERT: SQLite allows 999 parameters at least
-COLUMNS = "id, expression, weight, version, time, checksum"
 
 
 def _now() -> int:
@@ -74,10 +71,6 @@ class News(NamedTuple):
     entries: list[Entry]  # added or replaced
 
 
-class _Taken(Exception):
-    """Some of many new ids are not new."""
-
-
 class Catalog:
     """An open catalog; `close` it, or use it in a with block."""
 
@@ -90,7 +83,7 @@ class Catalog:
         self._closing = threading.Lock()
         try:
             seal = checking.read_seal(folder)
-            self._sealed = self._is_sealed(seal)
+            self._sealed = checking.is_sealed(folder, seal)
             state = self._verified(whole=not self._sealed)
             checking.check_seal(folder, seal, state)
             self.identity = state.identity  # random, made with the catalog
@@ -142,7 +135,7 @@ class Catalog:
         with suppress(StorageError, FormatError, OSError):
             writer.execute(f"PRAGMA busy_timeout = {READERS_END}")
             [(busy, _, _)] = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if not busy and log_size(self.folder) == 0:
+            if not busy and file_size(self.folder / LOG) == 0:
                 self._reader.close()
                 self._reader = Session(self.folder, read_only=True)  # one that must read from the disk
                 seal.write(checking.sealed(self.folder, self._verified(whole=True)))
@@ -195,9 +188,9 @@ class Catalog:
             return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
 
         page, pages, free = self._read(work)
-        state, log = self._state(), log_size(self.folder)
+        state, log = self._state(), file_size(self.folder / LOG)
         return {
-            "file": (self.folder / DATA).stat().st_size + log,
+            "file": file_size(self.folder / DATA) + log,
             "used": (pages - free) * page,
             "wal": log,
             "entries": state.subscriptions,
@@ -280,34 +273,7 @@ class Catalog:
         self._check_writable()
         changes = list(changes)
         if changes:
-            self._write(lambda connection: self._put(connection, changes, first_version))
-
-    def _put(
-        self, connection: sqlite3.Connection, changes: list[tuple[Id, str | None, float]], first_version: int
-    ) -> State:
-        state = self._next(connection, first_version)
-        final = {id: row for row, (id, _, _) in enumerate(changes)}
-        new, gone = [], []
-        for id, row in final.items():
-            _, text, weight = changes[row]
-            its = (first_version + row, state.time)
-            if text is None:
-                gone.append(Entry(id, "", 0.0, *its))
-            else:
-                new.append(Entry(id, text, float(weight), *its))
-        old, old_sums = _delete(connection, list(final))
-        new_sums, gone_sums = (checksums_of(rows_of(entries), self._row_seed) for entries in (new, gone))
-        insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-        connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
-        insert = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
-        connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
-        return state._replace(
-            version=state.version + len(changes),
-            subscriptions=state.subscriptions - old + len(new),
-            subscriptions_sum=wrapped(state.subscriptions_sum - old_sums + total(new_sums)),
-            removed=state.removed + len(gone),
-            removed_sum=wrapped(state.removed_sum + total(gone_sums)),
-        )
+            self._write(lambda c: put(c, self._next(c, first_version), changes))
 
     def write_columns(
         self, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, first_version: int
@@ -318,72 +284,19 @@ class Catalog:
         if len(ids) == 0:
             return
         weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else np.asarray(weights, np.float64)
+        rows = NewRows(ids, texts, weights)
         try:
-            self._write(lambda connection: self._put_new(connection, ids, texts, weights, first_version))
-        except _Taken:  # which is rare: ids are checked before
+            self._write(lambda c: put_new(c, self._next(c, first_version), rows))
+        except Taken:  # which is rare: ids are checked before
             self.write(zip(ids.to_pylist(), texts.to_pylist(), weights.tolist()), first_version)
-
-    def _put_new(
-        self,
-        connection: sqlite3.Connection,
-        ids: pa.Array,
-        texts: pa.Array,
-        weights: NDArray[np.float64],
-        first_version: int,
-    ) -> State:
-        """Raises _Taken if an id is there, or comes twice."""
-        state, n = self._next(connection, first_version), len(ids)
-        versions = np.arange(first_version, first_version + n)
-        sums = checksums_of(rows_of_columns(ids, texts, weights, versions, state.time), self._row_seed)
-        # To sort all ids once is quicker than to file each where it belongs.
-        sort = n >= max(state.subscriptions, thresholds.catalog_index_rebuilt)
-        try:
-            if sort:
-                connection.execute("DROP INDEX by_id")
-            self._insert(connection, state.time, (ids, texts, weights, versions, sums))
-            if sort:
-                connection.execute(BY_ID)
-        except sqlite3.IntegrityError:
-            raise _Taken from None
-        return state._replace(
-            version=state.version + n,
-            subscriptions=state.subscriptions + n,
-            subscriptions_sum=wrapped(state.subscriptions_sum + total(sums)),
-        )
-
-    def _insert(self, connection: sqlite3.Connection, at: int, columns: tuple[Any, ...]) -> None:
-        n = len(columns[0])
-        for first in range(0, n, 10_000):  # Python objects of some rows at a time
-            some = [column[first : first + 10_000] for column in columns]
-            lists = [c.to_pylist() if isinstance(c, pa.Array) else c.tolist() for c in some]
-            for start in range(0, len(lists[0]), AT_ONCE):
-                part = [values[start : start + AT_ONCE] for values in lists]
-                size = len(part[0])
-                values = ", ".join([f"(?, ?, ?, ?, {at}, ?)"] * size)
-                flat: list[Any] = [None] * (5 * size)
-                for place, own in enumerate(part):
-                    flat[place::5] = own
-                connection.execute(f"INSERT INTO subscriptions ({COLUMNS}) VALUES {values}", flat)
 
     def trim(self, version: int) -> None:
         """Forgets the removals up to this version."""
-
-        def work(connection: sqlite3.Connection) -> State:
-            state = read_state(connection)
-            if version > state.version:
-                raise StorageError(self.folder, f"has changes up to {state.version}, not up to {version}")
-            if version <= state.trimmed:
-                return state
-            query = "SELECT CAST(checksum AS INTEGER) FROM removed WHERE version <= ?"
-            sums = [checksum for (checksum,) in connection.execute(query, (version,)).fetchall()]
-            connection.execute("DELETE FROM removed WHERE version <= ?", (version,))
-            return state._replace(
-                trimmed=version,
-                removed=state.removed - len(sums),
-                removed_sum=wrapped(state.removed_sum - sum(sums)),
-            )
-
-        self._write(work)
+        state = self._state()
+        if version > state.version:
+            raise StorageError(self.folder, f"has changes up to {state.version}, not up to {version}")
+        if version > state.trimmed:
+            self._write(lambda c: forget_removals(c, read_state(c), version))
 
     # ---- the state ----
 
@@ -426,22 +339,20 @@ class Catalog:
             self._seal.write(Seal(state.identity, state.version))
 
     def _verified(self, whole: bool) -> State:
-        def work(connection: sqlite3.Connection) -> State:
+        """The state, after a look at everything if `whole`."""
+        if not whole:
+            return self._read(checking.check_head)
+        if file_size(self.folder / DATA) >= thresholds.catalog_checked_by_two:
+            other = Session(self.folder, read_only=True)
             try:
-                if whole:
-                    return checking.verify(connection)
-                check_schema(connection)
-                return read_state(connection)
-            except FormatError as e:
-                raise FormatError(f"{self.folder / DATA}: {e}") from None
-
-        return self._read(work)
-
-    def _is_sealed(self, seal: Seal | None) -> bool:
-        try:
-            return checking.is_sealed(self.folder, seal)
-        except FileNotFoundError:
-            return False
+                with ThreadPoolExecutor(1, thread_name_prefix="dibs") as pool:
+                    future = pool.submit(other.read, self._told(checking.check_structure))
+                    rows, structure = self._read(checking.check_rows), future.result()
+                if rows.state == structure.state:  # else somebody writes
+                    return self._read(lambda _: checking.agreed(rows, structure))
+            finally:
+                other.close()
+        return self._read(checking.verify)
 
     def _told(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
         """The same, with what is unsound as an error that names the file."""
@@ -451,20 +362,7 @@ class Catalog:
                 return work(connection)
             except Unsound as e:
                 raise DamagedError(self.folder / DATA, f"{e}; {ADVICE}") from None
+            except LaterFormat as e:
+                raise FormatError(f"{self.folder / DATA}: {e}") from None
 
         return telling
-
-
-def _delete(connection: sqlite3.Connection, ids: list[Id]) -> tuple[int, int]:
-    """Deletes the subscriptions of these ids, as far as they are there: how many, and the sum of their checksums."""
-    count = sums = 0
-    for start in range(0, len(ids), AT_ONCE):
-        some = ids[start : start + AT_ONCE]
-        query = f"SELECT version, checksum FROM subscriptions WHERE id IN ({', '.join('?' * len(some))})"
-        found = connection.execute(query, some).fetchall()
-        if not all(type(checksum) is int for _, checksum in found):
-            raise Unsound("a row does not fit its checksum")
-        query = f"DELETE FROM subscriptions WHERE version IN ({', '.join('?' * len(found))})"
-        connection.execute(query, [version for version, _ in found])
-        count, sums = count + len(found), sums + sum(checksum for _, checksum in found)
-    return count, sums

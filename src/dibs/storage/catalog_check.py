@@ -37,7 +37,7 @@ from dibs.storage.catalog_rows import (
     wrapped,
 )
 from dibs.storage.catalog_schema import State, check_schema, read_state
-from dibs.storage.catalog_session import ADVICE, DATA, LOG, log_size
+from dibs.storage.catalog_session import ADVICE, DATA, LOG, file_size
 from dibs.storage.checksum import checksums
 
 SEAL = "catalog.seal"
@@ -45,13 +45,35 @@ PIECE = 1 << 24  # bytes read at once
 LINE = re.compile(rb"([0-9a-f]{32}) (\d{20}) (\d{20}) ([0-9a-f]{16}) ([0-9a-f]{16})\n")
 
 
+class Found(NamedTuple):
+    """What one half of the check found, when nothing was wrong."""
+
+    state: State
+    ids: int  # how many
+    keys: int  # the sum of the checksums of ids and versions
+
+
 def verify(connection: sqlite3.Connection) -> State:
-    """Looks at everything. Raises Unsound, FormatError, sqlite3.Error."""
+    """Looks at everything. Raises Unsound, LaterFormat, sqlite3.Error."""
+    return agreed(check_rows(connection), check_structure(connection))
+
+
+def agreed(rows: Found, structure: Found) -> State:
+    """Both halves, of one state, say the same."""
+    if rows != structure:
+        raise Unsound("the index of ids differs from the subscriptions")
+    return rows.state
+
+
+def check_head(connection: sqlite3.Connection) -> State:
+    """Only that it is a catalog, and what it says of itself."""
     check_schema(connection)
-    state = read_state(connection)
-    problems = [text for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
-    if problems != ["ok"]:
-        raise Unsound(f"SQLite finds: {problems[0]}")
+    return read_state(connection)
+
+
+def check_rows(connection: sqlite3.Connection) -> Found:
+    """That every row fits its checksum, and that all are there."""
+    state = check_head(connection)
     seed = seed_of(state.identity)
     count = found = keys = 0
     for rows, sums in all_rows(connection, seed):
@@ -61,15 +83,24 @@ def verify(connection: sqlite3.Connection) -> State:
             raise Unsound(f"there are subscriptions of later versions than {state.version}")
     if (count, wrapped(found)) != (state.subscriptions, state.subscriptions_sum):
         raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
-    for rows in index_rows(connection):
-        count, keys = count - len(rows.versions), keys - total(checksums_of(rows, seed))
-    if count or wrapped(keys):
-        raise Unsound("the index of ids differs from the subscriptions")
     removed = removed_rows(connection, 0)
     entries_of(removed, seed)
     if (len(removed), wrapped(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
         raise Unsound(f"not the {state.removed:,} removals that were written are there")
-    return state
+    return Found(state, count, wrapped(keys))
+
+
+def check_structure(connection: sqlite3.Connection) -> Found:
+    """That SQLite finds its pages in order, and what the index of ids says."""
+    state = check_head(connection)
+    problems = [text for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
+    if problems != ["ok"]:
+        raise Unsound(f"SQLite finds: {problems[0]}")
+    seed = seed_of(state.identity)
+    count = keys = 0
+    for rows in index_rows(connection):
+        count, keys = count + len(rows.versions), keys + total(checksums_of(rows, seed))
+    return Found(state, count, wrapped(keys))
 
 
 def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
@@ -106,7 +137,7 @@ def read_seal(folder: Path) -> Seal | None:
 
 def is_sealed(folder: Path, seal: Seal | None) -> bool:
     """Whether the file is, byte for byte, the one that was sealed, and there is no log."""
-    if seal is None or not seal.size or log_size(folder) or os.stat(folder / DATA).st_size != seal.size:
+    if seal is None or not seal.size or file_size(folder / LOG) or file_size(folder / DATA) != seal.size:
         return False
     return _file_checksum(folder / DATA) == seal.checksum
 

@@ -18,13 +18,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from dibs.errors import FormatError, StorageError
+from dibs.errors import StorageError
 from dibs.storage.catalog_rows import Unsound
 from dibs.storage.catalog_session import DATA
 from dibs.storage.files import storage_error, sync_folder
 
 APPLICATION = 0x64696273  # "dibs", in the head of the file
 FORMAT = 2
+COLUMNS = "id, expression, weight, version, time, checksum"  # of subscriptions, as rows are read and written
 BY_ID = "CREATE UNIQUE INDEX by_id ON subscriptions (id)"
 SCHEMA = {
     "subscriptions": "CREATE TABLE subscriptions (id NOT NULL, expression TEXT NOT NULL, weight REAL NOT NULL, "
@@ -50,6 +51,10 @@ class State(NamedTuple):
     removed_sum: int
 
 
+class LaterFormat(Exception):
+    """A catalog that a later version of Dibs has written."""
+
+
 def read_state(connection: sqlite3.Connection) -> State:
     """Raises Unsound."""
     found = connection.execute("SELECT * FROM state").fetchall()
@@ -70,14 +75,14 @@ def _checksum(state: State) -> str:
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """That it is a catalog's database, of this format. Raises FormatError, Unsound."""
+    """That it is a catalog's database, of this format. Raises LaterFormat, Unsound."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [number] = connection.execute("PRAGMA user_version").fetchone()
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
     if found == SCHEMA and (application, number) == (APPLICATION, FORMAT):
         return
     if application == APPLICATION and number > FORMAT:
-        raise FormatError(
+        raise LaterFormat(
             f"the catalog has the format {number}, this version of Dibs reads {FORMAT}: use the version that wrote it"
         )
     raise Unsound("its tables are not those of a catalog")

@@ -187,7 +187,7 @@ class Session:
             file = os.stat(self.path)
         except FileNotFoundError:
             return (0,)
-        return log_size(self.folder), file.st_ino, file.st_size, file.st_mtime_ns
+        return file_size(self.folder / LOG), file.st_ino, file.st_size, file.st_mtime_ns
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -263,10 +263,10 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
-def log_size(folder: Path) -> int:
-    """Bytes of the write-ahead log; 0: there is none, and the database is all there is."""
+def file_size(path: Path) -> int:
+    """Bytes; 0 if it is not there. (A log of 0 bytes: the database is all there is.)"""
     try:
-        return os.stat(folder / LOG).st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return 0
 

@@ -1,0 +1,129 @@
+"""Kernels over the rows of a catalog: checksums, strings and numbers that SQLite has put together, the order of ids."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+INTEGER, STRING = 0, 1  # kinds of ids
+MULTIPLIER = np.uint64(0xDA942042E4DD58B5)
+BETWEEN = np.uint8(0xFF)  # in no UTF-8
+
+
+@intrinsic
+def load64(typingctx, array, at):  # type: ignore[no-untyped-def]
+    """The 64 bits at byte `at` of a byte array, wherever that is."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
+        return builder.load(pointer, align=1)
+
+    return types.uint64(array, types.int64), code
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _step(h, word):  # type: ignore[no-untyped-def]
+    h = (h ^ word) * MULTIPLIER
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _hashed(data, start, end, h):  # type: ignore[no-untyped-def]
+    """Each step is bijective in the hash and in the word: a difference within one word of 8 bytes is always seen, any
+    other goes unseen about once in 2**64 times."""
+    size = end - start
+    whole = start + (size & ~7)
+    for i in range(start, whole, 8):
+        h = _step(h, load64(data, i))
+    word = np.uint64(0)
+    for k in range(end - whole):
+        word |= np.uint64(data[whole + k]) << np.uint64(8 * k)
+    return _step(_step(h, word), np.uint64(size))
+
+
+@njit(cache=True, nogil=True)
+def fill_checksums(rows, seed, result):  # type: ignore[no-untyped-def]
+    numbers = rows.weights.view(np.uint64)
+    for i in range(len(result)):
+        h = _step(seed, np.uint64(rows.kinds[i]))
+        h = _hashed(rows.ids, rows.id_starts[i], rows.id_starts[i + 1], h)
+        h = _hashed(rows.texts, rows.text_starts[i], rows.text_starts[i + 1], h)
+        h = _step(_step(h, numbers[i]), np.uint64(rows.versions[i]))
+        result[i] = np.int64(_step(h, np.uint64(rows.times[i])))
+
+
+@njit(cache=True, nogil=True)
+def _number(content, start, end):  # type: ignore[no-untyped-def]
+    """(the integer, whether it is one)."""
+    at, negative = start, start < end and content[start] == 45
+    if negative:
+        at += 1
+    value, good = np.uint64(0), at < end <= at + 19
+    for k in range(at, end):
+        digit = content[k] - 48
+        good = good and 0 <= digit <= 9
+        value = value * np.uint64(10) + np.uint64(digit)
+    return np.int64(np.uint64(0) - value if negative else value), good
+
+
+@njit(cache=True, nogil=True)
+def read_numbers(content, result):  # type: ignore[no-untyped-def]
+    start = 0
+    for i in range(len(result)):
+        end = start
+        while end < len(content) and content[end] != 44:
+            end += 1
+        result[i], good = _number(content, start, end)
+        if not good:
+            return False
+        start = end + 1
+    return start == len(content) + 1
+
+
+@njit(cache=True, nogil=True)
+def split_into(content, kinds, starts, out):  # type: ignore[no-untyped-def]
+    """Bytes of `out`; -1 if there are not as many parts as kinds, or an integer is none."""
+    start = size = 0
+    starts[0] = 0
+    for i in range(len(kinds)):
+        end = start
+        if kinds[i] == STRING:
+            while end < len(content) and content[end] != BETWEEN:
+                out[size] = content[end]
+                size += 1
+                end += 1
+        else:
+            while end < len(content) and content[end] != BETWEEN:
+                end += 1
+            value, good = _number(content, start, end)
+            if not good:
+                return -1
+            for k in range(8):
+                out[size + k] = np.uint8(np.uint64(value) >> np.uint64(8 * k) & np.uint64(0xFF))
+            size += 8
+        starts[i + 1] = size
+        start = end + 1
+    return size if start == len(content) + 1 else -1
+
+
+@njit(cache=True, nogil=True)
+def is_ascending(kinds, starts, ids):  # type: ignore[no-untyped-def]
+    for i in range(1, len(kinds)):
+        if kinds[i] != kinds[i - 1]:
+            if kinds[i] < kinds[i - 1]:
+                return False
+            continue
+        a, b, end = starts[i - 1], starts[i], starts[i + 1]
+        if kinds[i] == INTEGER:
+            if np.int64(load64(ids, a)) >= np.int64(load64(ids, b)):
+                return False
+            continue
+        k = 0
+        while a + k < b and b + k < end and ids[a + k] == ids[b + k]:
+            k += 1
+        if b + k == end or (a + k < b and ids[a + k] > ids[b + k]):
+            return False
+    return True
