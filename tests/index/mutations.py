@@ -1,10 +1,11 @@
 """Does a test notice when a structure is wrong? One comparison of each is broken on purpose, and tests must fail.
 
-    PYTHONPATH=src python tests/index/mutations.py            all of them: half an hour, most of it compiling
+    PYTHONPATH=src python tests/index/mutations.py            all of them: a quarter of an hour
     PYTHONPATH=src python tests/index/mutations.py gryphon    those whose names contain this word
 
-Each mutation is made in a copy of src/ in a temporary folder; the compiled kernels of the folder that it is in, and of
-those that use it, are made again there. Exit code 1 if one was not caught, 2 if the table no longer fits the source.
+Each mutation is made in a copy of src/ in a temporary folder. Numba compiles the kernels of the changed file again, and
+those of other files that have it compiled in are named in the table. Exit code 1 if one was not caught, 2 if the table
+no longer fits the source.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Mutation(NamedTuple):
     old: str  # is there exactly once
     new: str
     tests: tuple[str, ...]  # what pytest is to run
-    stale: tuple[str, ...] = ()  # folders, besides its own, with kernels that have compiled it in
+    stale: tuple[str, ...] = ()  # other files whose kernels have it compiled in
 
 
 def suite(*names: str, test: str = "test_constants_of_several_kinds") -> tuple[str, ...]:
@@ -137,7 +138,7 @@ MUTATIONS = (
         "limits[a, 0] <= v and v <= limits[a, 1]",
         "limits[a, 0] < v and v <= limits[a, 1]",
         suite("counting", "kindex"),
-        ("papers",),
+        ("papers/counting.py", "papers/kindex.py"),
     ),
     Mutation(
         "kindex",
@@ -208,6 +209,7 @@ MUTATIONS = (
         "if words[e + 1] == lo and words[e + 2] == hi:",
         "if words[e + 1] == lo:",
         suite("betree"),
+        tuple(BETREE + name for name in ("kernels.py", "leaves.py", "split.py", "update.py")),
     ),
     Mutation(
         "betree: intervals after deletions",
@@ -215,6 +217,7 @@ MUTATIONS = (
         "words[slot], words[slot + 1] = least, most",
         "words[slot], words[slot + 1] = min(least, words[slot]), max(most, words[slot + 1])",
         updates("betree"),
+        (BETREE + "update.py",),
     ),
     Mutation(
         "betree-batch",
@@ -236,6 +239,7 @@ MUTATIONS = (
         "ok = low <= v and v <= high",
         "ok = low <= v and v < high",
         suite("pstree", "pstbloom", "psthash"),
+        tuple(PS + name for name in ("pstree.py", "pstbloom_kernels.py", "psthash.py")),
     ),
     Mutation(
         "pstbloom",
@@ -316,8 +320,9 @@ def run(m: Mutation) -> str | None:
         shutil.copytree(ROOT / "src", source)  # with what is compiled, and the times by which Numba knows it
         file = source / "dibs/index" / m.file
         file.write_text(file.read_text().replace(m.old, m.new))
-        for stale in (file.parent, *(source / "dibs/index" / name for name in m.stale)):
-            for compiled in (stale / "__pycache__").glob("*.nb[ic]"):
+        for other in m.stale:
+            stale = source / "dibs/index" / other
+            for compiled in (stale.parent / "__pycache__").glob(f"{stale.stem}.*.nb[ic]"):
                 compiled.unlink()
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *m.tests]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
