@@ -54,8 +54,8 @@ def intervals_of(clauses: Clauses) -> Intervals:
     sizes = np.diff(c.offsets)[row]
     size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 16 else np.uint32)
     columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
-    block = np.array([thresholds.tatbul_block])
-    return Intervals(row, size, group, *_intervals(row, *columns, c.attributes), block)
+    start, low, high, place = _intervals(row, *columns, c.attributes)
+    return Intervals(row, size, group, start, low, high, place, np.array([thresholds.tatbul_block]))
 
 
 @njit(cache=True, nogil=True)
