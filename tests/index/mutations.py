@@ -145,7 +145,7 @@ MUTATIONS = (
         "papers/kindex.py",
         "np.int64(rows[p + step]) < target:",
         "np.int64(rows[p + step]) <= target:",
-        suite("kindex"),
+        (SUITE, "tests/index/test_kindex.py", "-k", "kindex"),
     ),
     Mutation(
         "propagation: sorted lists",
@@ -332,7 +332,7 @@ def run(m: Mutation) -> str | None:
             return f"caught: never ended ({SECONDS} s)"
     if done.returncode == 0:
         return None
-    failed = re.search(r"^FAILED (\S+(?: \S+\])?)", done.stdout, re.M)
+    failed = re.search(r"^FAILED (.+?)(?: - |$)", done.stdout, re.M)
     if failed:
         return f"caught by {failed[1].removeprefix('tests/index/')}"
     if done.returncode < 0:
