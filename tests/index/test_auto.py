@@ -12,9 +12,10 @@ import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
+from dibs.index.auto import planner
 from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending
-from dibs.thresholds import thresholds
+from dibs.thresholds import thresholds, using
 
 EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
 
@@ -188,6 +189,24 @@ def test_events_one_by_one(monkeypatch, seed, several):
             assert do_pending(index) and not do_pending(index)
     assert found == wanted
     assert 0 < index.plan()["one by one"] <= clauses.conjunctions
+
+
+def test_what_was_filed_for_an_old_plan_does_not_serve_a_new_one():
+    """A thread may come between the moment at which a new plan is there and that at which the old one is forgotten."""
+    rng = np.random.default_rng(5)
+    clauses, events = random_clauses(rng, 150, 5, 12), random_events(rng, 30, 5, 12, several=False)
+    singles = [events.take(np.array([e]), True) for e in range(len(events))]
+    few = {"one_by_one_clauses": 1, "one_by_one_calls": 0, "often": EVERYTHING_OFTEN, "often_cell": -1.0}
+    with using(few):
+        index = create("auto", clauses)
+        deadline = time.monotonic() + 60
+        while not index.plan()["one by one"] and time.monotonic() < deadline:
+            pairs_of(index, singles[0])
+            time.sleep(0.01)
+    with using(few | {"often": EVERYTHING_RARE}):
+        *index._parts, _ = planner._plan(clauses, index.presence())
+        assert index._parts[0].size and index._parts[1].size and index.plan()["one by one"]
+        assert {(e, r) for e, one in enumerate(singles) for _, r in pairs_of(index, one)} == expected(clauses, events)
 
 
 def test_events_are_observed_from_many_threads(monkeypatch):

@@ -4,8 +4,8 @@ For each value of an event, the tree of its attribute finds the profiles whose p
 bit vector (index.bit_vectors) or as runs of a list; index.combination says which profiles have all of theirs. Trees
 are built from intervals (index.intervals), which also number the profiles.
 
-Arrays: row, size, group of index.intervals, `entries` int32 (places in runs), and those of the tree; with bit vectors,
-those of index.bit_vectors.
+Arrays: row, size, group, block of index.intervals, `entries` int32 (places in runs), and those of the tree; with bit
+vectors, those of index.bit_vectors.
 
 Counters: candidates are the profiles that are compared with their size: whose pivot predicate holds, and neighbours;
 predicates are value comparisons in trees and lists, the paper's "evaluations", and those of verifying; nodes are the
@@ -54,8 +54,7 @@ class AttributeTrees:
     @classmethod
     def build(cls, clauses: Clauses) -> Self:
         intervals = intervals_of(clauses)
-        own = {"row": intervals.row, "size": intervals.size, "group": intervals.group}
-        own["block"] = np.array([thresholds.tatbul_block])
+        own = {name: getattr(intervals, name) for name in ("row", "size", "group", "block")}
         return cls(clauses, own | cls._grow(intervals))
 
     @classmethod

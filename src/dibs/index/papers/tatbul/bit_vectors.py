@@ -23,7 +23,6 @@ Arrays:
     table   int64  attributes x 8: where in the arrays below an attribute's part begins; see the constants
     members int32  places with a predicate on the attribute, ascending; of attributes with words only
     words   uint64 for each slot a bit for each member
-    block   int64  1: of how many bits the number of a place in its block is (8: 256 places are ruled out together)
     rank    int32  for each block of places, and one more: how many members are before it; of large attributes only
     runs    int32  n x 4: the places of a slot are entries[r0:r1] without entries[r2:r3], counted from the attribute's
                    first; a place may begin, end and begin again, so these are bags, not sets
@@ -55,13 +54,12 @@ def bit_vectors(
     """The vectors of slots[a] : slots[a + 1] for each attribute a, of which each interval covers first to last (none
     if first > last). Each slot is covered by some interval."""
     start, place = intervals.start, intervals.place
-    block, group, places = thresholds.tatbul_block, intervals.group, len(intervals.row)
+    block, group, places = intervals.block[0], intervals.group, len(intervals.row)
     vectors = _words(start, place, first, last, slots, group, places, block, thresholds.tatbul_slots)
     table, members, words, rank = vectors
     runs, length = _lay_out(start, first, last, slots, table, thresholds.tatbul_differences)
     entries = _fill(start, place, first, last, slots, runs, table, length)
-    made = {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}
-    return made | {"block": np.array([block])}
+    return {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}
 
 
 def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:

@@ -11,6 +11,7 @@ of several spans is several intervals, which are disjoint, so one value is in at
     start    int64  attributes + 1: the intervals of each attribute
     lo, hi   int32  intervals: first and last cell
     place    int32  intervals: whose it is
+    block    int64  1: of how many bits the number of a place in its block is (8: 256 places are ruled out together)
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.statistics import access_predicates, guessed_presence, highest_cells, probabilities
+from dibs.thresholds import thresholds
 
 
 class Intervals(NamedTuple):
@@ -33,6 +35,7 @@ class Intervals(NamedTuple):
     lo: NDArray[np.int32]
     hi: NDArray[np.int32]
     place: NDArray[np.int32]
+    block: NDArray[np.int64]
 
 
 def intervals_of(clauses: Clauses) -> Intervals:
@@ -51,7 +54,8 @@ def intervals_of(clauses: Clauses) -> Intervals:
     sizes = np.diff(c.offsets)[row]
     size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 16 else np.uint32)
     columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
-    return Intervals(row, size, group, *_intervals(row, *columns, c.attributes))
+    start, low, high, place = _intervals(row, *columns, c.attributes)
+    return Intervals(row, size, group, start, low, high, place, np.array([thresholds.tatbul_block]))
 
 
 @njit(cache=True, nogil=True)

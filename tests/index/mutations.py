@@ -1,0 +1,344 @@
+"""Does a test notice when a structure is wrong? One comparison of each is broken on purpose, and tests must fail.
+
+    PYTHONPATH=src python tests/index/mutations.py            all of them: a quarter of an hour
+    PYTHONPATH=src python tests/index/mutations.py gryphon    those whose names contain this word
+
+Each mutation is made in a copy of src/ in a temporary folder. Numba compiles the kernels of the changed file again, and
+those of other files that have it compiled in are named in the table. Exit code 1 if one was not caught, 2 if the table
+no longer fits the source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+SUITE = "tests/index/test_indexes.py"
+SECONDS = 600  # for the tests of one mutation; more means that it never ends
+
+
+class Mutation(NamedTuple):
+    name: str
+    file: str  # under src/dibs/index
+    old: str  # is there exactly once
+    new: str
+    tests: tuple[str, ...]  # what pytest is to run
+    stale: tuple[str, ...] = ()  # other files whose kernels have it compiled in
+
+
+def suite(*names: str, test: str = "test_constants_of_several_kinds") -> tuple[str, ...]:
+    """This test of the shared suite, for some indexes."""
+    chosen = " or ".join(f"-{name}-" for name in names)
+    return (SUITE, "-k", f"{test} and ({chosen})")
+
+
+def updates(*names: str) -> tuple[str, ...]:
+    return suite(*names, test="test_updates")
+
+
+PS = "papers/pstree/"
+TATBUL = "papers/tatbul/"
+BETREE = "papers/betree/"
+MUTATIONS = (
+    Mutation(
+        "scan",
+        "scan.py",
+        "ok = low <= slot_hi[a] and slot_lo[a] <= high",
+        "ok = low < slot_hi[a] and slot_lo[a] <= high",
+        suite("scan"),
+    ),
+    Mutation(
+        "records: a test",
+        "auto/records.py",
+        "& low_half) > (test & low_half))",
+        "& low_half) >= (test & low_half))",
+        suite("auto"),
+    ),
+    Mutation(
+        "records: verifying",
+        "auto/records.py",
+        "ok = low <= slot_hi[b] and slot_lo[b] <= high",
+        "ok = low <= slot_hi[b] and slot_lo[b] < high",
+        suite("auto"),
+    ),
+    Mutation(
+        "masks: tabulated",
+        "auto/mask_kernels.py",
+        "entry_lo[order[i]] <= c:",
+        "entry_lo[order[i]] < c:",
+        suite("auto"),
+    ),
+    Mutation(
+        "masks: searched",
+        "auto/mask_kernels.py",
+        "if entry_lo[order[m]] <= cell:",
+        "if entry_lo[order[m]] < cell:",
+        suite("auto"),
+    ),
+    Mutation(
+        "access sets",
+        "auto/access_sets.py",
+        "NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]",
+        "NOWHERE if lo[p] == 1 and hi[p] == 0 else share[p]",
+        ("tests/index/test_access_sets.py",),
+    ),
+    Mutation(
+        "planner",
+        "auto/planner.py",
+        "if few is not None and few.masks is masks:",
+        "if few is not None:",
+        ("tests/index/test_auto.py", "-k", "old_plan"),
+    ),
+    Mutation(
+        "complete",
+        "complete.py",
+        "if single is None or single.all():",
+        "if single is None or single.any():",
+        suite("counting"),
+    ),
+    Mutation(
+        "conjunctions",
+        "conjunctions.py",
+        "if max(low, have_lo[x]) <= min(high, have_hi[x]):",
+        "if max(low, have_lo[x]) < min(high, have_hi[x]):",
+        suite("counting"),
+    ),
+    Mutation(
+        "operators",
+        "operators.py",
+        "within = floor[a] <= low and high <= ceiling[a]",
+        "within = floor[a] <= low",
+        ("tests/index/test_operators.py",),
+    ),
+    Mutation(
+        "operators: by the suite",
+        "operators.py",
+        "within = floor[a] <= low and high <= ceiling[a]",
+        "within = high <= ceiling[a]",
+        suite("propagation"),
+    ),
+    Mutation(
+        "counting",
+        "papers/counting.py",
+        "k += now == 0",
+        "k += now == 1",
+        suite("counting"),
+    ),
+    Mutation(
+        "postings",
+        "papers/postings.py",
+        "limits[a, 0] <= v and v <= limits[a, 1]",
+        "limits[a, 0] < v and v <= limits[a, 1]",
+        suite("counting", "kindex"),
+        ("papers/counting.py", "papers/kindex.py"),
+    ),
+    Mutation(
+        "kindex",
+        "papers/kindex.py",
+        "np.int64(rows[p + step]) < target:",
+        "np.int64(rows[p + step]) <= target:",
+        (SUITE, "tests/index/test_kindex.py", "-k", "kindex"),
+    ),
+    Mutation(
+        "propagation: sorted lists",
+        "papers/propagation.py",
+        "below = key[p + half] < v",
+        "below = key[p + half] <= v",
+        suite("propagation"),
+    ),
+    Mutation(
+        "propagation: spans",
+        "papers/propagation.py",
+        "np.uint64(span_end[s] >= v)",
+        "np.uint64(span_end[s] > v)",
+        suite("propagation"),
+    ),
+    Mutation(
+        "gryphon: edge by edge",
+        "papers/gryphon/kernels.py",
+        "(flat[x + np.uint64(1)] <= v)",
+        "(flat[x + np.uint64(1)] < v)",
+        suite("gryphon"),
+    ),
+    Mutation(
+        "gryphon: directories",
+        "papers/gryphon/kernels.py",
+        "n += v <= tree[x, 2]",
+        "n += v < tree[x, 2]",
+        suite("gryphon"),
+    ),
+    Mutation(
+        "opindex: BETWEEN",
+        "papers/opindex/kernels.py",
+        "if far[at] < x:",
+        "if far[at] <= x:",
+        suite("opindex", "opindex-bs"),
+    ),
+    Mutation(
+        "opindex: limits",
+        "papers/opindex/kernels.py",
+        "(op == LE or op == NE) and x < floor[a]",
+        "(op == NE) and x < floor[a]",
+        suite("opindex", "opindex-bs"),
+    ),
+    Mutation(
+        "opindex: insertion",
+        "papers/opindex/blocks.py",
+        "if p >= start and key[p] > key[q]:",
+        "if p >= start and key[p] < key[q]:",
+        updates("opindex", "opindex-bs"),
+    ),
+    Mutation(
+        "betree: a half",
+        BETREE + "kernels.py",
+        "go_left = words[c + LEFT_LO] <= y",
+        "go_left = words[c + LEFT_LO] < y",
+        suite("betree"),
+    ),
+    Mutation(
+        "betree: what needs no test",
+        BETREE + "steps.py",
+        "if words[e + 1] == lo and words[e + 2] == hi:",
+        "if words[e + 1] == lo:",
+        suite("betree"),
+        tuple(BETREE + name for name in ("kernels.py", "leaves.py", "split.py", "update.py")),
+    ),
+    Mutation(
+        "betree: intervals after deletions",
+        BETREE + "split.py",
+        "words[slot], words[slot + 1] = least, most",
+        "words[slot], words[slot + 1] = min(least, words[slot]), max(most, words[slot + 1])",
+        updates("betree"),
+        (BETREE + "update.py",),
+    ),
+    Mutation(
+        "betree-batch",
+        BETREE + "kernels.py",
+        "                if new[at] >= 0:",
+        "                if new[at] > 0:",
+        suite("betree-batch"),
+    ),
+    Mutation(
+        "pstree: spaces",
+        PS + "kernels.py",
+        "if v < leaf[np.uint64(link), START]:",
+        "if v <= leaf[np.uint64(link), START]:",
+        suite("pstree"),
+    ),
+    Mutation(
+        "pstree: verifying",
+        PS + "rows.py",
+        "ok = low <= v and v <= high",
+        "ok = low <= v and v < high",
+        suite("pstree", "pstbloom", "psthash"),
+        tuple(PS + name for name in ("pstree.py", "pstbloom_kernels.py", "psthash.py")),
+    ),
+    Mutation(
+        "pstbloom",
+        PS + "pstbloom_kernels.py",
+        "n += np.uint64((w & bits) == bits)",
+        "n += np.uint64((w & bits) != bits)",
+        suite("pstbloom"),
+    ),
+    Mutation(
+        "psthash",
+        PS + "psthash.py",
+        "m += cover[space[i], SIZE] > 0",
+        "m += cover[space[i], SIZE] > 1",
+        suite("psthash"),
+    ),
+    Mutation(
+        "cluster",
+        TATBUL + "cluster.py",
+        "np.int64(nodes[at, 1]) if v < nodes[at, 0]",
+        "np.int64(nodes[at, 1]) if v <= nodes[at, 0]",
+        suite("cluster"),
+    ),
+    Mutation("interval", TATBUL + "interval.py", "elif v > nodes[m, 1]:", "elif v >= nodes[m, 1]:", suite("interval")),
+    Mutation("hybrid", TATBUL + "hybrid.py", "elif v > spans[m, 1]:", "elif v >= spans[m, 1]:", suite("hybrid")),
+    Mutation(
+        "segment-tree",
+        TATBUL + "segment_tree.py",
+        "at += v >= cells[low + right]",
+        "at += v > cells[low + right]",
+        suite("segment-tree"),
+    ),
+    Mutation(
+        "interval-tree",
+        TATBUL + "interval_tree.py",
+        "while k < y and bounds[k] <= v:",
+        "while k < y and bounds[k] < v:",
+        suite("interval-tree"),
+    ),
+    Mutation(
+        "tatbul: combination",
+        TATBUL + "combination.py",
+        "some |= count[p] == size[p]",
+        "some |= count[p] > size[p]",
+        suite("interval"),
+    ),
+    Mutation(
+        "tatbul: bit vectors",
+        TATBUL + "bit_vectors.py",
+        "table[a, OWN] += p < group[a]",
+        "table[a, OWN] += p <= group[a]",
+        suite("interval", "hybrid"),
+    ),
+)
+
+
+def main(words: list[str]) -> int:
+    """Runs the mutations whose names contain one of these words."""
+    chosen = [m for m in MUTATIONS if not words or any(word in m.name for word in words)]
+    misfits = [m for m in MUTATIONS if (ROOT / "src/dibs/index" / m.file).read_text().count(m.old) != 1]
+    for m in misfits:
+        print(f"{m.name}: {m.old!r} does not stand in {m.file} exactly once: change the table", file=sys.stderr)
+    if misfits or not chosen:
+        return 2
+    missed = 0
+    for m in chosen:
+        began = time.monotonic()
+        outcome = run(m)
+        missed += outcome is None
+        print(f"{m.name:<36} {outcome or 'NOT CAUGHT':<100} {time.monotonic() - began:6.1f} s", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} caught")
+    return 1 if missed else 0
+
+
+def run(m: Mutation) -> str | None:
+    """What caught the mutation."""
+    with tempfile.TemporaryDirectory(prefix="dibs-mutation-") as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source)  # with what is compiled, and the times by which Numba knows it
+        file = source / "dibs/index" / m.file
+        file.write_text(file.read_text().replace(m.old, m.new))
+        for other in m.stale:
+            stale = source / "dibs/index" / other
+            for compiled in (stale.parent / "__pycache__").glob(f"{stale.stem}.*.nb[ic]"):
+                compiled.unlink()
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *m.tests]
+        environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"caught: never ended ({SECONDS} s)"
+    if done.returncode == 0:
+        return None
+    failed = re.search(r"^FAILED (.+?)(?: - |$)", done.stdout, re.M)
+    if failed:
+        return f"caught by {failed[1].removeprefix('tests/index/')}"
+    if done.returncode < 0:
+        return f"caught: the process ended by signal {-done.returncode}"
+    raise RuntimeError(f"{m.name}: the tests could not be run\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
