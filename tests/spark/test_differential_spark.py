@@ -12,6 +12,7 @@ from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
+from sql_judges import kept_by_spark
 from strategies import typed_expression, typed_rows
 
 if TYPE_CHECKING:
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 EXPRESSIONS = ROWS = 160
-
-
-def kept_by_spark(spark: SparkSession, texts: list[str], rows: pa.Table) -> set[tuple[int, int]]:
-    frame = spark.createDataFrame(rows).cache()  # without it, the optimizer would answer instead of the engine
-    columns = [f"coalesce(({text}), false) AS c{number}" for number, text in enumerate(texts)]
-    answers = frame.selectExpr(*columns).collect()
-    frame.unpersist()
-    return {(row, number) for row, answer in enumerate(answers) for number, kept in enumerate(answer) if kept}
 
 
 def kept_by_matcher(texts: list[str], rows: pa.Table) -> set[tuple[int, int]]:
