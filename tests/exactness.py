@@ -6,7 +6,7 @@
 
 In each round the judge is asked once about every pair of some hundred expressions and events. Then every index gets the
 expressions, in one of the ways in which a matcher can come to them (MAKINGS in entries.py), and is asked by every entry
-that can take the events. The first wrong answer is reduced to as little as shows it and printed, and the exit code is 1.
+that can take the events. The first wrong answer is reduced to as little as shows it and printed; the exit code is then 1.
 
 test_exactness.py runs a short form of it.
 """
