@@ -217,7 +217,7 @@ def test_weights_and_top():
 
 def test_top_and_count_of_batches(monkeypatch):
     """Both see every pair, in rooms of any size, and keep what they need only."""
-    monkeypatch.setattr("dibs.index.base.FIRST_ROOM", 50)
+    monkeypatch.setattr("dibs.thresholds.thresholds.first_room", 50)
     rng = np.random.default_rng(2)
     m = dibs.Matcher(threads=2)
     weights = rng.integers(0, 40, 300).tolist()

@@ -32,6 +32,53 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 
 @dataclass
 class Thresholds:
+    # jit.interpreter
+    few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
+    # index.base
+    first_room: int = _threshold(1 << 12, 1, "pairs that a kernel gets room for at first")
+    largest_room: int = _threshold(1 << 22, 64, "pairs in one room, unless nothing fits into it")
+    sink_room: int = _threshold(1 << 19, 32, "the same with a sink; going on after a full room costs masks some work")
+    # index.scan
+    short_scan: int = _threshold(1_000, 0, "clauses whose scan for few events keeps the interpreter")
+    # index.statistics
+    cells_a_predicate: int = _threshold(
+        8, 1_000, "an attribute with more cells for each of its equality predicates is not filed by cells"
+    )
+    remembered_events: int = _threshold(16_384, 16, "events whose attributes are remembered; older ones fade out")
+    latest_events: int = _threshold(2_048, 4, "events whose values are remembered")
+    # index.auto.planner. The smallest `often` files some clauses of a small test as records and some as masks.
+    often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on masks are cheaper")
+    often_cell: float = _threshold(0.002, 0.2, "likewise with the value")
+    misjudged: float = _threshold(
+        1.5, 1.05, "times more or fewer events have an attribute than was planned for; of half the predicates"
+    )
+    worth_moving: float = _threshold(
+        0.0005, 0.0, "share of all clauses that each event would be spared, if those of frequent values moved"
+    )
+    worth_planning: float = _threshold(0.1, 0.0, "share of clauses that would move")
+    enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")
+    look_every: int = _threshold(4_096, 8, "events after which the plan is looked at again")
+    one_by_one_events: int = _threshold(2, 64, "so few events are matched one by one")
+    one_by_one_calls: int = _threshold(
+        16, 0, "calls with few events before the conjunctions of the masks are filed for them"
+    )
+    one_by_one_clauses: int = _threshold(20_000, 1, "clauses of the masks that are worth it")
+    # index.auto.access_sets
+    tests_of_an_entry: int = _threshold(12, 1, "tests of an entry; more would hardly sort out more")
+    # index.auto.records
+    few_records: int = _threshold(50_000, 0, "clauses whose search for few events keeps the interpreter")
+    record_spans: int = _threshold(8, 1, "a predicate of more spans is tested by its hull and verified")
+    record_entries: int = _threshold(256, 1, "entries of a program that is worth as many records")
+    coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
+    # index.auto.masks
+    few_survivors: float = _threshold(
+        8.0, 1e9, "events of a block that may pass the entries of a program for it to be reached through them"
+    )
+    narrow_blocks: int = _threshold(3, 0, "so many narrow blocks are cheaper than a wide one")
+    survivors_at_once: int = _threshold(1_024, 2, "clauses of masks that are collected before they are finished")
+    mask_spans: int = _threshold(16, 1, "a predicate of more spans is tested value by value")
+    run_one_by_one: int = _threshold(8, 0, "events that pass an entry's tests and are run through its program singly")
+    tabulated_cells: int = _threshold(4_096, 1, "cells of a domain that is tabulated; larger ones are searched")
     # segments.layers
     size_ratio: int = _threshold(
         16, 1, "a segment is merged with all newer ones if it is at most so many times as large"

@@ -16,10 +16,10 @@ from dibs.coding.batch import CodedEvents, _sorted, code_events, numbered, piece
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains
-from dibs.jit.interpreter import FEW
 from dibs.language.normal_form import normal_form
 from dibs.segments.compile import compile_forms, compile_texts
 from dibs.segments.removed import Removed, alive
+from dibs.thresholds import thresholds
 from strategies import events, expressions
 
 
@@ -40,7 +40,7 @@ def test_arranged_is_sorted(trees, batch):
     assert same(code_events(values, domains), _sorted(list(pieces(values, domains)), values.events))
 
 
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 700])
+@pytest.mark.parametrize("count", [1, thresholds.few_events, thresholds.few_events + 1, 700])
 def test_kinds_arrays_and_rests(count):
     domains = domains_of(
         "a = 9007199254740993 AND b < 2 AND c = 'x'",

@@ -11,9 +11,9 @@ import pytest
 import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.index import base, create, statistics
-from dibs.index.auto import planner as auto
+from dibs.index import create, statistics
 from dibs.index.auto.planner import Auto
+from dibs.thresholds import thresholds
 
 EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
 
@@ -37,9 +37,9 @@ PLACES = {
 def often(request, monkeypatch):
     """Which attributes, and which of their values, count as often present: so where clauses go."""
     attribute, cell = PLACES[request.param]
-    monkeypatch.setattr(auto, "OFTEN", attribute)
-    monkeypatch.setattr(auto, "OFTEN_CELL", cell)
-    monkeypatch.setattr(statistics, "CELLS_A_PREDICATE", 1_000_000)
+    monkeypatch.setattr(thresholds, "often", attribute)
+    monkeypatch.setattr(thresholds, "often_cell", cell)
+    monkeypatch.setattr(thresholds, "cells_a_predicate", 1_000_000)
     return request.param
 
 
@@ -86,8 +86,8 @@ def test_long_lists_of_spans(often):
 
 def test_small_rooms(often, monkeypatch):
     """Kernels that stop at every corner and go on give every pair once."""
-    monkeypatch.setattr(base, "FIRST_ROOM", 1)
-    monkeypatch.setattr(base, "LARGEST_ROOM", 16)
+    monkeypatch.setattr(thresholds, "first_room", 1)
+    monkeypatch.setattr(thresholds, "largest_room", 16)
     rng = np.random.default_rng(3)
     for _ in range(6):
         clauses = random_clauses(rng, 80, 3, 9)
@@ -118,7 +118,7 @@ def test_cells_above_every_span(often):
 
 def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
-    monkeypatch.setattr(auto, "OFTEN", 0.05)
+    monkeypatch.setattr(thresholds, "often", 0.05)
     m = dibs.Matcher()
     m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
     batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
@@ -138,9 +138,9 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
 
 def test_plans_follow_a_drift_and_its_return(monkeypatch):
     """Events of one half of the attributes, then of the other, then of the first again: exact all the way."""
-    monkeypatch.setattr(auto, "ENOUGH_EVENTS", 200)
-    monkeypatch.setattr(auto, "LOOK_EVERY", 200)
-    monkeypatch.setattr(statistics, "MEMORY", 400)
+    monkeypatch.setattr(thresholds, "enough_events", 200)
+    monkeypatch.setattr(thresholds, "look_every", 200)
+    monkeypatch.setattr(thresholds, "remembered_events", 400)
     m = dibs.Matcher()
     m.add_many([(i, f"a{i % 400} = {i % 5} AND a{(i + 1) % 400} >= 0") for i in range(4_000)])
     oracle = dibs.Matcher(index="scan")
@@ -174,8 +174,8 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
 @pytest.mark.parametrize("several", [False, True])
 def test_events_one_by_one(monkeypatch, seed, several):
     """Once single events keep coming, what is in masks is filed for them too, and the answers stay the same."""
-    for name, value in (("OFTEN", 0.0), ("OFTEN_CELL", -1.0), ("MANY_CLAUSES", 1), ("FEW_CALLS", 2)):
-        monkeypatch.setattr(auto, name, value)
+    for name, value in (("often", 0.0), ("often_cell", -1.0), ("one_by_one_clauses", 1), ("one_by_one_calls", 2)):
+        monkeypatch.setattr(thresholds, name, value)
     rng = np.random.default_rng(seed)
     clauses = random_clauses(rng, 150, 5, 12)
     events = random_events(rng, 60, 5, 12, several)
@@ -193,7 +193,7 @@ def test_events_one_by_one(monkeypatch, seed, several):
 
 def test_events_are_observed_from_many_threads(monkeypatch):
     """What is remembered of the latest events is counted right, whoever matches."""
-    monkeypatch.setattr(statistics, "LATEST", 50)
+    monkeypatch.setattr(thresholds, "latest_events", 50)
     rng = np.random.default_rng(2)
     presence, events = statistics.Presence(4), random_events(rng, 7, 4, 9)
     problems = []

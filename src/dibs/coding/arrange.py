@@ -12,8 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.jit.interpreter import FEW, keeping
+from dibs.jit.interpreter import keeping
 from dibs.language.expression import Kind
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.coding.values import EventValues
@@ -39,7 +40,7 @@ def arranged(values: EventValues) -> Arranged | None:
         return None
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     columns: tuple[NDArray[Any], ...] = (*n, s.event, s.name, *t, *b, *u)
-    arrange = _arrange if values.events > FEW else _arrange_few
+    arrange = _arrange if values.events > thresholds.few_events else _arrange_few
     offsets, name, kind, key, rest = arrange(values.events, *map(writable, columns))
     return None if len(offsets) == 0 else Arranged(offsets, name, kind, key, rest)
 

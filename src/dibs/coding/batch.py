@@ -27,10 +27,10 @@ from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Names, Range, Strings
-from dibs.jit.interpreter import FEW
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
 from dibs.language.table import Facet
+from dibs.thresholds import thresholds
 
 
 @dataclass
@@ -81,7 +81,7 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
-    kernel = code_values if len(values.offsets) - 1 > FEW else code_few_values
+    kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
     offsets, attribute, lo, points = kernel(
         *values,
         values.key.view(np.float64),

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.thresholds import thresholds
 
-FIRST_ROOM, LARGEST_ROOM = 1 << 12, 1 << 22  # pairs
-SINK_ROOM = 1 << 19  # at most; going on after a full room costs masks some work
 Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 Sink = Callable[[NDArray[np.int32], NDArray[np.int32]], None]  # takes event and row, which are overwritten afterwards
 
@@ -136,7 +135,7 @@ class Rate:
         self.pairs = 0.0
 
     def room(self, events: int) -> int:
-        return max(FIRST_ROOM, min(int(1.1 * self.pairs * events) + 1024, LARGEST_ROOM))
+        return max(thresholds.first_room, min(int(1.1 * self.pairs * events) + 1024, thresholds.largest_room))
 
     def saw(self, pairs: int, events: int) -> None:
         self.pairs = max(0.9 * self.pairs, pairs / max(events, 1))
@@ -157,7 +156,7 @@ def in_parts(
     room goes there (from any thread) and is used again, so nothing grows with the number of pairs."""
     blocks = -(-events // block)
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
-    most = SINK_ROOM if sink else LARGEST_ROOM
+    most = thresholds.sink_room if sink else thresholds.largest_room
 
     def run(first: int, last: int, room: Chunk) -> tuple[list[Chunk], int, NDArray[np.int64]]:
         done = np.zeros(7, np.int64)
@@ -182,7 +181,7 @@ def in_parts(
             size = max(size, larger)
 
     def first_room(events: int) -> int:
-        return min(FIRST_ROOM if rate is None else rate.room(events), most)
+        return min(thresholds.first_room if rate is None else rate.room(events), most)
 
     if parts == 1:
         size = first_room(events)

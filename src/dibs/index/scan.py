@@ -21,10 +21,9 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
-from dibs.jit.interpreter import FEW, keeping
+from dibs.jit.interpreter import keeping
 from dibs.language.table import ACCEPT
-
-SMALL = 1_000  # clauses
+from dibs.thresholds import thresholds
 
 
 class Scan:
@@ -56,8 +55,9 @@ class Scan:
         c = self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            # A short scan keeps the interpreter (coding.interpreter).
-            scan = _scan_few if last - done[0] <= FEW and len(c) <= SMALL else _scan
+            # A short scan keeps the interpreter (jit.interpreter).
+            few = last - done[0] <= thresholds.few_events and len(c) <= thresholds.short_scan
+            scan = _scan_few if few else _scan
             scan(
                 c.offsets,
                 c.attribute,

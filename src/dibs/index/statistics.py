@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.thresholds import thresholds
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
-CELLS_A_PREDICATE = 8  # an attribute with more cells for each of its equality predicates is not filed by cells
-MEMORY = 16_384  # events; older ones fade out
-LATEST = 2_048  # events whose values are remembered
 
 
 class Presence:
@@ -33,9 +31,10 @@ class Presence:
         self._lock = threading.Lock()  # several threads may match at once
 
     def observe(self, events: CodedEvents) -> None:
-        latest = events if len(events) <= LATEST else events.take(np.arange(LATEST), events.points)
+        most = thresholds.latest_events
+        latest = events if len(events) <= most else events.take(np.arange(most), events.points)
         with self._lock:
-            if self.events + len(events) > MEMORY:
+            if self.events + len(events) > thresholds.remembered_events:
                 self.events /= 2
                 self._present /= 2
             self.events += len(events)
@@ -45,7 +44,7 @@ class Presence:
                 self._present += np.bincount(events.attribute, minlength=len(self._present))
             self._latest.append(latest)
             self._latest_events += len(latest)
-            while self._latest_events - len(self._latest[0]) >= LATEST:
+            while self._latest_events - len(self._latest[0]) >= most:
                 self._latest_events -= len(self._latest.popleft())
 
     def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
@@ -117,7 +116,7 @@ def cell_shares(
     point = (clauses.lo == clauses.hi) & (clauses.lo > 0) & often[clauses.attribute]
     attribute, cell = clauses.attribute[point], clauses.lo[point]
     mentioned = np.bincount(attribute, minlength=clauses.attributes)
-    cells = np.where(mentioned * CELLS_A_PREDICATE >= highest, highest + 1, 0).astype(np.int64)
+    cells = np.where(mentioned * thresholds.cells_a_predicate >= highest, highest + 1, 0).astype(np.int64)
     base = np.zeros(clauses.attributes + 1, np.int64)
     np.cumsum(cells, out=base[1:])
     kept = cells[attribute] > 0

@@ -1,7 +1,8 @@
 """Kernels that keep Python's interpreter.
 
 A kernel lets other threads run Python meanwhile. To get the interpreter back from them may take milliseconds, again and
-again, when they have much to do. For work of microseconds it is better not given away.
+again, when they have much to do. For work of microseconds it is better not given away: of `thresholds.few_events`
+events, if subscriptions are few too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from types import FunctionType
 from typing import Any
 
 from numba import njit
-
-FEW = 4  # events that are matched in microseconds, if subscriptions are few too
 
 
 def keeping(kernel: Any) -> Any:

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.language.table import ACCEPT, REJECT
+from dibs.thresholds import thresholds
 
 NOWHERE = np.inf  # the cost of what has no access set
 LEAF, BOTH, EITHER, WHOLE = range(4)  # a predicate, AND, OR, a range that cannot be cut
-MOST_TESTS = 12  # of an entry; more would hardly sort out more
 
 
 @dataclass
@@ -73,12 +73,13 @@ def access_sets(
     share: how likely each predicate of the clauses holds."""
     c = clauses
     jumps = c.offsets[c.conjunctions]
-    found, *columns = _access_sets(programs, c.offsets, c.lo, c.hi, c.on_true, c.on_false, jumps, share)
+    own = c.offsets, c.lo, c.hi, c.on_true, c.on_false
+    found, *columns = _access_sets(programs, *own, jumps, share, thresholds.tests_of_an_entry)
     return found, Entries(*columns)
 
 
 @njit(cache=True, nogil=True)
-def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share):  # type: ignore[no-untyped-def]
+def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share, most_tests):  # type: ignore[no-untyped-def]
     longest, total = 1, 0
     for r in rows:
         longest = max(longest, offsets[r + 1] - offsets[r])
@@ -92,7 +93,7 @@ def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share):  # typ
         np.empty(total, np.int64),
         np.empty(total, np.bool_),
         np.zeros(total + 1, np.int64),
-        np.empty(total * MOST_TESTS, np.int64),
+        np.empty(total * most_tests, np.int64),
     )
     # Nodes of one program's tree; children come after their parent, the second behind the first.
     room = 2 * longest
@@ -187,7 +188,7 @@ def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share):  # typ
             n_tests += 1
             if rank == 0:
                 other = part
-                while other < part_end[part] and n_tests - test_start[k] < MOST_TESTS:
+                while other < part_end[part] and n_tests - test_start[k] < most_tests:
                     if needed[other] and other != step:
                         tests[n_tests] = base + other
                         n_tests += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -18,11 +20,16 @@ from dibs.jit.lanes import (
 from dibs.language.table import ACCEPT, REJECT
 
 WORD = 64  # events of a mask word
-CHUNK = 1024  # survivors collected at once
 AHEAD, LATER = 12, 4  # clauses and survivors whose masks are prefetched
-MOST_SPANS = 16  # a predicate of more spans is tested value by value
-FEW_EVENTS = 8  # that pass an entry's tests are run through its program one by one
-SMALL_DOMAIN = 4096  # cells; larger ones are searched instead of tabulated
+
+
+class Sizes(NamedTuple):
+    """Where another way begins (see dibs.thresholds)."""
+
+    chunk: int  # survivors collected at once: at least 2
+    most_spans: int  # a predicate of more spans is tested value by value
+    few_events: int  # that pass an entry's tests are run through its program one by one
+    small_domain: int  # cells; larger ones are searched instead of tabulated
 
 
 @njit(cache=True, nogil=True)
@@ -44,6 +51,7 @@ def _sort(items, n, key):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _fill(  # type: ignore[no-untyped-def]
     lanes,
+    sizes,
     first,
     plain,
     last,
@@ -93,7 +101,7 @@ def _fill(  # type: ignore[no-untyped-def]
         cumulative[(i + 1) * width + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
     # rank[c]: how many points lie at or below cell c; cells above the top one count as the one behind it.
     top = entry_lo[order[points - 1]] if points else 0
-    tabulated = top < SMALL_DOMAIN
+    tabulated = top < sizes.small_domain
     if tabulated:
         i = 0
         for c in range(top + 2):
@@ -112,7 +120,7 @@ def _fill(  # type: ignore[no-untyped-def]
         spans = 1 if hi[p] >= 0 else -hi[p]
         for k in range(width):
             masks[base + k] = 0
-        if spans <= MOST_SPANS:
+        if spans <= sizes.most_spans:
             for s in range(spans):
                 x, y = (lo[p], hi[p]) if hi[p] >= 0 else (span_lo[lo[p] + s], span_hi[lo[p] + s])
                 if x > y:
@@ -187,6 +195,7 @@ def _run(lanes, masks, reach, program, begin, steps, part_first, part_last):  # 
 @njit(cache=True, nogil=True)
 def match_blocks(  # type: ignore[no-untyped-def]
     lanes,
+    sizes,
     attribute,
     lo,
     hi,
@@ -224,11 +233,12 @@ def match_blocks(  # type: ignore[no-untyped-def]
     block = width * WORD
     true = len(lo)
     clauses, programs = len(row), unreached[0]
-    chosen = np.empty(CHUNK, np.uint32)
-    survivors = np.empty(CHUNK * width, np.uint64)
-    word = np.empty(CHUNK * width, np.uint64)
-    word_of = np.empty(CHUNK * width, np.uint64)
-    rank = np.empty(SMALL_DOMAIN + 2, np.int32)
+    chunk = np.int64(sizes.chunk)
+    chosen = np.empty(chunk, np.uint32)
+    survivors = np.empty(chunk * width, np.uint64)
+    word = np.empty(chunk * width, np.uint64)
+    word_of = np.empty(chunk * width, np.uint64)
+    rank = np.empty(sizes.small_domain + 2, np.int32)
     valid = np.empty(width, np.uint64)
     found = np.int64(0)
     resume = done[1]
@@ -282,6 +292,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
             x, y = begin[t], begin[t + 1]
             _fill(
                 lanes,
+                sizes,
                 of_attribute[a],
                 plain_of[a],
                 of_attribute[a + 1],
@@ -315,7 +326,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
         while t < n_touched and not full:
             chunk_start = s
             count = np.uint64(0)
-            while t < n_touched and count < CHUNK // 2:
+            while t < n_touched and count < chunk // 2:
                 if g >= g_end:
                     t += 1
                     if t < n_touched:
@@ -333,7 +344,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                     if count == 0:
                         chunk_start = s
                     continue
-                stop = min(end, s + CHUNK // 2)
+                stop = min(end, s + chunk // 2)
                 done[3] += stop - s
                 for c in range(np.uint64(s), np.uint64(stop)):
                     prefetch(masks, np.uint64(second[c + np.uint64(AHEAD)]) * lane)
@@ -365,7 +376,7 @@ def match_blocks(  # type: ignore[no-untyped-def]
                     bits = np.int64(0)
                     for k in range(width):
                         bits += count_bits(survivors[to + np.uint64(k)])
-                    if bits <= FEW_EVENTS:
+                    if bits <= sizes.few_events:
                         for k in range(width):
                             x = survivors[to + np.uint64(k)]
                             kept = np.uint64(0)

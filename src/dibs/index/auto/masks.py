@@ -43,14 +43,13 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.auto.access_sets import Entries, access_sets
-from dibs.index.auto.mask_kernels import AHEAD, WORD, match_blocks
+from dibs.index.auto.mask_kernels import AHEAD, WORD, Sizes, match_blocks
 from dibs.index.base import Rate
 from dibs.jit.sorting import number_pairs, order_each
+from dibs.thresholds import thresholds
 
 WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler
 NARROW = (0,)
-FEW_SURVIVORS = 8.0  # expected of the entries of a program and a block
-FEW_BLOCKS = 3  # up to so many narrow blocks are cheaper than a wide one
 
 
 class Masks:
@@ -190,9 +189,9 @@ class Masks:
         """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with, which
         only means something for blocks of the same width: done[5] keeps it."""
         if done[5] == 0:
-            done[5] = len(WIDE if last - done[0] > FEW_BLOCKS * WORD else NARROW)
+            done[5] = len(WIDE if last - done[0] > thresholds.narrow_blocks * WORD else NARROW)
         lanes = WIDE if done[5] == len(WIDE) else NARROW
-        a, c = self._arrays, self._clauses
+        a, c, t = self._arrays, self._clauses, thresholds
         key = len(lanes)
         try:
             space = self._spaces.pop()
@@ -202,6 +201,7 @@ class Masks:
             space = self._space(key)
         match_blocks(
             lanes,
+            Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells),
             *(a[name] for name in self.ARRAYS),
             c.span_lo,
             c.span_hi,
@@ -232,7 +232,7 @@ def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> N
     passing = np.zeros(len(entries.tests) + 1)
     np.cumsum(np.log(np.maximum(share[entries.tests], 1e-9)), out=passing[1:])
     each = np.exp(passing[entries.test_start[1:]] - passing[entries.test_start[:-1]])
-    return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < FEW_SURVIVORS
+    return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < thresholds.few_survivors
 
 
 def _aligned_zeros(words: int) -> NDArray[np.uint64]:

@@ -28,7 +28,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.mask_kernels import WORD
 from dibs.index.auto.masks import WIDE, Masks
-from dibs.index.auto.records import LARGEST_SET, Records
+from dibs.index.auto.records import Records
 from dibs.index.base import Pairs, Sink, in_parts, renumbered
 from dibs.index.conjunctions import select
 from dibs.index.papers.propagation import Propagation
@@ -41,18 +41,9 @@ from dibs.index.statistics import (
     highest_cells,
     probabilities,
 )
+from dibs.thresholds import thresholds
 
-OFTEN = 0.01  # share of events with the attribute from which on masks are cheaper
-OFTEN_CELL = 0.002  # likewise with the value
-MISJUDGED = 1.5  # times more or fewer events have an attribute than was planned for; of half the predicates
-WORTH_MOVING = 0.0005  # share of all clauses that each event would be spared, if those of frequent values moved
 EVERYWHERE = 1e9  # more than any share of events, and not infinite
-FEW_EVENTS = 2  # are matched one by one
-FEW_CALLS = 16  # with few events, before the conjunctions of the masks are filed for them
-MANY_CLAUSES = 20_000  # of the masks; fewer are not worth it
-ENOUGH_EVENTS = 1024  # before measured shares are believed for the first time
-LOOK_EVERY = 4096  # events, after that
-WORTH_PLANNING = 0.1  # share of clauses that would move
 # Where the shares come from.
 GUESSED = "Shares are guessed from the subscriptions"
 KNOWN = "Shares are those that a larger part of the matcher had"
@@ -81,9 +72,9 @@ class Auto:
         self._guessed: NDArray[np.float64] | None = None
         self._presence = Presence(clauses.attributes)
         self._mentioned: NDArray[np.int64] | None = None  # predicates on each attribute
-        self._until_look = ENOUGH_EVENTS
+        self._until_look = thresholds.enough_events
         self._one_by_one: OneByOne | None = None
-        self._until_one_by_one = FEW_CALLS
+        self._until_one_by_one = thresholds.one_by_one_calls
         self._planning = threading.Lock()
         self._plans = 1
         self._observes = planned is not None
@@ -95,7 +86,9 @@ class Auto:
         shares = guessed_presence(clauses) if presence is None else presence
         index = cls(clauses, *_plan(clauses, shares), shares)
         index._grounds = GUESSED if presence is None else KNOWN
-        index._observes = presence is None or len(clauses) >= MANY_CLAUSES  # a larger one does; a small one goes soon
+        index._observes = (
+            presence is None or len(clauses) >= thresholds.one_by_one_clauses
+        )  # a larger one does; a small one goes soon
         return index
 
     @classmethod
@@ -112,7 +105,7 @@ class Auto:
 
     def presence(self) -> NDArray[np.float64]:
         """The share of events that have each attribute, as far as it is known: for other segments of the matcher."""
-        if self._presence.events >= ENOUGH_EVENTS:
+        if self._presence.events >= thresholds.enough_events:
             return self._presence.share()
         if self._planned is None and self._guessed is None:
             self._guessed = guessed_presence(self._clauses)
@@ -126,7 +119,11 @@ class Auto:
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
         found = Pairs([], 0, 0)
-        if len(events) <= FEW_EVENTS and events.points and masks.size >= MANY_CLAUSES:
+        if (
+            len(events) <= thresholds.one_by_one_events
+            and events.points
+            and masks.size >= thresholds.one_by_one_clauses
+        ):
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
@@ -149,8 +146,8 @@ class Auto:
             "events seen": seen,
             "plans": self._plans,
             "grounds": (
-                f"records: clauses with an attribute that less than {OFTEN:.0%} of events have, or a value that less "
-                f"than {OFTEN_CELL:.1%} have; masks: all others. "
+                f"records: clauses with an attribute that less than {thresholds.often:.0%} of events have, or a value "
+                f"that less than {thresholds.often_cell:.1%} have; masks: all others. "
                 + self._grounds
                 + (f"; {seen:,} events seen since." if seen else ".")
             ),
@@ -163,7 +160,7 @@ class Auto:
             return few
         self._until_one_by_one -= 1
         if self._until_one_by_one < 0 and self._planning.acquire(blocking=False):
-            self._until_one_by_one = FEW_CALLS
+            self._until_one_by_one = thresholds.one_by_one_calls
 
             def build() -> None:
                 try:
@@ -181,19 +178,25 @@ class Auto:
         self._until_look -= len(events)
         if self._until_look > 0:
             return
-        self._until_look = LOOK_EVERY
+        self._until_look = thresholds.look_every
         share = self._presence.share()
-        moved = (share >= OFTEN) != self._often
+        moved = (share >= thresholds.often) != self._often
         if self._mentioned is None:
             self._mentioned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
         concerned = self._mentioned
-        elsewhere = concerned[moved].sum() > WORTH_PLANNING * max(concerned.sum(), 1)
+        elsewhere = concerned[moved].sum() > thresholds.worth_planning * max(concerned.sum(), 1)
         # Shares of values follow those of their attributes.
-        misjudged = np.abs(np.log(np.maximum(share, 1e-6) / np.maximum(self._planned, 1e-6))) > np.log(MISJUDGED)
-        elsewhere |= 2 * concerned[misjudged & (share >= OFTEN)].sum() > concerned.sum()
-        cells = self._presence.frequent_cells(OFTEN_CELL)
-        spared = self._parts[0].looks(*cells) - OFTEN_CELL * self._parts[0].looks(*cells[:2], np.ones(len(cells[0])))
-        if (elsewhere or spared > WORTH_MOVING * len(self._clauses)) and self._planning.acquire(blocking=False):
+        misjudged = np.abs(np.log(np.maximum(share, 1e-6) / np.maximum(self._planned, 1e-6))) > np.log(
+            thresholds.misjudged
+        )
+        elsewhere |= 2 * concerned[misjudged & (share >= thresholds.often)].sum() > concerned.sum()
+        cells = self._presence.frequent_cells(thresholds.often_cell)
+        spared = self._parts[0].looks(*cells) - thresholds.often_cell * self._parts[0].looks(
+            *cells[:2], np.ones(len(cells[0]))
+        )
+        if (elsewhere or spared > thresholds.worth_moving * len(self._clauses)) and self._planning.acquire(
+            blocking=False
+        ):
             self._in_background(self._plan_again, share, cells)
 
     @staticmethod
@@ -240,7 +243,7 @@ class OneByOne:
 def _plan(
     clauses: Clauses, presence: NDArray[np.float64], cells: Cells | None = None
 ) -> tuple[Records, Masks, NDArray[np.bool_]]:
-    often = presence >= OFTEN
+    often = presence >= thresholds.often
     highest = highest_cells(clauses)
     share = probabilities(clauses, presence, highest)
     base, cell_share = cell_shares(clauses, presence, highest, often)
@@ -249,7 +252,7 @@ def _plan(
         known = base[attribute] + cell < base[attribute + 1]
         cell_share[base[attribute[known]] + cell[known]] = measured[known]
     cost = filing_costs(clauses, presence, often, base, cell_share)
-    cost[often[clauses.attribute] & (cost > OFTEN_CELL)] = np.inf
+    cost[often[clauses.attribute] & (cost > thresholds.often_cell)] = np.inf
     rows, access, other = access_predicates(clauses, cost, most=EVERYWHERE)
     left = np.ones(clauses.conjunctions, np.bool_)
     left[rows] = False
@@ -266,4 +269,6 @@ def _rare_programs(clauses: Clauses, entries: Entries, cost: NDArray[np.float32]
     """By row: whether it has entries, not too many, and all can be filed beside something rare."""
     common = np.isinf(cost[entries.access])
     count = np.bincount(entries.row, minlength=len(clauses))
-    return (count <= LARGEST_SET) & (np.bincount(entries.row, weights=common, minlength=len(clauses)) == 0)
+    return (count <= thresholds.record_entries) & (
+        np.bincount(entries.row, weights=common, minlength=len(clauses)) == 0
+    )

@@ -43,16 +43,14 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
 from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
-from dibs.jit.interpreter import FEW, keeping
+from dibs.jit.interpreter import keeping
 from dibs.jit.lanes import prefetch
 from dibs.language.table import ACCEPT
+from dibs.thresholds import thresholds
 
-COARSE = 1 << 16
-MOST_SPANS = 8  # a predicate of more spans is tested by its hull and verified
-SMALL = 50_000  # clauses
+COARSE = 1 << 16  # coarse cells are below it
 LINES = 16  # cache lines of a group that are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
-LARGEST_SET = 256  # entries of a program that is worth as many records
 
 
 class Records:
@@ -111,7 +109,9 @@ class Records:
             order = np.lexsort((other, size, group))
         own = clauses.offsets, clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi
         tests = entries.exact, entries.test_start, entries.tests
-        words, start = _pack(rows[order], group[order], groups, entry[order], *tests, shift, *own)
+        words, start = _pack(
+            rows[order], group[order], groups, entry[order], *tests, shift, *own, thresholds.record_spans
+        )
         return cls(
             clauses,
             {
@@ -139,8 +139,9 @@ class Records:
             space = self._spaces.pop()
         except IndexError:  # or another thread was faster
             space = _work_space(self._clauses, self._has_programs)
-        # A short search keeps the interpreter (coding.interpreter).
-        match = _match_few if last - done[0] <= FEW and self.size <= SMALL else _match
+        # A short search keeps the interpreter (jit.interpreter).
+        few = last - done[0] <= thresholds.few_events and self.size <= thresholds.few_records
+        match = _match_few if few else _match
         match(
             *self._fixed,
             events.offsets,
@@ -174,12 +175,26 @@ def _work_space(clauses: Clauses, programs: bool) -> tuple[NDArray[Any], ...]:
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
     """By how many bits the cells of each attribute are shifted to fit, with room for "above" and "never"."""
     bits = np.ceil(np.log2(highest + 4.0)).astype(np.int64)
-    return np.maximum(bits - 16, 0).astype(np.uint8)
+    return np.maximum(bits - thresholds.coarse_bits, 0).astype(np.uint8)
 
 
 @njit(cache=True, nogil=True)
 def _pack(  # type: ignore[no-untyped-def]
-    rows, group, groups, entry, exact, test_start, tests, shift, offsets, attribute, lo, hi, span_lo, span_hi
+    rows,
+    group,
+    groups,
+    entry,
+    exact,
+    test_start,
+    tests,
+    shift,
+    offsets,
+    attribute,
+    lo,
+    hi,
+    span_lo,
+    span_hi,
+    most_spans,
 ):
     """The stream of the rows, which are ordered by the group that they are filed in, and where each group starts.
     entry: of programs, which have the tests of the entry; -1 for conjunctions, which test all their predicates."""
@@ -203,7 +218,7 @@ def _pack(  # type: ignore[no-untyped-def]
             for k in range(first, last):
                 p = tests[k] if entry[i] >= 0 else k
                 own[k - first] = p
-                if shift[attribute[p]] > 0 or -hi[p] > MOST_SPANS:
+                if shift[attribute[p]] > 0 or -hi[p] > most_spans:
                     verify = True
                     n += 1
                 else:
@@ -229,7 +244,7 @@ def _pack(  # type: ignore[no-untyped-def]
                 high = hi[p] if hi[p] >= 0 else span_hi[lo[p] + spans - 1]
                 words[at] = _test(a, low, high, shift[a])
                 at += 1
-                if 1 < spans <= MOST_SPANS and shift[a] == 0:
+                if 1 < spans <= most_spans and shift[a] == 0:
                     for s in range(lo[p], lo[p] + spans - 1):
                         x, y = np.uint64(span_lo[s + 1]), np.uint64(span_hi[s])  # from the next span round to this one
                         width = (y - x) & np.uint64(0xFFFF)

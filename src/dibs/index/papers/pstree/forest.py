@@ -70,7 +70,8 @@ from dibs.index.papers.pstree.kernels import (
     reserve,
 )
 from dibs.index.papers.pstree.rows import Rows
-from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, MEMORY, highest_cells, probabilities
+from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
+from dibs.thresholds import thresholds
 
 FEW = 8  # a batch of fewer rows than one for so many leaves is not worth a walk along all leaves
 
@@ -241,7 +242,7 @@ class Forest:
     def observe(self, events: int, space: NDArray[np.int32]) -> None:
         """Counts events, by the leaves of all their entries; old ones fade out."""
         with self._lock:
-            if self.state[EVENTS] + events > MEMORY:
+            if self.state[EVENTS] + events > thresholds.remembered_events:
                 self.state[EVENTS] //= 2
                 self.seen //= 2
             self.state[EVENTS] += events
