@@ -7,7 +7,7 @@ that a good share of the pairs match and most of the others fail by little.
 Not every world has everything: a batch with one array in it takes other paths than a batch of single values, and an OR
 other paths than a conjunction. So each world is plain in some ways and wild in others.
 
-Hypothesis draws the same cases and shrinks them: see `cases` in strategies.py.
+Hypothesis draws the same cases: see `cases` in strategies.py.
 """
 
 from __future__ import annotations
