@@ -4,16 +4,21 @@ Below the coding stage a predicate is a list of spans. `price <= 5` is a span fr
 cell of 5, `price >= 5` one from there to the last cell of its kind. So an attribute's floor is the least cell at which
 wide spans begin, its ceiling the highest at which they end, and
 
-    EQ       lo == hi                                  = c
-    LE       begins at the floor                       < c, <= c
-    GE       ends at the ceiling                       > c, >= c
-    NE       two spans: all from floor to ceiling but one cell
+    EQ       lo == hi                                                 = c
+    LE       begins at the floor and ends at the ceiling or below     < c, <= c
+    GE       ends at the ceiling and begins at the floor or above     > c, >= c
+    NE       two spans: all from floor to ceiling but one cell        <> c
     BETWEEN  one span otherwise, a prefix included
     IN       several spans otherwise: IN, NOT IN, NOT BETWEEN
 
-A span that is one of LE and GE begins (ends) exactly at the floor (ceiling), so a value below the floor (above the
-ceiling) satisfies none of them: one test for a whole list. IS NOT NULL, which is all cells from the first to the last
-of all kinds, says nothing about where a kind begins or ends and is left out of account.
+The invariant: LE, GE and NE lie within floor and ceiling. So a value outside these satisfies none of them, and a value
+inside satisfies all LE whose end is not below it, all GE whose beginning is not above it, and all NE but those of its
+own cell: one comparison for each list, then one search. BETWEEN and IN promise nothing and are right for any spans.
+
+It holds whatever limits are given, since `operators` asks for it predicate by predicate. That is needed: an attribute
+has one floor and one ceiling, but its constants may be of several kinds (numbers and dates), rows that come later are
+filed by the limits that stand, and `limits` leaves IS NOT NULL out of account: all cells of all kinds say nothing about
+where a kind begins or ends, but they reach beyond it.
 """
 
 from __future__ import annotations
@@ -35,8 +40,7 @@ def limits(clauses: Clauses) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """The operator of each predicate, by floors and ceilings of its attribute (which need not be the clauses' own:
-    rows that come later are seen by the limits that stand)."""
+    """The operator of each predicate, by floors and ceilings of its attribute, which may be any."""
     c = clauses
     return _operators(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, floor, ceiling)
 
@@ -69,11 +73,13 @@ def _operators(attribute, lo, hi, span_lo, span_hi, floor, ceiling):  # type: ig
     for p in range(len(attribute)):
         a = attribute[p]
         if hi[p] >= 0:
-            if lo[p] == hi[p]:
+            low, high = lo[p], hi[p]
+            within = floor[a] <= low and high <= ceiling[a]
+            if low == high:
                 code[p] = EQ
-            elif lo[p] == floor[a]:
+            elif within and low == floor[a]:
                 code[p] = LE
-            elif hi[p] == ceiling[a]:
+            elif within and high == ceiling[a]:
                 code[p] = GE
             else:
                 code[p] = BETWEEN
