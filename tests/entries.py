@@ -8,7 +8,9 @@ Both are used by the properties of test_agreement.py and by exactness.py, which 
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -38,6 +40,31 @@ def settle(matcher: Matcher) -> None:
         if thread.name == "dibs-planner":
             thread.join()
     matcher._layers.upkeep.rest()
+
+
+@contextmanager
+def nothing_fails_unseen() -> Iterator[None]:
+    """Fails at its end for every error that Dibs has only logged, and for every thread that has ended by one: what
+    fails in the background is made good in another way, which may hide a defect."""
+    unseen: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            unseen.append(self.format(record))
+
+    def thread_failed(failed: threading.ExceptHookArgs) -> None:
+        lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        unseen.append(f"thread {failed.thread}: {''.join(lines)}")
+
+    listener, hook = Listener(logging.ERROR), threading.excepthook
+    logging.getLogger("dibs").addHandler(listener)
+    threading.excepthook = thread_failed
+    try:
+        yield
+    finally:
+        threading.excepthook = hook
+        logging.getLogger("dibs").removeHandler(listener)
+    assert not unseen, "\n".join(unseen)
 
 
 def pieces(random: Random, items: list[Any]) -> Iterator[list[Any]]:

@@ -32,10 +32,10 @@ from dibs.matcher import Matcher
 from dibs.matches import id_order
 from dibs.reference import matches
 from dibs.thresholds import using
-from entries import askings, check_counts, check_top, settle
+from entries import askings, check_counts, check_top, nothing_fails_unseen, settle
 from strategies import RANDOM
 
-IDS: list[Any] = [*range(12), *"abcd"]
+IDS: list[Any] = [*range(30), *"abcd"]
 AN_ID = st.sampled_from(IDS)
 SOME_IDS = st.lists(AN_ID, unique=True, max_size=8)
 
@@ -63,7 +63,9 @@ class Life(RuleBasedStateMachine):
     def begin(self, random: Random, seed: int) -> None:
         self.world = random_world(random)
         self.open_things.enter_context(using(THRESHOLDS[self.thresholds](seed)))
+        self.open_things.enter_context(nothing_fails_unseen())
         self.matcher = self.opened() if self.durable else Matcher(index=self.index)
+        self.add_several(random.sample(IDS, random.choice([0, 5, 20])), random, as_table=False, skip=False)
 
     def opened(self) -> Matcher:
         return Matcher.open(self.above / "durable", index=self.index)
