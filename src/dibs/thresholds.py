@@ -79,6 +79,43 @@ class Thresholds:
     mask_spans: int = _threshold(16, 1, "a predicate of more spans is tested value by value")
     run_one_by_one: int = _threshold(8, 0, "events that pass an entry's tests and are run through its program singly")
     tabulated_cells: int = _threshold(4_096, 1, "cells of a domain that is tabulated; larger ones are searched")
+    # index.papers.counting
+    rows_a_posting: int = _threshold(
+        16, 0, "with fewer rows for each posting read, all counters are set back instead of those touched"
+    )
+    # index.papers.gryphon
+    gryphon_edges: int = _threshold(256, 0, "edges of a node that are compared one by one, without a directory")
+    gryphon_block: int = _threshold(32, 1, "rows of the tree that are passed over together")
+    # index.papers.opindex
+    opindex_segments: int = _threshold(32, 2, "segments of a directory, at most: the paper's b")
+    opindex_short_list: int = _threshold(128, 1, "entries of a list that has no extra block")
+    opindex_extra: int = _threshold(16, 1, "entries of an extra block, at least")
+    opindex_clauses: int = _threshold(64, 1, "clauses of a CNF that is taken: at most the bits of a word")
+    opindex_entries: int = _threshold(4_096, 1, "entries of a CNF that is taken")
+    # index.papers.betree
+    betree_words: int = _threshold(2_048, 300, "words for the root, the stack and a scratch block: at least 300")
+    betree_expected: float = _threshold(1.5, 0.0, "words, for each word of records, that are allocated beforehand")
+    betree_capacity: float = _threshold(1.0, 0.01, "rows of an l-node, as a share of the paper's max_cap")
+    betree_events: int = _threshold(256, 1, "events to know the matching probability from")
+    betree_many: int = _threshold(256, 1, "an l-node of more rows is partitioned by all its attributes at once")
+    betree_sample: int = _threshold(16, 1, "one event in so many is watched for its losses")
+    betree_window: int = _threshold(64, 1, "operations below a p-node before its rank is looked at, at least")
+    betree_cut: int = _threshold(10, 4, "size class (256 words) from which on free blocks are cut up for smaller ones")
+    # index.papers.pstree
+    pstree_walk: int = _threshold(
+        8, 1_000_000, "a batch of fewer rows than one for so many leaves is not worth a walk along all leaves"
+    )
+    pstree_sorted: int = _threshold(1_000, 0, "predicates that are worth sorting")
+    pstree_block: int = _threshold(1_024, 1, "candidates that are collected before they are looked at")
+    psthash_cells: int = _threshold(256, 2, "cells that a subscription may be in, if its build is not told")
+    # index.papers.tatbul
+    tatbul_slots: int = _threshold(512, 0, "slots of an attribute whose vectors are words")
+    tatbul_block: int = _threshold(8, 1, "bits of a place that tell places which are ruled out together: 256 of them")
+    tatbul_differences: float = _threshold(
+        0.25, 0.05, "a slot is an anchor if the differences since the last one are more than this share of it"
+    )
+    tatbul_events: int = _threshold(64, 1, "events that go through the trees before they are combined")
+    hybrid_cluster: int = _threshold(16, 1, "intervals of a cluster that gets an interval index")
     # segments.layers
     size_ratio: int = _threshold(
         16, 1, "a segment is merged with all newer ones if it is at most so many times as large"

@@ -54,6 +54,7 @@ from dibs.index.papers.betree.layout import (
     USED,
     WORDS,
 )
+from dibs.thresholds import thresholds
 
 KINDS = [BETree, BETreeBatch]
 
@@ -419,8 +420,8 @@ def test_rows_go_to_the_p_node_of_the_highest_rank():
 def test_everything_holds_after_any_updates(kind, labels, seed, monkeypatch):
     rng = np.random.default_rng(seed)
     if seed % 2:  # memory that is always too small: every step is interrupted
-        monkeypatch.setattr(betree_module, "FEW_WORDS", 300)
-        monkeypatch.setattr(betree_module, "EXPECTED", 0.0)
+        monkeypatch.setattr(thresholds, "betree_words", 300)
+        monkeypatch.setattr(thresholds, "betree_expected", 0.0)
         monkeypatch.setattr(betree_module, "grown", _exactly)
     attributes, cells = int(rng.integers(2, 9)), int(rng.integers(5, 60))
     label = np.sort(rng.choice(MOST if labels else 4 * cells, cells + 1, replace=False)).astype(np.int32) + 1

@@ -26,7 +26,6 @@ from dibs.index.papers.opindex.blocks import (
     SHIFT,
     SIZE,
     SLOTS,
-    SMALL,
     START,
     USED,
     WIDE,
@@ -38,6 +37,7 @@ from dibs.language.flatten import program_table
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.language.table import ACCEPT, REJECT
+from dibs.thresholds import thresholds
 
 KINDS = [OpIndex, OpIndexBS]
 A, B, C, D, E = range(5)
@@ -507,7 +507,7 @@ def test_an_insertion_moves_few_entries():
         largest = max(largest, int(heads[1, EXTRA_ROOM]))
         merges += int(heads[1, SIZE]) > before
     size = int(heads[1, SIZE])
-    assert size > 4 * SMALL
+    assert size > 4 * thresholds.opindex_short_list
     assert 250 <= largest <= 8 * size**0.5
     assert 1 <= merges <= 20_000 // (4 * 20_000**0.5)
     events = events_of({0: int(np.median(cells))})

@@ -168,7 +168,7 @@ def test_no_bit_is_left_behind_and_rooms_do_not_count(rows):
         pairs = index.match(events_of([event, {0: 2}, event]), 1)
         assert (pairs.candidates, pairs.predicates, pairs.nodes) == (2 * rows, 2 * (4 + 3 * rows) + 1, 2)
         assert pairs.count == 2 * rows
-        for bits, *_ in index._spaces:
+        for (bits, *_), _ in index._pool._idle:
             assert bits[-1] == 1 and not bits[:-1].any()
 
 

@@ -16,9 +16,10 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index import create, find
-from dibs.index.papers.tatbul.bit_vectors import DIFFERENCES, RANK, WORD
+from dibs.index.papers.tatbul.bit_vectors import RANK, WORD
 from dibs.index.papers.tatbul.cluster import best_key, split
 from dibs.index.papers.tatbul.interval import elementary
+from dibs.thresholds import thresholds
 
 NAMES = ["cluster", "interval", "hybrid", "segment-tree", "interval-tree"]
 EXACT = [name for name in NAMES if name != "cluster"]
@@ -291,7 +292,7 @@ def test_many_slots_are_lists_of_differences(name, width):
         table = index.arrays()["table"]
         assert (table[:, WORD] < 0).all(), "these are to be lists"
         # Each interval begins and ends once, and an anchor is paid for by differences.
-        assert len(index.arrays()["entries"]) <= 2 * len(clauses.lo) * (1 + 1 / DIFFERENCES)
+        assert len(index.arrays()["entries"]) <= 2 * len(clauses.lo) * (1 + 1 / thresholds.tatbul_differences)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -45,6 +45,7 @@ from dibs.coding.clauses import Clauses, runs
 from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.mask_kernels import AHEAD, WORD, Sizes, match_blocks
 from dibs.index.base import Rate
+from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import number_pairs, order_each
 from dibs.thresholds import thresholds
 
@@ -83,7 +84,7 @@ class Masks:
         self.size = len(plain) + len(arrays["always"]) + len(programs)  # rows, not entries
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+        self._pools = {len(NARROW): Pool(), len(WIDE): Pool()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
@@ -192,13 +193,8 @@ class Masks:
             done[5] = len(WIDE if last - done[0] > thresholds.narrow_blocks * WORD else NARROW)
         lanes = WIDE if done[5] == len(WIDE) else NARROW
         a, c, t = self._arrays, self._clauses, thresholds
-        key = len(lanes)
-        try:
-            space = self._spaces.pop()
-            if len(space[0]) < (len(a["lo"]) + 1) * key:
-                space = self._space(key)
-        except IndexError:
-            space = self._space(key)
+        pool = self._pools[len(lanes)]
+        taken = pool.take(self._space, len(lanes))
         match_blocks(
             lanes,
             Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells),
@@ -211,13 +207,13 @@ class Masks:
             events.lo,
             events.hi,
             last,
-            *space,
+            *taken.space,
             *room,
             done,
         )
-        self._spaces.append(space)
+        pool.give(taken)
 
-    def _space(self, lanes: int) -> tuple[NDArray[Any], ...]:
+    def _space(self, lanes: int) -> Space:
         longest = int(self._arrays["entry"].reshape(-1, 8)[:, 2].max(initial=0))
         return (
             _aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),  # masks: all zero between calls

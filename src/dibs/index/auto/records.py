@@ -45,6 +45,7 @@ from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.jit.interpreter import keeping
 from dibs.jit.lanes import prefetch
+from dibs.jit.pools import Pool, Space
 from dibs.language.table import ACCEPT
 from dibs.thresholds import thresholds
 
@@ -67,7 +68,7 @@ class Records:
         c = clauses
         own = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.on_true, c.on_false, c.conjunctions
         self._fixed = (*(arrays[name] for name in self.ARRAYS[:-1]), *own)  # what every search is given
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+        self._pool = Pool()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
@@ -135,10 +136,7 @@ class Records:
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
     ) -> None:
         """See index.base.in_parts; done[1] is the entry of the event to go on with."""
-        try:
-            space = self._spaces.pop()
-        except IndexError:  # or another thread was faster
-            space = _work_space(self._clauses, self._has_programs)
+        taken = self._pool.take(_work_space, self._clauses, self._has_programs)
         # A short search keeps the interpreter (jit.interpreter).
         few = last - done[0] <= thresholds.few_events and self.size <= thresholds.few_records
         match = _match_few if few else _match
@@ -152,14 +150,14 @@ class Records:
             self._inexact,
             self._has_programs,
             last,
-            *space,
+            *taken.space,
             *room,
             done,
         )
-        self._spaces.append(space)
+        self._pool.give(taken)
 
 
-def _work_space(clauses: Clauses, programs: bool) -> tuple[NDArray[Any], ...]:
+def _work_space(clauses: Clauses, programs: bool) -> Space:
     """Slots for one event by attribute (coarse cell; lo, hi, more of index.kernels): all zero between calls. And the
     stamps of programs; the last one is the stamp of the event before."""
     n = clauses.attributes

@@ -40,8 +40,9 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.counters import counters, take_zeros
 from dibs.index.papers.postings import Postings, slots_of, write_out
 from dibs.jit.lanes import prefetch
+from dibs.jit.pools import Pool, Space
+from dibs.thresholds import thresholds
 
-ROWS_A_POSTING = 16  # with fewer rows for each posting read, all counters are set back instead of those touched
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
 
@@ -56,7 +57,7 @@ class Counting:
         sizes = np.diff(clauses.offsets)
         self._size = counters(sizes, int(sizes.max(initial=0)) + 1)  # for a moment, an exclusion makes it one more
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], NDArray[Any]]] = []  # work space of past calls, counters set back
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Counting:
@@ -80,11 +81,12 @@ class Counting:
         widest = int(np.diff(events.offsets).max(initial=0))
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            space = self._spaces.pop() if self._spaces else (self._size.copy(), np.empty(len(self._size) + 1, np.int32))
+            taken = self._pool.take(_work_space, self._size)
             _count(
+                thresholds.rows_a_posting,
                 *self._postings,
                 self._size,
-                *space,
+                *taken.space,
                 np.empty(2 * widest, np.int64),
                 np.empty(widest, np.int64),
                 events.offsets,
@@ -94,13 +96,19 @@ class Counting:
                 *room,
                 done,
             )
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
+def _work_space(size: NDArray[Any]) -> Space:
+    """Counters, set back to the sizes between calls, and room for the rows that match."""
+    return size.copy(), np.empty(len(size) + 1, np.int32)
+
+
 @njit(cache=True, nogil=True)
 def _count(  # type: ignore[no-untyped-def]
+    rows_a_posting,
     block,
     limits,
     start,
@@ -131,7 +139,7 @@ def _count(  # type: ignore[no-untyped-def]
             postings += last - first
             for p in range(first, min(last, first + LINES * POSTINGS_A_LINE), POSTINGS_A_LINE):
                 prefetch(rows, np.int64(p))
-        few = postings * ROWS_A_POSTING < len(left)
+        few = postings * rows_a_posting < len(left)
         for j in range(x):
             first, last = np.uint32(start[excluded[j]]), np.uint32(start[excluded[j] + 1])
             nodes += first < last

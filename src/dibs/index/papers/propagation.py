@@ -60,6 +60,7 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 from dibs.jit.lanes import count_bits, lowest_bit, prefetch
+from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
 
 EQ, LE, GE, NE, SPANS, FIRST_SPAN, FLOOR, CEILING = range(8)  # the columns of `groups`
@@ -92,7 +93,7 @@ class Propagation:
         self._rows = len(clauses)
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Propagation:
@@ -143,17 +144,14 @@ class Propagation:
         a = self._arrays
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            try:
-                space = self._spaces.pop()
-            except IndexError:
-                space = self._space()
+            taken = self._pool.take(self._space)
             batch = events.offsets, events.attribute, events.lo
-            _match(*(a[name] for name in self.ARRAYS), *batch, last, *space, *room, done)
-            self._spaces.append(space)
+            _match(*(a[name] for name in self.ARRAYS), *batch, last, *taken.space, *room, done)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
-    def _space(self) -> tuple[NDArray[Any], ...]:
+    def _space(self) -> Space:
         bits = np.zeros(len(self._arrays["access"]), np.uint64)  # zero between calls, but for the true predicate
         bits[-1] = 1
         # Of one event: satisfied access predicates; clauses whose first two predicates hold, and their clusters.

@@ -64,7 +64,9 @@ from dibs.index.papers.betree.layout import (
     DELETE,
     HEAD,
     INSERT,
+    LARGE,
     LISTS,
+    MANY,
     MAX_CAP,
     MIN_SIZE,
     MOST,
@@ -77,16 +79,16 @@ from dibs.index.papers.betree.layout import (
     SAMPLE,
     STATE,
     WANTED,
+    WINDOW,
     WORDS,
 )
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.jit.pools import Pool, Space
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FEW_WORDS = 2048  # for the root, the stack and a scratch block
-EXPECTED = 1.5  # words for each word of records: what is allocated beforehand
-ENOUGH_EVENTS = 256  # to know the matching probability from
 NO_ROWS = np.zeros(0, np.int64)
 NOTHING = np.zeros(0, np.int32)
 NO_CLAUSES = Clauses(np.zeros(1, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, 0)
@@ -94,7 +96,8 @@ NO_CLAUSES = Clauses(np.zeros(1, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, 
 
 def guided_capacity(probability: float) -> int:
     """max_cap by the probability that an event matches a row (table 4 of the paper)."""
-    return 5 if probability < 0.01 else 20 if probability < 0.1 else 160
+    most = 5 if probability < 0.01 else 20 if probability < 0.1 else 160
+    return max(int(thresholds.betree_capacity * most), 1)
 
 
 class BETree:
@@ -111,13 +114,15 @@ class BETree:
         """max_cap: None to follow the matching probability."""
         from dibs.index.papers.betree.update import prepare
 
-        self._words = np.zeros(FEW_WORDS, np.int32)
+        self._words = np.zeros(thresholds.betree_words, np.int32)
         self._place = np.zeros((0, 2), np.int32)
         self._about = np.zeros((0, 4), np.int32)
         self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._state = np.zeros(STATE, np.int64)
         self._state[LISTS : LISTS + CLASSES] = -1
         self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guided_capacity(0), min_size
+        self._state[MANY], self._state[SAMPLE] = thresholds.betree_many, thresholds.betree_sample
+        self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
         prepare(0, self._words, self._state)
         self._rows = 0  # that there ever were
         self._spans = 0
@@ -127,7 +132,7 @@ class BETree:
     def _begin(self) -> None:
         """What is not saved."""
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past matches, clean
+        self._pool = Pool()
         self._watching = [True]  # taken by the match that counts losses: one at a time
         self._events, self._chances, self._matches = 0, 0.0, 0.0  # since the last update
 
@@ -207,7 +212,7 @@ class BETree:
         if c.attributes > len(self._about):
             more = np.zeros((c.attributes - len(self._about), 4), np.int32)
             self._about = np.concatenate([self._about, more])
-            self._spaces = []
+            self._pool.forget()
         if not len(c):
             return
         ceiling = self._about[: c.attributes, 0]
@@ -218,8 +223,8 @@ class BETree:
         self._place = grown(self._place, self._rows + len(c))
         longest = HEAD + 6 * int(np.diff(c.offsets).max())
         used = int(self._state[WORDS])
-        self._reserve(used + 2 * longest + FEW_WORDS)
-        self._reserve(used + int(EXPECTED * (HEAD * len(c) + 3 * len(c.attribute))))
+        self._reserve(used + 2 * longest + thresholds.betree_words)
+        self._reserve(used + int(thresholds.betree_expected * (HEAD * len(c) + 3 * len(c.attribute))))
         prepare(longest, self._words, self._state)
         add(c)
         self._rows += len(c)
@@ -263,7 +268,7 @@ class BETree:
 
     def _follow_matches(self) -> None:
         """max_cap for the l-nodes to come, by the share of rows that events matched since the last update."""
-        if self._guided and self._events >= ENOUGH_EVENTS:
+        if self._guided and self._events >= thresholds.betree_events:
             self._state[MAX_CAP] = guided_capacity(self._matches / max(self._chances, 1.0))
             self._events, self._chances, self._matches = 0, 0.0, 0.0
 
@@ -282,16 +287,13 @@ class BETree:
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
             if done[0] == 0:
                 first_run.append(last)
-            try:
-                space = self._spaces.pop()
-            except IndexError:
-                space = _work_space(len(self._about))
+            taken = self._pool.take(_work_space, len(self._about))
             visit = np.empty(self._state[NODES], np.int32)
-            sample = SAMPLE if watching and last in first_run else 0
+            sample = int(self._state[SAMPLE]) if watching and last in first_run else 0
             spans = self._span_lo, self._span_hi
             given = events.offsets, events.attribute, events.lo, events.hi
-            match(self._words, *spans, *given, last, sample, seen, visit, *space, *room, done)
-            self._spaces.append(space)
+            match(self._words, *spans, *given, last, sample, seen, visit, *taken.space, *room, done)
+            self._pool.give(taken)
 
         try:
             found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
@@ -304,6 +306,6 @@ class BETree:
         return found
 
 
-def _work_space(attributes: int) -> tuple[NDArray[Any], ...]:
+def _work_space(attributes: int) -> Space:
     """Slots for one event by attribute (see index.kernels), all zero between calls."""
     return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

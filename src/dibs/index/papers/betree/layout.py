@@ -34,10 +34,9 @@ ROOT = 1  # the first block of all
 # The state: how many words are used and how many are wanted, nodes, tasks, what has been done of the present call.
 WORDS, WANTED, NODES, PART_NODES, ALIVE, STACK, TASKS, SCRATCH, NEXT = range(9)
 MAX_CAP, MIN_SIZE, RECYCLED, LARGE_FREE = range(9, 13)
-LISTS = 16  # from here on: the first free block of each class
+MANY, SAMPLE, WINDOW, LARGE = range(13, 17)  # as dibs.thresholds were when the tree was begun
+LISTS = 20  # from here on: the first free block of each class
 CLASSES = 60
-LARGE = 10  # from this class on (256 words) free blocks are cut up for smaller ones
 STATE = LISTS + CLASSES
 
 INSERT, DELETE, PLANT = range(3)  # what betree_update does
-SAMPLE = 16  # one event in so many is watched for its losses

@@ -20,6 +20,7 @@ from dibs.index.papers.betree.layout import (
     LEFT_HI,
     LEFT_LO,
     LO,
+    MANY,
     MAX_CAP,
     MIN_SIZE,
     MOST,
@@ -75,8 +76,7 @@ from dibs.index.papers.betree.steps import (
     step,
 )
 
-MANY = 256  # an l-node of more rows is partitioned by all its attributes at once
-SLACK = 16  # such an l-node, if it stays large, takes 1/16 more rows before the next attempt
+SLACK = 16  # an l-node of many rows, if it stays large, takes 1/16 more rows before the next attempt
 
 
 # ---- clustering ----
@@ -278,13 +278,13 @@ def partition(c, words, state, place, about):  # type: ignore[no-untyped-def]
     """Algorithm 5: one p-node, or, where there are many rows, all p-nodes at once. False when it lacks room."""
     rows, max_cap = words[c + ROWS], state[MAX_CAP]
     if rows <= words[c + CAPACITY]:
-        words[c + CAPACITY] = capacity(rows + rows // SLACK if rows > MANY else rows, max_cap)
+        words[c + CAPACITY] = capacity(rows + rows // SLACK if rows > state[MANY] else rows, max_cap)
         state[TASKS] -= 2
         return True
     best, most = count_attributes(c, words, about)
     made, size = 0, 0
     if most >= state[MIN_SIZE]:
-        made, size = choose(c, -1 if rows > MANY else best, words, state, place, about)
+        made, size = choose(c, -1 if rows > state[MANY] else best, words, state, place, about)
     places = max(words[c + PLACES], 2)
     while places * 3 < (words[c + COUNT] + made) * 4:
         places *= 2
@@ -329,6 +329,6 @@ def partition(c, words, state, place, about):  # type: ignore[no-untyped-def]
         words[part + GAIN] += moved  # one more predicate of each is covered
         part = words[words[part + OWNER] + PART]
     shrink(c, words, state, place)
-    if rows > MANY:
+    if rows > state[MANY]:
         words[c + CAPACITY] = capacity(words[c + ROWS], max_cap)
     return True

@@ -74,7 +74,7 @@ def release(at, words, state):  # type: ignore[no-untyped-def]
     k = words[at - 1]
     words[at] = state[LISTS + k]
     state[LISTS + k] = at
-    state[LARGE_FREE] += k >= LARGE
+    state[LARGE_FREE] += k >= state[LARGE]
 
 
 @step(N(N, W, S))
@@ -83,9 +83,9 @@ def allocate(size, words, state):  # type: ignore[no-untyped-def]
     k = class_of(size)
     for j in range(k, CLASSES if state[LARGE_FREE] > 0 else k + 1):
         at = state[LISTS + j]
-        if at >= 0 and (j == k or j >= LARGE):
+        if at >= 0 and (j == k or j >= state[LARGE]):
             state[LISTS + j] = words[at]
-            state[LARGE_FREE] -= j >= LARGE
+            state[LARGE_FREE] -= j >= state[LARGE]
             words[at - 1] = k
             rest, left = at - 1 + class_size(k), class_size(j) - class_size(k)
             while left >= class_size(0):

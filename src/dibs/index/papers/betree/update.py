@@ -52,6 +52,7 @@ from dibs.index.papers.betree.layout import (
     TOP,
     UP,
     USED,
+    WINDOW,
     WORDS,
 )
 from dibs.index.papers.betree.leaves import (
@@ -97,9 +98,6 @@ from dibs.index.papers.betree.steps import (
     step,
     swap,
 )
-
-LEAST_WINDOW = 64  # operations
-
 
 # ---- insertion ----
 
@@ -152,12 +150,12 @@ def descend(at, x, y, words, state, about):  # type: ignore[no-untyped-def]
             words[link] = c
 
 
-@step(boolean(N, W))
-def window_ends(part, words):  # type: ignore[no-untyped-def]
+@step(boolean(N, W, S))
+def window_ends(part, words, state):  # type: ignore[no-untyped-def]
     """One more insertion or deletion below a p-node. At the end of its window (a tenth of its rows in operations) its
     loss is taken down; says whether its rank is below the threshold, 0."""
     words[part + CHANGES] += 1
-    if words[part + CHANGES] + SAMPLE * words[part + SEEN] < max(words[part + SIZE] // 10, LEAST_WINDOW):
+    if words[part + CHANGES] + state[SAMPLE] * words[part + SEEN] < max(words[part + SIZE] // 10, state[WINDOW]):
         return False
     if words[part + SEEN] > 0:
         words[part + LAST_LOSS] = words[part + LOSS] // words[part + SEEN]
@@ -210,7 +208,7 @@ def insert(at, again, words, state, place, about):  # type: ignore[no-untyped-de
     while part >= 0:
         words[part + SIZE] += 1
         words[part + GAIN] += depth
-        if not again and window_ends(part, words):
+        if not again and window_ends(part, words, state):
             worst = part
         part = words[words[part + OWNER] + PART]
     if worst >= 0:
@@ -241,7 +239,7 @@ def erase(row, words, state, place):  # type: ignore[no-untyped-def]
     while part >= 0:
         words[part + SIZE] -= 1
         words[part + GAIN] -= depth
-        if window_ends(part, words):
+        if window_ends(part, words, state):
             worst = part
         part = words[words[part + OWNER] + PART]
     if worst >= 0:

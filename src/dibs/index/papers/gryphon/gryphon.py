@@ -22,15 +22,15 @@ Arrays (A attributes, numbered by level from here on):
                   by level; for each level the equality edges (lo == hi) come first, by constant, then the others by
                   lo. A predicate of several spans is several edges to one target; they are disjoint, so an event
                   follows at most one of them
-    reach  int32  N / 32: the highest hi of 32 rows of the tree: runs of ranges that end below the value are skipped
-    entry  int32  (D, 3): directories of the root and of nodes with more than FEW edges: (level, first edge, first edge
-                  that is no equality) for each level that the node has, and one more for the end. The first A + 1
-                  are the root's, which has all levels, so they are found without a search; the directory of another
-                  node begins with (number of levels, 0, 0)
+    reach  int32  N / B: the highest hi of B rows of the tree: runs of ranges that end below the value are skipped
+    entry  int32  (D, 3): directories of the root and of nodes with many edges (thresholds.gryphon_edges): (level,
+                  first edge, first edge that is no equality) for each level that the node has, and one more for the
+                  end. The first A + 1 are the root's, which has all levels, so they are found without a search; the
+                  directory of another node begins with (number of levels, 0, 0)
     tails  int32  row, number of tests, and for each test level, lo, hi (several spans as in coding.clauses); a tail of
                   fewer than two tests is filled up to two with (0, 0, -1), so that two can be read
     rows   int32  the rows of clauses that end at a node
-    shape  int64  nodes, tails, depth: how many nodes the longest path has
+    shape  int64  nodes, tails, depth: how many nodes the longest path has; B
 
 Counters: a node is one of the tree or a tail; a candidate is a clause that ends at a node visited, or the tail's;
 predicates are the edges that were compared with the value and the tests of tails.
@@ -54,9 +54,11 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.papers.gryphon.kernels import BLOCK, match_events, write_directories, write_tails
+from dibs.index.papers.gryphon.kernels import match_events, write_directories, write_tails
 from dibs.index.predicates import distinct
+from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
+from dibs.thresholds import thresholds
 
 
 class Gryphon:
@@ -72,7 +74,7 @@ class Gryphon:
         self._clauses = clauses
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls, clean
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Gryphon:
@@ -90,7 +92,7 @@ class Gryphon:
         return sum(a.nbytes for a in self._arrays.values())
 
     def plan(self) -> dict[str, Any]:
-        nodes, tails, depth = self._arrays["shape"].tolist()
+        nodes, tails, depth, _ = self._arrays["shape"].tolist()
         edges = len(self._arrays["tree"]) - nodes
         return {
             "nodes": nodes,
@@ -105,11 +107,7 @@ class Gryphon:
         a, c = self._arrays, self._clauses
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            try:
-                space = self._spaces.pop()
-            except IndexError:
-                # The event's value of each level, zero between calls; nodes and tails to visit.
-                space = np.zeros(len(a["level"]) + 1, np.int32), np.empty(len(a["tree"]) + 1, np.int32)
+            taken = self._pool.take(_work_space, len(a["level"]), len(a["tree"]))
             match_events(
                 a["level"],
                 a["tree"],
@@ -117,19 +115,25 @@ class Gryphon:
                 a["entry"],
                 a["tails"],
                 a["rows"],
+                a["shape"][3],
                 c.span_lo,
                 c.span_hi,
                 events.offsets,
                 events.attribute,
                 events.lo,
                 last,
-                *space,
+                *taken.space,
                 *room,
                 done,
             )
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+
+
+def _work_space(levels: int, rows: int) -> Space:
+    """The event's value of each level, zero between calls; nodes and tails to visit."""
+    return np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32)
 
 
 def _build(clauses: Clauses) -> dict[str, NDArray[Any]]:
@@ -188,16 +192,17 @@ def _build(clauses: Clauses) -> dict[str, NDArray[Any]]:
     down = target >= 0
     tree[at[down], 3] = stands[target[down]]
     tree[at[~down], 3] = -1 - tail_start[-1 - target[~down]]
-    top = np.zeros(-(-len(tree) // BLOCK) * BLOCK, np.int32)
+    block = thresholds.gryphon_block
+    top = np.zeros(-(-len(tree) // block) * block, np.int32)
     top[at] = piece_hi[piece]
     return {
         "level": level,
         "tree": tree,
-        "reach": top.reshape(-1, BLOCK).max(axis=1),
-        "entry": write_directories(tree, stands, c.attributes),
+        "reach": top.reshape(-1, block).max(axis=1),
+        "entry": write_directories(tree, stands, c.attributes, thresholds.gryphon_edges),
         "tails": tail_words,
         "rows": end_row[np.argsort(end_node, kind="stable")].astype(np.int32),
-        "shape": np.array([nodes, tails, depth], np.int64),
+        "shape": np.array([nodes, tails, depth, block], np.int64),
     }
 
 

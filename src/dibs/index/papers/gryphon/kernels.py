@@ -7,8 +7,6 @@ from numba import njit
 
 from dibs.jit.lanes import prefetch
 
-FEW = 256  # edges of a node that are compared one by one
-BLOCK = 32  # rows of the tree for each item of `reach`
 AHEAD, LINES, TAIL_LINES = 8, 8, 2  # the node or tail after so many others is asked for, so many cache lines of it
 LAST = np.int32(2**31 - 1)  # above every level
 
@@ -30,11 +28,12 @@ def write_tails(start, row, skip, offsets, number, level, lo, hi, tails):  # typ
 
 
 @njit(cache=True, nogil=True)
-def write_directories(tree, node, levels):  # type: ignore[no-untyped-def]
-    """The directories of the nodes, which the nodes are told of; node: where each of them stands, the root first."""
+def write_directories(tree, node, levels, few):  # type: ignore[no-untyped-def]
+    """The directories of the nodes, which the nodes are told of; node: where each of them stands, the root first; few:
+    edges of a node that has none."""
     room = levels + 1
     for t in node[1:]:
-        if tree[t, 0] > FEW:
+        if tree[t, 0] > few:
             room += tree[t, 0] + 2
     entry = np.empty((room, 3), np.int32)
     n = 0
@@ -50,7 +49,7 @@ def write_directories(tree, node, levels):  # type: ignore[no-untyped-def]
                     wide += 1
                 entry[k, 0], entry[k, 1], entry[k, 2] = k, x, wide
             n = levels + 1
-        elif tree[t, 0] <= FEW:
+        elif tree[t, 0] <= few:
             tree[t, 3] = -1
         else:
             tree[t, 3], count = n, n
@@ -78,6 +77,7 @@ def match_events(  # type: ignore[no-untyped-def]
     entry,
     tails,
     rows,
+    block,
     span_lo,
     span_hi,
     event_offsets,
@@ -203,10 +203,10 @@ def match_events(  # type: ignore[no-untyped-def]
                     x += 1
                 x = wide
                 while x < end and tree[x, 1] <= v:
-                    if reach[x // BLOCK] < v:
-                        x = (x // BLOCK + 1) * BLOCK
+                    if reach[x // block] < v:
+                        x = (x // block + 1) * block
                         continue
-                    stop = min(end, (x // BLOCK + 1) * BLOCK)
+                    stop = min(end, (x // block + 1) * block)
                     while x < stop and tree[x, 1] <= v:
                         queue[n] = tree[x, 3]
                         n += v <= tree[x, 2]

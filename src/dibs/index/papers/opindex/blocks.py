@@ -29,6 +29,8 @@ list; twice as many segments are each of the old ones cut in two, so nothing has
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -39,11 +41,15 @@ START, SIZE, ROOM, DEAD = 0, 1, 2, 3
 DIRECTORY, SHIFT, EXTRA, EXTRA_SIZE, EXTRA_ROOM = 3, 4, 5, 6, 7
 NARROW, WIDE, SLOTS, DIRECTORIES = 0, 1, 2, 3
 USED, WANTED, FREE = 0, 1, 2
-SEGMENTS = 32  # b, at most
 ENTRIES_A_SEGMENT = 2  # at least, so that short lists have short directories
-SMALL = 128  # a list of fewer entries has no extra block
-LEAST_EXTRA = 16
 STATE = (4, 40)
+
+
+class Sizes(NamedTuple):
+    """Of lists that grow (see dibs.thresholds)."""
+
+    small: int  # a list of fewer entries has no extra block
+    least_extra: int  # room of an extra block: a power of two
 
 
 @njit(cache=True, nogil=True)
@@ -231,20 +237,36 @@ def _merge(pool, h, heads, key, pointer, far, link, state):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def insert_entries(  # type: ignore[no-untyped-def]
-    i, pool, list_of, new_key, new_pointer, new_far, segments, heads, signature, ends, key, pointer, far, link, state
+    i,
+    pool,
+    list_of,
+    new_key,
+    new_pointer,
+    new_far,
+    segments,
+    sizes,
+    heads,
+    signature,
+    ends,
+    key,
+    pointer,
+    far,
+    link,
+    state,
 ):
     """The entries from i on into their lists; returns the first one for which there may not be room."""
+    small, least_extra = np.int64(sizes.small), np.int64(sizes.least_extra)
     while i < len(list_of):
         h, k = np.int64(list_of[i]), new_key[i]
         size, extra = np.int64(heads[h, SIZE]), np.int64(heads[h, EXTRA_SIZE])
-        wanted = state[pool, USED] + 4 * (size + extra + LEAST_EXTRA)
-        wanted_directories = state[DIRECTORIES, USED] + SEGMENTS
+        wanted = state[pool, USED] + 4 * (size + extra + least_extra)
+        wanted_directories = state[DIRECTORIES, USED] + segments
         if wanted > len(key) or (segments > 0 and wanted_directories > len(ends)):
             state[pool, WANTED], state[DIRECTORIES, WANTED] = wanted, wanted_directories
             break
         reach = new_far[i] if pool == WIDE else np.int32(0)
         merged = False
-        if size < SMALL:
+        if size < small:
             if size == heads[h, ROOM]:
                 larger = 2 << _order(max(size, 2))
                 _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
@@ -253,14 +275,14 @@ def insert_entries(  # type: ignore[no-untyped-def]
             heads[h, SIZE] = size + 1
         else:
             if extra == heads[h, EXTRA_ROOM]:
-                if extra >= LEAST_EXTRA and extra * extra >= 16 * size:
+                if extra >= least_extra and extra * extra >= 16 * size:
                     if size + extra > heads[h, ROOM]:
                         larger = 2 << _order(size + extra)
                         _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
                     _merge(pool, h, heads, key, pointer, far, link, state)
                     size, extra, merged = np.int64(heads[h, SIZE]), np.int64(0), True
                 else:
-                    larger = max(2 * extra, LEAST_EXTRA)
+                    larger = max(2 * extra, least_extra)
                     _move(pool, h, np.int64(EXTRA), larger, heads, key, pointer, far, link, state)
             start = np.int64(heads[h, EXTRA])
             _insert_sorted(start, start, start + extra, extra, k, new_pointer[i], reach, key, pointer, far, link)
@@ -277,7 +299,7 @@ def insert_entries(  # type: ignore[no-untyped-def]
                 first, shift = heads[h, DIRECTORY], heads[h, SHIFT]
                 s = first + (k >> (32 + shift))
                 signature[s] |= signature_bit(k, h % LISTS == EQ)
-                if size < SMALL:
+                if size < small:
                     for later in range(s, first + (1 << (RANK_BITS - shift))):
                         ends[later] += 1
         i += 1

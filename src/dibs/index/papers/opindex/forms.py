@@ -23,22 +23,24 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, operators
 from dibs.language.table import ACCEPT, REJECT
+from dibs.thresholds import thresholds
 
 OTHER, DNF, CNF = 0, 1, 2
 CLAUSE_BITS = 6  # the pointer of a CNF's entry is its slot and, in this many bits, the clause
-MOST_CLAUSES = 1 << CLAUSE_BITS  # one machine word
-MOST_ENTRIES = 4096  # of one CNF, which has each predicate once for each attribute of its pivot set
+WORD = 1 << CLAUSE_BITS  # clauses that have a bit in one machine word
 RANK_BITS = 31
 NO_FLOOR, NO_CEILING = 2**31 - 1, -1  # of an attribute without wide predicates
 LISTS = 5  # of a partition: EQ, LE, GE, NE and BETWEEN; the spans of an IN are divided among the others
 
 
 def program_forms(clauses: Clauses) -> NDArray[np.uint8]:
-    """The form of each program: OTHER also where a predicate is IS NULL or never holds, and for very large CNFs."""
+    """The form of each program: OTHER also where a predicate is IS NULL or never holds, and for very large CNFs (which
+    have each predicate once for each attribute of their pivot set)."""
     c = clauses
     if len(c) == c.conjunctions:
         return np.empty(0, np.uint8)
-    return _program_forms(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.conjunctions)
+    most_clauses, most_entries = min(thresholds.opindex_clauses, WORD), thresholds.opindex_entries
+    return _program_forms(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.conjunctions, most_clauses, most_entries)
 
 
 def notice(
@@ -111,7 +113,7 @@ def _is_normal(start, n, onward, aside, end, last):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions):  # type: ignore[no-untyped-def]
+def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions, most_clauses, most_entries):  # type: ignore[no-untyped-def]
     rows = len(offsets) - 1
     forms = np.zeros(rows - conjunctions, np.uint8)
     for r in range(conjunctions, rows):
@@ -133,7 +135,7 @@ def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions):  # type: i
                     clauses += 1
                     least = min(least, size)
                     size = 0
-            if clauses <= MOST_CLAUSES and least * spans <= MOST_ENTRIES:
+            if clauses <= most_clauses and least * spans <= most_entries:
                 forms[r - conjunctions] = CNF
     return forms
 
@@ -207,7 +209,7 @@ def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency
                 new = new and bitmaps[q, 3] != attribute[p]
             if new:
                 bitmaps[m, 0], bitmaps[m, 1], bitmaps[m, 2], bitmaps[m, 3] = row, start, end, attribute[p]
-                bitmaps[m, 4] = -1 if clauses == MOST_CLAUSES else (1 << clauses) - 1
+                bitmaps[m, 4] = -1 if clauses == WORD else (1 << clauses) - 1
                 m += 1
         if m > first + 1:
             for q in range(first, m):
@@ -229,9 +231,10 @@ def rank_of(attribute):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _list(op, low, high, floor, ceiling):  # type: ignore[no-untyped-def]
-    """The list for a predicate, or for one span of an IN."""
-    if op != IN:
-        return op
+    """The list for a predicate of one span or NE, or for one span of an IN. LE asks for the floor only, and GE for the
+    ceiling only, so they may reach beyond the other one: the match compares a value with just that for each list."""
+    if op == NE:
+        return NE
     if low == high:
         return EQ
     return LE if low == floor else GE if high == ceiling else BETWEEN
@@ -244,15 +247,14 @@ def _entries(  # type: ignore[no-untyped-def]
     narrow, wide = 0, 0
     for u in range(len(first)):
         for p in range(first[u], last[u]):
-            if code[p] == IN:
-                a = attribute[p]
-                for s in range(lo[p], lo[p] - hi[p]):
-                    two = _list(IN, span_lo[s], span_hi[s], floor[a], ceiling[a]) == BETWEEN
-                    wide += two
-                    narrow += not two
-            else:
-                wide += code[p] == BETWEEN
-                narrow += code[p] != BETWEEN
+            a = attribute[p]
+            for s in range(-hi[p] if code[p] == IN else 1):
+                low, high = lo[p], hi[p]
+                if code[p] == IN:
+                    low, high = span_lo[lo[p] + s], span_hi[lo[p] + s]
+                two = _list(code[p], low, high, floor[a], ceiling[a]) == BETWEEN
+                wide += two
+                narrow += not two
     list_of, key, pointer = np.empty(narrow, np.int32), np.empty(narrow, np.int64), np.empty(narrow, np.int32)
     wide_list, wide_key, wide_pointer = np.empty(wide, np.int32), np.empty(wide, np.int64), np.empty(wide, np.int32)
     far, wide_far = np.empty(0, np.int32), np.empty(wide, np.int32)

@@ -29,6 +29,7 @@ from dibs.index.papers.opindex.blocks import (
     USED,
     WANTED,
     WIDE,
+    Sizes,
     append_slots,
     build_lists,
     delete_rows,
@@ -38,6 +39,8 @@ from dibs.index.papers.opindex.blocks import (
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
 from dibs.index.papers.opindex.kernels import match_lists
+from dibs.jit.pools import Pool, Space
+from dibs.thresholds import thresholds
 
 Limits = tuple[NDArray[np.int32], NDArray[np.int32]]
 POOLS = {NARROW: ("key", "pointer", "no_far", "no_link"), WIDE: ("wide_key", "wide_pointer", "far", "link")}
@@ -95,7 +98,7 @@ class Lists:
         self._count = len(self._a["parts"])  # partitions; the arrays may have room for more
         self._places: Places | None = None
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []
+        self._pool = Pool()
 
     @classmethod
     def build(
@@ -175,7 +178,7 @@ class Lists:
         own = "parts", "heads", "signature", "ends", "key", "pointer", *POOLS[WIDE], "need", "owner"
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            space = self._spaces.pop() if self._spaces else self._space()
+            taken = self._pool.take(self._space)
             match_lists(
                 True if self._bitmaps else None,
                 self._segments > 0,
@@ -186,15 +189,15 @@ class Lists:
                 events.attribute,
                 events.lo,
                 last,
-                *space,
+                *taken.space,
                 *room,
                 done,
             )
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
-    def _space(self) -> tuple[NDArray[Any], ...]:
+    def _space(self) -> Space:
         """Counters and hits for one partition (with a place for the one that is none), stamps of rows, the tick."""
         most = int(self._a["parts"][:, SIZE].max(initial=1))
         rows = self._rows if self._several else 1
@@ -205,7 +208,7 @@ class Lists:
 
     def insert(self, clauses: Clauses, units: Units, clause: NDArray[np.uint8], limits: Limits) -> None:
         a, (row, _, _, pivot, need) = self._a, units
-        self._spaces = []
+        self._pool.forget()
         a["partition"] = grown(a["partition"], clauses.attributes, -1)
         if not len(row):
             self._rows += len(clauses)
@@ -229,6 +232,8 @@ class Lists:
         self._rows += len(clauses)
         if self._places is not None:
             self._places.add(len(clauses), row, to, slot)
+        extra = 1 << (max(thresholds.opindex_extra, 1).bit_length() - 1)
+        sizes = Sizes(thresholds.opindex_short_list, extra)
         for pool, entries in zip((NARROW, WIDE), entries_of(clauses, units, to, slot, clause, limits, self._bits)):
             done = 0
             while done < len(entries[0]):
@@ -237,6 +242,7 @@ class Lists:
                     pool,
                     *entries,
                     self._segments,
+                    sizes,
                     *(a[n] for n in ("heads", "signature", "ends", *POOLS[pool], "state")),
                 )
                 if done < len(entries[0]):

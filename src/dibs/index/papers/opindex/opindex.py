@@ -52,22 +52,27 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
 from dibs.index.growing import grown
-from dibs.index.papers.opindex.blocks import SEGMENTS
 from dibs.index.papers.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
 from dibs.index.papers.opindex.lists import Limits, Lists
+from dibs.thresholds import thresholds
 
 
 class OpIndex:
     name: ClassVar[str] = "opindex"
     about: ClassVar[str] = "OpIndex: lists of predicates by pivot and operator, directories and signatures, counters"
     takes: ClassVar[Takes] = Takes(programs=True, updates=True)
-    segments: ClassVar[int] = SEGMENTS
+    directories: ClassVar[bool] = True  # and signatures
 
     def __init__(self, rows: int, limits: Limits, frequency: NDArray[np.int64], lists: list[Lists]):
         self._rows = rows
         self._limits = limits
         self._frequency = frequency
         self._counted, self._bitmaps = lists
+
+    @classmethod
+    def _segments(cls) -> int:
+        """Of directories that are yet to be made: those that stand know their own number."""
+        return thresholds.opindex_segments if cls.directories else 0
 
     @classmethod
     def takes_programs(cls, clauses: Clauses) -> NDArray[np.bool_]:
@@ -81,7 +86,7 @@ class OpIndex:
         notice(clauses, *edges, frequency)
         counted, bitmaps, clause = units_of(clauses, frequency, 0)
         lists = [
-            Lists.build(kind, cls.segments, clauses, units, clause, edges)
+            Lists.build(kind, cls._segments(), clauses, units, clause, edges)
             for kind, units in ((False, counted), (True, bitmaps))
         ]
         return cls(len(clauses), edges, frequency, lists)
@@ -90,7 +95,7 @@ class OpIndex:
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> OpIndex:
         rows = int(arrays["rows"][0])
         lists = [
-            Lists(kind, cls.segments, rows, {n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS})
+            Lists(kind, cls._segments(), rows, {n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS})
             for kind, name in ((False, "counted"), (True, "bitmaps"))
         ]
         return cls(rows, (arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists)
@@ -143,4 +148,4 @@ class OpIndex:
 class OpIndexBS(OpIndex):
     name: ClassVar[str] = "opindex-bs"
     about: ClassVar[str] = "OpIndex without directories and signatures: binary search in the predicate lists"
-    segments: ClassVar[int] = 0
+    directories: ClassVar[bool] = False

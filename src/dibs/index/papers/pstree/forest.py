@@ -73,8 +73,6 @@ from dibs.index.papers.pstree.rows import Rows
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
-FEW = 8  # a batch of fewer rows than one for so many leaves is not worth a walk along all leaves
-
 
 class Forest:
     """See above."""
@@ -195,7 +193,7 @@ class Forest:
 
     def cover(self, rows: Rows, which: NDArray[np.int64], change: int) -> int:
         """Counts these predicates in (or out of) all spaces that they cover; says how many those are."""
-        count = cover_many if FEW * len(which) >= self.state[LEAVES] else cover
+        count = cover_many if thresholds.pstree_walk * len(which) >= self.state[LEAVES] else cover
         return int(count(which, change, rows.predicate, rows.span, *self.links()))
 
     def attach(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32]) -> None:
@@ -213,7 +211,7 @@ class Forest:
     ) -> NDArray[np.int32]:
         """The same for any lists of the spaces, with columns as in `leaf`; returns their pool, which may have grown."""
         own = rows.predicate, rows.span, *self.links()
-        if FEW * len(which) >= self.state[LEAVES]:
+        if thresholds.pstree_walk * len(which) >= self.state[LEAVES]:
             need = needed(which, *own)
             size = lists[: len(need), SIZE] + need
             moved = size[(need > 0) & (size > lists[: len(need), ROOM])]

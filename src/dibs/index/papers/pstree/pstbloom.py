@@ -53,6 +53,7 @@ from dibs.index.papers.pstree.pstbloom_kernels import (
     sizes,
 )
 from dibs.index.papers.pstree.rows import Rows
+from dibs.thresholds import thresholds
 
 SIGNED, ADDED, REMOVED = range(3)
 ALL = 1 << 40  # predicates of a row
@@ -178,6 +179,7 @@ class PSTBloom:
                 done[5] = 1
                 forest.find(events, int(done[0]), last, space, done)
             match_signed(
+                thresholds.pstree_block,
                 forest.leaf,
                 forest.entry,
                 forest.attributes,

@@ -27,7 +27,6 @@ from dibs.jit.lanes import prefetch
 NOTHING, EVERYTHING = 0, 1  # the first two words of all signatures: in the one is no id, in the other every one
 IDS_A_WORD = 8  # at most, when a signature is made: 4 to 8 bits an id
 INLINE = 3  # attributes of an entry
-BLOCK = 1024  # candidates that are collected before they are looked at
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -138,6 +137,7 @@ def signed_words(rows, offsets, predicate):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def match_signed(  # type: ignore[no-untyped-def]
+    block,
     leaf,
     entry,
     attributes,
@@ -158,7 +158,7 @@ def match_signed(  # type: ignore[no-untyped-def]
     slot = np.zeros(attributes, np.int32)
     place, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
     place[0] = EVERYTHING
-    left, some = np.empty(BLOCK + 1, np.int32), np.empty(BLOCK + 1, np.uint64)
+    left, some = np.empty(block + 1, np.int32), np.empty(block + 1, np.uint64)
     one, two, three, zero = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(0)
     found = np.int64(0)
     entries_end = event_offsets[last_event]
@@ -177,7 +177,7 @@ def match_signed(  # type: ignore[no-untyped-def]
             end = at + np.uint64(leaf[here, SIZE])
             candidates += np.int64(end - at)
             while at < end:
-                stop = min(end, at + np.uint64(BLOCK) - n)
+                stop = min(end, at + np.uint64(block) - n)
                 passed = zero  # the first signature stops most, so the other two are asked apart, both without branches
                 while at < stop:
                     x = np.uint64(entry[at, one])
@@ -198,7 +198,7 @@ def match_signed(  # type: ignore[no-untyped-def]
                     w &= np.uint64(signature[np.uint64(place[z]) + (word & np.uint64(mask[z])), zero])
                     left[n] = code
                     n += np.uint64((w & bits) == bits)
-                if n == np.uint64(BLOCK):
+                if n == np.uint64(block):
                     found, more = verify(left, np.int64(n), slot, predicate, span, e, found, out_event, out_row)
                     tests += more
                     n = zero

@@ -18,7 +18,7 @@ cells that go on from it and a number of its own, which takes the place of the f
 LONG). So an event goes on only from beginnings that are there.
 
 Subscriptions that are found by one predicate are in the lists of its spaces as in pstree: those of one predicate only,
-and those whose predicates are so wide that they would be in more than MOST_CELLS cells. Nodes visited are inner nodes
+and those whose predicates are so wide that they would be in too many cells (256). Nodes visited are inner nodes
 and leaves of the trees, and look-ups in the table.
 
 Useful for: many subscriptions over few attributes, with equality or narrow ranges among their predicates.
@@ -66,14 +66,10 @@ from dibs.index.papers.pstree.psthash_kernels import (
     rehash,
 )
 from dibs.index.papers.pstree.psthash_kernels import MOST_CELLS as CELLS
-from dibs.index.papers.pstree.pstree import BLOCK, words
+from dibs.index.papers.pstree.pstree import words
 from dibs.index.papers.pstree.rows import Rows, verify
 from dibs.jit.lanes import prefetch
-
-# Of a subscription, when it comes. At 1M dense subscriptions 1,024 takes a quarter off the candidates but only 3 % off
-# the time, for three times the memory and four times the time to build: lists whose entries carry a predicate are read
-# so fast that fewer candidates hardly pay.
-MOST_CELLS = 256
+from dibs.thresholds import thresholds
 
 
 class PSTHash:
@@ -89,12 +85,15 @@ class PSTHash:
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses, dimensions: int = 2, cells: int = MOST_CELLS) -> PSTHash:
-        """dimensions: access predicates of a subscription; cells: in how many it may be."""
+    def build(cls, clauses: Clauses, dimensions: int = 2, cells: int | None = None) -> PSTHash:
+        """dimensions: access predicates of a subscription; cells: in how many it may be when it comes. (At 1M dense
+        subscriptions 1,024 instead of 256 takes a quarter off the candidates but only 3 % off the time, for three times
+        the memory and four times the time to build: lists whose entries carry a predicate are read so fast that fewer
+        candidates hardly pay.)"""
         if not 1 <= dimensions <= MOST_DIMENSIONS:
             raise ValueError(f"dimensions must be 1 to {MOST_DIMENSIONS}, not {dimensions}")
         table = np.zeros(TABLE, np.int64)
-        table[DIMENSIONS], table[CELLS] = dimensions, cells
+        table[DIMENSIONS], table[CELLS] = dimensions, thresholds.psthash_cells if cells is None else cells
         own: dict[str, NDArray[Any]] = {
             "dims": np.zeros(0, np.uint8),
             "slots": _empty_table(16),
@@ -222,6 +221,7 @@ class PSTHash:
                 done[5] = 1
                 forest.find(events, int(done[0]), last, space, done)
             _match(
+                thresholds.pstree_block,
                 forest.leaf,
                 forest.entry,
                 forest.attributes,
@@ -253,6 +253,7 @@ def _empty_table(slots: int) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True)
 def _match(  # type: ignore[no-untyped-def]
+    block,
     leaf,
     entry,
     attributes,
@@ -273,7 +274,7 @@ def _match(  # type: ignore[no-untyped-def]
 ):
     """See index.base.in_parts. An event whose matches do not fit is begun again."""
     slot = np.zeros(attributes, np.int32)
-    left = np.empty(BLOCK + 1, np.int32)
+    left = np.empty(block + 1, np.int32)
     own = np.empty(attributes + 1, np.int64)  # the event's spaces that take part in cells
     start = np.empty(attributes + 1, np.int64)
     parent, turn = np.empty(MOST_DIMENSIONS + 1, np.int64), np.empty(MOST_DIMENSIONS + 1, np.int64)
@@ -296,13 +297,13 @@ def _match(  # type: ignore[no-untyped-def]
             end = at + np.uint64(leaf[here, SIZE])
             inline += np.int64(end - at)
             while at < end:
-                stop = min(end, at + np.uint64(BLOCK - n))
+                stop = min(end, at + np.uint64(block - n))
                 while at < stop:
                     v = slot[np.uint64(entry[at, np.uint64(1)])]
                     left[n] = entry[at, np.uint64(0)]
                     n += np.int64((entry[at, np.uint64(2)] <= v) & (v <= entry[at, np.uint64(3)]))
                     at += np.uint64(1)
-                if n == BLOCK:
+                if n == block:
                     found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
                     tests += more
                     n = np.int64(0)
@@ -338,15 +339,15 @@ def _match(  # type: ignore[no-untyped-def]
                         k, end_k = (value & LOW) + 1, (value & LOW) + 1 + size
                         if size <= 1:
                             k = end_k
-                        while k < end_k or n == BLOCK:
-                            if n == BLOCK:
+                        while k < end_k or n == block:
+                            if n == block:
                                 found, more = verify(left, n, slot, predicate, span, e, found, out_event, out_row)
                                 tests += more
                                 n = np.int64(0)
                                 if found < 0:
                                     done[0], done[2] = e, before
                                     return
-                            while k < end_k and n < BLOCK:
+                            while k < end_k and n < block:
                                 left[n] = pool[k, 0]
                                 n += 1
                                 k += 1

@@ -34,8 +34,7 @@ from dibs.index.papers.pstree.forest import Forest
 from dibs.index.papers.pstree.kernels import AT, ATTRIBUTE, HI, HIGHEST, LO, SIZE
 from dibs.index.papers.pstree.rows import Rows, verify
 from dibs.jit.lanes import prefetch
-
-BLOCK = 1024  # candidates that are collected before they are looked at
+from dibs.thresholds import thresholds
 
 
 class PSTree:
@@ -94,6 +93,7 @@ class PSTree:
                 done[5] = 1
                 forest.find(events, int(done[0]), last, space, done)
             _match(
+                thresholds.pstree_block,
                 forest.leaf,
                 forest.entry,
                 forest.attributes,
@@ -132,6 +132,7 @@ def words(rows, offsets, predicate, span):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _match(  # type: ignore[no-untyped-def]
+    block,
     leaf,
     entry,
     attributes,
@@ -148,7 +149,7 @@ def _match(  # type: ignore[no-untyped-def]
 ):
     """See index.base.in_parts. An event whose matches do not fit is begun again."""
     slot = np.zeros(attributes, np.int32)
-    left = np.empty(BLOCK + 1, np.int32)
+    left = np.empty(block + 1, np.int32)
     found = np.int64(0)
     entries_end = event_offsets[last_event]
     for e in range(done[0], last_event):
@@ -164,13 +165,13 @@ def _match(  # type: ignore[no-untyped-def]
             end = at + np.uint64(leaf[here, SIZE])
             candidates += np.int64(end - at)
             while at < end:
-                stop = min(end, at + np.uint64(BLOCK) - n)
+                stop = min(end, at + np.uint64(block) - n)
                 while at < stop:
                     v = slot[np.uint64(entry[at, np.uint64(1)])]
                     left[n] = entry[at, np.uint64(0)]
                     n += np.uint64((entry[at, np.uint64(2)] <= v) & (v <= entry[at, np.uint64(3)]))
                     at += np.uint64(1)
-                if n == np.uint64(BLOCK):
+                if n == np.uint64(block):
                     found, more = verify(left, np.int64(n), slot, predicate, span, e, found, out_event, out_row)
                     tests += more
                     n = np.uint64(0)

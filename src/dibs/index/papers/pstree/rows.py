@@ -25,8 +25,8 @@ from dibs.coding.clauses import Clauses, runs
 from dibs.index.growing import grown
 from dibs.index.papers.pstree.kernels import ATTRIBUTE, HI, HIGHEST, LO, ROW
 from dibs.jit.lanes import prefetch
+from dibs.thresholds import thresholds
 
-MANY = 1000  # predicates that are worth sorting
 AHEAD = 4  # candidates whose predicates are asked for before their turn
 
 
@@ -89,7 +89,7 @@ class Rows:
 
     def _by_place(self, predicates: NDArray[np.int64]) -> Any:
         """The order of the predicates by attribute and lo; a few need none."""
-        if len(predicates) < MANY:
+        if len(predicates) < thresholds.pstree_sorted:
             return slice(None)
         return np.argsort(_places(predicates, self.predicate))
 

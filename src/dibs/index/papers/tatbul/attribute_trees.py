@@ -25,11 +25,12 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.tatbul import bit_vectors
 from dibs.index.papers.tatbul.combination import Found, combine, room_for, work_space
 from dibs.index.papers.tatbul.intervals import Intervals, intervals_of
+from dibs.jit.pools import Pool
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-EVENTS = 64  # go through the trees before they are combined
 VECTORS = ("table", "members", "words", "rank")
 
 
@@ -48,12 +49,13 @@ class AttributeTrees:
         self._clauses = clauses
         self._arrays = arrays
         self._rate = Rate()
-        self._spaces: list[tuple[NDArray[Any], ...]] = []  # work space of past calls
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses) -> Self:
         intervals = intervals_of(clauses)
         own = {"row": intervals.row, "size": intervals.size, "group": intervals.group}
+        own["block"] = np.array([thresholds.tatbul_block])
         return cls(clauses, own | cls._grow(intervals))
 
     @classmethod
@@ -92,13 +94,13 @@ class AttributeTrees:
         vectors = tuple(self._arrays[n] for n in VECTORS) if self.VECTORS else _no_vectors()
         columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
         coded = events.offsets, events.attribute, events.lo
-        most = self._most_runs()
+        most, block = self._most_runs(), int(self._arrays["block"][0])
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            space = self._spaces.pop() if self._spaces else work_space(places[1], c.attributes)
+            taken = self._pool.take(work_space, places[1], c.attributes, block)
             done[2] = 0
             while done[0] < last:
-                first, end = int(done[0]), min(int(done[0]) + EVENTS, last)
+                first, end = int(done[0]), min(int(done[0]) + thresholds.tatbul_events, last)
                 entries = int(events.offsets[end] - events.offsets[first])
                 found = room_for(end - first, entries, most * entries)
                 self._find(events, first, end, found)
@@ -106,6 +108,7 @@ class AttributeTrees:
                     bit_vectors.runs_of_slots(vectors[0], self._arrays["runs"], *coded[:2], first, end, *found[:4])
                 combine(
                     *places,
+                    block,
                     *vectors,
                     self.ORDERED,
                     self.VERIFIES,
@@ -114,13 +117,13 @@ class AttributeTrees:
                     *found,
                     first,
                     end,
-                    *space,
+                    *taken.space,
                     *room,
                     done,
                 )
                 if done[0] < end:
                     break  # no room for the next event
-            self._spaces.append(space)
+            self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 

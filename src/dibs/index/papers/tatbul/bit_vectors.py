@@ -4,8 +4,9 @@ The trees of the paper end in slots: elementary intervals, or clusters, in the o
 for every profile; a million bits for a million slots would be 125 GB. Two things make them small:
 
 Words. Only profiles that have a predicate on the attribute, its members, have a bit. An attribute with few slots keeps
-such vectors as words: at most SLOTS bits a predicate. Members are in the order of places (index.intervals), so the bits
-of a run of places are a run too, and `rank` says where it begins: what other attributes have ruled out is not read.
+such vectors as words: at most 512 bits a predicate (thresholds.tatbul_slots). Members are in the order of places
+(index.intervals), so the bits of a run of places are a run too, and `rank` says where it begins: what other attributes
+have ruled out is not read.
 
 Differences. Most bits of a slot are those of the slot before: a profile's interval covers a run of slots, so its bit
 changes at two of them. (Storing only the bits that cannot be made from another node's is what the paper proposes.) In
@@ -22,6 +23,7 @@ Arrays:
     table   int64  attributes x 8: where in the arrays below an attribute's part begins; see the constants
     members int32  places with a predicate on the attribute, ascending; of attributes with words only
     words   uint64 for each slot a bit for each member
+    block   int64  1: of how many bits the number of a place in its block is (8: 256 places are ruled out together)
     rank    int32  for each block of places, and one more: how many members are before it; of large attributes only
     runs    int32  n x 4: the places of a slot are entries[r0:r1] without entries[r2:r3], counted from the attribute's
                    first; a place may begin, end and begin again, so these are bags, not sets
@@ -38,14 +40,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.thresholds import thresholds
 
 MEMBER, MEMBERS, WORD, RANK, OWN, OWN_END, RUN, ENTRY = range(8)
 # The columns of `table`. MEMBERS: how many; WORD: -1 if the attribute has runs; RANK: -1 if it has none; OWN to
 # OWN_END: the members whose pivot the attribute is, counted from its first member.
-
-SLOTS = 512  # an attribute with at most so many slots has words
-BLOCK = 8  # bits: 256 places are ruled out together
-DIFFERENCES = 0.25  # a slot is an anchor if the differences since the last one are more than this share of it
 
 NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
 
@@ -56,10 +55,13 @@ def bit_vectors(
     """The vectors of slots[a] : slots[a + 1] for each attribute a, of which each interval covers first to last (none
     if first > last). Each slot is covered by some interval."""
     start, place = intervals.start, intervals.place
-    table, members, words, rank = _words(start, place, first, last, slots, intervals.group, len(intervals.row))
-    runs, length = _lay_out(start, first, last, slots, table)
+    block, group, places = thresholds.tatbul_block, intervals.group, len(intervals.row)
+    vectors = _words(start, place, first, last, slots, group, places, block, thresholds.tatbul_slots)
+    table, members, words, rank = vectors
+    runs, length = _lay_out(start, first, last, slots, table, thresholds.tatbul_differences)
     entries = _fill(start, place, first, last, slots, runs, table, length)
-    return {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}
+    made = {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}
+    return made | {"block": np.array([block])}
 
 
 def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
@@ -72,9 +74,9 @@ def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
 
 
 @njit(cache=True, nogil=True)
-def _words(start, place, first, last, slots, group, places):  # type: ignore[no-untyped-def]
+def _words(start, place, first, last, slots, group, places, block_bits, most_slots):  # type: ignore[no-untyped-def]
     attributes = len(start) - 1
-    blocks = (places >> BLOCK) + 1
+    blocks = (places >> block_bits) + 1
     table = np.full((attributes, 8), -1, np.int64)
     member, word, ranks = np.int64(0), np.int64(0), np.int64(0)
     for a in range(attributes):
@@ -82,7 +84,7 @@ def _words(start, place, first, last, slots, group, places):  # type: ignore[no-
         for i in range(start[a], start[a + 1]):
             count += i == start[a] or place[i] != place[i - 1]
         table[a, MEMBER], table[a, MEMBERS] = member, count
-        if slots[a + 1] - slots[a] <= SLOTS:
+        if slots[a + 1] - slots[a] <= most_slots:
             table[a, WORD] = word
             word += (slots[a + 1] - slots[a]) * ((count + 63) >> 6)
             member += count
@@ -103,7 +105,7 @@ def _words(start, place, first, last, slots, group, places):  # type: ignore[no-
                 members[table[a, MEMBER] + m] = p
                 table[a, OWN] += p < group[a]
                 table[a, OWN_END] += p < group[a + 1]
-                while table[a, RANK] >= 0 and block <= p >> BLOCK:
+                while table[a, RANK] >= 0 and block <= p >> block_bits:
                     rank[table[a, RANK] + block] = m
                     block += 1
             # Where its bit changes; then each slot is the one before it with these changes.
@@ -121,7 +123,7 @@ def _words(start, place, first, last, slots, group, places):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def _lay_out(start, first, last, slots, table):  # type: ignore[no-untyped-def]
+def _lay_out(start, first, last, slots, table, differences):  # type: ignore[no-untyped-def]
     """The runs of attributes that have no words, and the length of all entries."""
     attributes = len(start) - 1
     count, most = np.int64(0), np.int64(0)
@@ -151,7 +153,7 @@ def _lay_out(start, first, last, slots, table):  # type: ignore[no-untyped-def]
             while top < count:
                 after += begins[top] - ends[top]
                 changes += begins[top] + ends[top]
-                if changes > DIFFERENCES * after:
+                if changes > differences * after:
                     break
                 top += 1
             plus = at + size

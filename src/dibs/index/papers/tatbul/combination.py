@@ -20,8 +20,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dibs.index.papers.tatbul.bit_vectors import BLOCK, MEMBER, MEMBERS, NONE, OWN, OWN_END, RANK, WORD
+from dibs.index.papers.tatbul.bit_vectors import MEMBER, MEMBERS, NONE, OWN, OWN_END, RANK, WORD
 from dibs.jit.lanes import lowest_bit, prefetch
+from dibs.jit.pools import Space
 
 CHUNK = 64  # counters that are compared at a time
 AHEAD = 8  # rows to be verified are asked for before it is their turn
@@ -52,12 +53,12 @@ def room_for(events: int, entries: int, runs: int) -> Found:
     )
 
 
-def work_space(size: NDArray[Any], attributes: int) -> tuple[NDArray[Any], ...]:
+def work_space(size: NDArray[Any], attributes: int, block_bits: int) -> Space:
     """Counters by place, as large as whole blocks; whether a block is alive; the stretches of alive blocks; the rows
     that are left; the event's cells by attribute. Between calls no block is alive and all cells are zero."""
-    blocks = (len(size) >> BLOCK) + 1
+    blocks = (len(size) >> block_bits) + 1
     return (
-        np.zeros(blocks << BLOCK, size.dtype),
+        np.zeros(blocks << block_bits, size.dtype),
         np.zeros(blocks, np.uint8),
         np.empty((blocks, 2), np.int32),
         np.empty(len(size) + 1, np.int32),
@@ -71,6 +72,7 @@ def combine(  # type: ignore[no-untyped-def]
     size,
     group,
     entries,
+    block_bits,
     table,
     members,
     words,
@@ -105,7 +107,7 @@ def combine(  # type: ignore[no-untyped-def]
 ):
     """The events from done[0] on, until the room is full. An event for which there is no room is begun again from the
     start the next time, so its work is only counted when it is done."""
-    block, one = np.uint64(BLOCK), np.uint64(1)
+    block, one = np.uint64(block_bits), np.uint64(1)
     places = len(size)
     entry = event_offsets[first_event]
     found = done[2]
@@ -121,7 +123,7 @@ def combine(  # type: ignore[no-untyped-def]
             first_run, next_run = next_run, next_run + max(NONE - s, 0)
             if s == NONE or group[a] == group[a + 1]:
                 continue
-            x, y = group[a] >> BLOCK, ((group[a + 1] - 1) >> BLOCK) + 1
+            x, y = group[a] >> block_bits, ((group[a + 1] - 1) >> block_bits) + 1
             if s < NONE and ordered:
                 for r in range(first_run, next_run):
                     at, top = run_first[r], run_first[r] + run_length[r]
@@ -133,7 +135,7 @@ def combine(  # type: ignore[no-untyped-def]
                         else:
                             after = m
                     while at < top and entries[at] < group[a + 1]:
-                        alive[entries[at] >> BLOCK] = 1
+                        alive[entries[at] >> block_bits] = 1
                         at += 1
             elif s < NONE:
                 length = np.int64(0)
@@ -142,7 +144,7 @@ def combine(  # type: ignore[no-untyped-def]
                 if length < group[a + 1] - group[a]:
                     for r in range(first_run, next_run):
                         for k in range(run_first[r], run_first[r] + run_length[r]):
-                            alive[entries[k] >> BLOCK] |= group[a] <= entries[k] < group[a + 1]
+                            alive[entries[k] >> block_bits] |= group[a] <= entries[k] < group[a + 1]
                 else:
                     for b in range(x, y):
                         alive[b] = 1
@@ -158,7 +160,7 @@ def combine(  # type: ignore[no-untyped-def]
                         m = (w << 6) + lowest_bit(bits)
                         bits &= bits - one
                         if own <= m < after:
-                            alive[members[member + m] >> BLOCK] = 1
+                            alive[members[member + m] >> block_bits] = 1
             # Groups come in order, so stretches do; the last block of a group may be the first of the next.
             if stretches > 0:
                 x = max(x, np.int64(stretch[stretches - 1, 1]))
@@ -171,7 +173,7 @@ def combine(  # type: ignore[no-untyped-def]
                     stretch[stretches, 0], stretch[stretches, 1] = b, b + 1
                     stretches += 1
         for k in range(stretches):
-            for p in range(np.int64(stretch[k, 0]) << BLOCK, np.int64(stretch[k, 1]) << BLOCK):
+            for p in range(np.int64(stretch[k, 0]) << block_bits, np.int64(stretch[k, 1]) << block_bits):
                 count[p] = 0
 
         for i in range(begin, end):
@@ -228,7 +230,7 @@ def combine(  # type: ignore[no-untyped-def]
 
         candidates, tested, remain = np.int64(0), np.int64(0), np.int64(0)
         for k in range(stretches):
-            x, top = np.int64(stretch[k, 0]) << BLOCK, min(np.int64(stretch[k, 1]) << BLOCK, places)
+            x, top = np.int64(stretch[k, 0]) << block_bits, min(np.int64(stretch[k, 1]) << block_bits, places)
             for b in range(stretch[k, 0], stretch[k, 1]):
                 alive[b] = 0
             candidates += top - x

@@ -33,8 +33,7 @@ from dibs.index.papers.tatbul.cluster import depth, split
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.interval import elementary
 from dibs.index.papers.tatbul.intervals import Intervals
-
-MINIMUM = 16  # intervals: clusters of so many get an interval index
+from dibs.thresholds import thresholds
 
 
 class Hybrid(AttributeTrees):
@@ -45,7 +44,7 @@ class Hybrid(AttributeTrees):
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         own = intervals.start, intervals.lo, intervals.hi
-        nodes, roots, cuts, leaves, _, _ = split(*own, MINIMUM)
+        nodes, roots, cuts, leaves, _, _ = split(*own, thresholds.hybrid_cluster)
         spans, slots, first, last = elementary(*own, leaves, cuts, False)
         vectors = bit_vectors(intervals, first, last, slots)
         leaf = _slots_of(cuts, leaves, spans, slots)
