@@ -44,7 +44,7 @@ from dibs.language.expression import (
 )
 from dibs.reference import evaluate
 
-NAMES = ("a", "b", "c.d", "x y", "select", "c.e.f", "g", "h", "é", "k")
+NAMES = ("a", "b", "c.d", "x y", "select", "c.e.f", "g", "h", "é", "k", *(f"s{i}" for i in range(30)))
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 KINDS = tuple(Kind)
 
@@ -147,7 +147,7 @@ class Case(NamedTuple):
 
 
 def random_world(random: Random) -> World:
-    names = list(NAMES[: random.choice([1, 2, 3, 5, 8, 10])])
+    names = list(NAMES[: random.choice([1, 2, 3, 5, 8, 10, 40])])
     several_kinds = random.random() < 0.6
     few = random.random() < 0.3  # constants: many subscriptions share theirs
     attributes = []
@@ -156,7 +156,7 @@ def random_world(random: Random) -> World:
         kinds = kinds or [random.choice(KINDS)]
         count = 2 if few else random.choice([3, 6, 12])
         constants = [random_constant(random, random.choice(kinds)) for _ in range(count)]
-        attributes.append(Attribute(name, constants, random.choice([0.3, 0.8, 0.8, 1.0])))
+        attributes.append(Attribute(name, constants, random.choice([0.05, 0.3, 0.8, 0.8, 1.0])))
     plain = ["compare", "compare", "compare", "in", "between", "null"]
     shapes = [*plain, "string", "like", "rlike"] if random.random() < 0.6 else plain
     depth = random.choice([0, 0, 1, 2, 3])
@@ -233,7 +233,7 @@ def random_predicate(random: Random, world: World) -> Predicate:
     first = constant()
     kind = first.kind if random.random() < 0.9 else None  # of the others
     if shape == "in":
-        items = dict.fromkeys([first, *(constant(kind) for _ in range(random.randint(0, 4)))])
+        items = dict.fromkeys([first, *(constant(kind) for _ in range(random.choice([0, 1, 2, 3, 4, 15])))])
         return In(name, tuple(items), negated, null=random.random() < 0.1)
     if shape == "between":
         ends = [first, constant(kind)]

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -21,8 +22,10 @@ import pyarrow as pa
 
 import dibs
 from cases import Batch
+from dibs.index import find
 from dibs.matcher import Matcher
 from dibs.matches import id_order
+from dibs.thresholds import Thresholds, at_random, smallest, using
 
 
 class Subscription(NamedTuple):
@@ -88,6 +91,12 @@ class Making(NamedTuple):
     random: Random
     some_event: dict[str, Any]  # to match in between
 
+    def other_thresholds(self) -> AbstractContextManager[None]:
+        """For a process that reads what another one has written: how files are laid out is what the writer has decided,
+        and files say it."""
+        usual = {f.name: f.default for f in fields(Thresholds)}
+        return using(self.random.choice([usual, smallest(), at_random(self.random.randint(0, 999))]))
+
     def fill(self, matcher: Matcher) -> None:
         matcher.add_many(self.subscriptions)
 
@@ -120,7 +129,9 @@ class Making(NamedTuple):
 
 @contextmanager
 def added(making: Making) -> Iterator[Matcher]:
-    with Matcher(index=making.index, threads=making.random.choice([1, 2])) as matcher:
+    least = getattr(find(making.index), "least_memory", None)  # of an index that lies in files
+    memory = making.random.choice([None, least])
+    with Matcher(index=making.index, threads=making.random.choice([1, 2]), memory=memory) as matcher:
         making.fill(matcher)
         yield matcher
 
@@ -145,7 +156,7 @@ def saved(making: Making) -> Iterator[Matcher]:
     with Matcher(index=making.index) as matcher:
         making.churn(matcher)
         matcher.save(making.folder)
-    with Matcher.load(making.folder) as loaded:
+    with making.other_thresholds(), Matcher.load(making.folder) as loaded:
         yield loaded
 
 
@@ -153,7 +164,7 @@ def saved(making: Making) -> Iterator[Matcher]:
 def reopened(making: Making) -> Iterator[Matcher]:
     with Matcher.open(making.folder, index=making.index) as matcher:
         making.churn(matcher)
-    with Matcher.open(making.folder) as matcher:
+    with making.other_thresholds(), Matcher.open(making.folder) as matcher:
         yield matcher
 
 

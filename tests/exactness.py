@@ -17,6 +17,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from strategies import typed_expression, typed_rows
 SIZE = 200  # expressions and events of a round
 THRESHOLDS = ("default", "smallest", "random")
 TRIES = 150  # to make a wrong case smaller
+SAY_EVERY = 60  # seconds
 
 
 class Round(NamedTuple):
@@ -316,9 +318,12 @@ def main() -> int:
     console, good = Console(), True
     for name in ["reference", "duckdb", "spark"] if options.judge == "all" else [options.judge]:
         with Progress(console=console, transient=True) as progress:
-            task = progress.add_task(name, total=options.pairs)
+            task, said = progress.add_task(name, total=options.pairs), 0.0
             for summary in run(name, options.pairs, options.seed, indexes, options.thresholds):
                 progress.update(task, completed=summary.pairs)
+                if not console.is_terminal and time.monotonic() - said > SAY_EVERY:  # in a file there is no bar
+                    said = time.monotonic()
+                    console.print(f"so far: {summary}", markup=False, highlight=False, soft_wrap=True)
         for wrong in summary.wrong:
             console.print(wrong, markup=False, highlight=False, soft_wrap=True)
         console.print(str(summary), markup=False, highlight=False, soft_wrap=True)
