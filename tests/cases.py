@@ -128,6 +128,7 @@ class World(NamedTuple):
     depth: int  # of AND, OR and NOT; 0: conjunctions
     several: bool  # arrays and ranges in events
     unreadable: bool  # some values of no kind in events
+    long: bool = False  # some conjunctions of more predicates than a byte counts
 
 
 class Batch(NamedTuple):
@@ -147,7 +148,8 @@ class Case(NamedTuple):
 
 
 def random_world(random: Random) -> World:
-    names = list(NAMES[: random.choice([1, 2, 3, 5, 8, 10, 40])])
+    long = random.random() < 0.1
+    names = list(NAMES[: 40 if long else random.choice([1, 2, 3, 5, 8, 10, 40])])
     several_kinds = random.random() < 0.6
     few = random.random() < 0.3  # constants: many subscriptions share theirs
     attributes = []
@@ -156,11 +158,11 @@ def random_world(random: Random) -> World:
         kinds = kinds or [random.choice(KINDS)]
         count = 2 if few else random.choice([3, 6, 12])
         constants = [random_constant(random, random.choice(kinds)) for _ in range(count)]
-        attributes.append(Attribute(name, constants, random.choice([0.05, 0.3, 0.8, 0.8, 1.0])))
+        attributes.append(Attribute(name, constants, 1.0 if long else random.choice([0.05, 0.3, 0.8, 0.8, 1.0])))
     plain = ["compare", "compare", "compare", "in", "between", "null"]
     shapes = [*plain, "string", "like", "rlike"] if random.random() < 0.6 else plain
     depth = random.choice([0, 0, 1, 2, 3])
-    return World(attributes, shapes, depth, random.random() < 0.4, random.random() < 0.1)
+    return World(attributes, shapes, depth, random.random() < 0.4, random.random() < 0.1, long)
 
 
 def random_constant(random: Random, kind: Kind) -> Any:
@@ -190,10 +192,20 @@ def random_expressions(random: Random, world: World, count: int) -> list[Express
 
 
 def random_expression(random: Random, world: World) -> Expression:
+    if world.long and random.random() < 0.05:
+        return And(tuple(_exclusion(random, world) for _ in range(random.choice([60, 127, 130, 254, 260]))))
     if world.depth == 0 or random.random() < 0.3:
         parts = tuple(random_predicate(random, world) for _ in range(random.choice([1, 1, 2, 2, 3, 4])))
         return parts[0] if len(parts) == 1 else And(parts)
     return random_tree(random, world, world.depth)
+
+
+def _exclusion(random: Random, world: World) -> Predicate:
+    """What most values satisfy."""
+    name, constants, _ = random.choice(world.attributes)
+    if random.random() < 0.3:
+        return IsNull(name, negated=True)
+    return Compare(name, "<>", literal(random.choice(constants)))
 
 
 def random_tree(random: Random, world: World, depth: int) -> Expression:
