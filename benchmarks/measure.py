@@ -9,7 +9,6 @@ import random
 import resource
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from baselines import AccessLists, BitSlices
 from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.events import WantedNames, read_events
 from dibs.index import create
+from dibs.index.base import do_pending
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
 from dibs.workloads import boolean
@@ -165,17 +165,11 @@ def settle(segment: Segment, coded: CodedEvents) -> dict[str, Any]:
     for _ in range(50):
         before = index.plan()["plans"]
         index.match(coded, 1)
-        wait_for_planner()
+        do_pending(index)
         unchanged = unchanged + 1 if index.plan()["plans"] == before else 0
         if unchanged >= 3 and index.plan()["events seen"] >= 4096:
             break
     return dict(index.plan())
-
-
-def wait_for_planner() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "dibs-planner":
-            thread.join()
 
 
 def warm_up(say: Say) -> float:

@@ -51,6 +51,88 @@ def random_clauses(
     return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
 
 
+def sections_of(attribute: int, cells: int) -> list[tuple[int, int]]:
+    """The first and last cell of each kind of values: booleans, numbers, strings, times (see coding.domain). Cells 1 to
+    cells - 1 are divided otherwise for each attribute; kinds without constants have one cell."""
+    shares = ((1, 1, 1), (4, 1, 0), (0, 3, 1), (0, 0, 1), (1, 0, 0))[attribute % 5]
+    left, sections, first = cells - 1 - 2 - len(shares), [(1, 2)], 3
+    for i, share in enumerate(shares):
+        size = 1 + (max(left, 0) * share // sum(shares)) // 2 * 2  # a gap, then a constant and a gap for each constant
+        last = max(cells - 1, first) if i == len(shares) - 1 else first + size - 1
+        sections.append((first, last))
+        first = last + 1
+    return sections
+
+
+def random_predicate(rng: np.random.Generator, attribute: int, cells: int) -> list[tuple[int, int]]:
+    """The spans of some predicate of the language, on constants of any kind: none if it never holds."""
+    sections = sections_of(attribute, cells)
+    top = sections[-1][1]
+    first, last = sections[int(rng.integers(len(sections)))]
+    a, b = sorted(rng.integers(first, last + 1, 2).tolist())
+    anywhere = np.unique(rng.integers(1, top + 1, int(rng.integers(1, 5)))).tolist()
+    forms: list[list[tuple[int, int]]] = [
+        [(1, top)],  # IS NOT NULL
+        [(0, 0)],  # IS NULL
+        [],
+        [(a, a)],
+        [(first, b)],  # <= or <; with b in the topmost cell, everything of this kind
+        [(a, last)],
+        [(a, b)],
+        outside([(a, a)], first, last),  # <>
+        outside([(a, b)], first, last),  # NOT BETWEEN
+        joined([(x, x) for x in anywhere]),  # IN, of any kinds
+        outside(joined([(x, x) for x in anywhere]), 1, top),
+        outside(joined([(x, x) for x in anywhere if first <= x <= last]), first, last),  # NOT IN
+    ]
+    weights = np.array([3, 1, 0.5, 3, 3, 3, 2, 4, 2, 2, 2, 2])
+    return forms[int(rng.choice(len(forms), p=weights / weights.sum()))]
+
+
+def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted spans, those that are adjacent made one."""
+    result: list[tuple[int, int]] = []
+    for x, y in spans:
+        if result and result[-1][1] + 1 == x:
+            result[-1] = result[-1][0], y
+        else:
+            result.append((x, y))
+    return result
+
+
+def outside(spans: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """What is left of the cells first to last."""
+    edges = [first - 1, *(edge for span in spans for edge in span), last + 1]
+    return [(x + 1, y - 1) for x, y in zip(edges[::2], edges[1::2]) if x + 1 <= y - 1]
+
+
+def clauses_of_kinds(
+    rng: np.random.Generator, rows: int, attributes: int, cells: int, programs: float = 0.2, most: int = 4
+) -> Clauses:
+    """Conjunctions of 1 to `most` predicates, and programs, over attributes with constants of several kinds."""
+    plain = rows - int(rows * programs)
+    size, attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(8))
+    for r in range(rows):
+        n = int(rng.integers(1, most + 1))
+        size.append(n)
+        for p in range(n):
+            attribute.append(int(rng.integers(attributes)))
+            spans = random_predicate(rng, attribute[-1], cells)
+            x, y = spans[0] if len(spans) == 1 else (len(span_lo), -len(spans)) if spans else (1, 0)
+            lo.append(x)
+            hi.append(y)
+            if len(spans) > 1:
+                span_lo += [x for x, _ in spans]
+                span_hi += [y for _, y in spans]
+            if r >= plain:
+                targets = [ACCEPT, REJECT, *range(p + 1, n)]
+                on_true.append(int(rng.choice(targets)))
+                on_false.append(int(rng.choice(targets)))
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
+    return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
+
+
 def random_events(
     rng: np.random.Generator, events: int, attributes: int, cells: int, several: bool = True, most: int = 6
 ) -> CodedEvents:
@@ -86,9 +168,12 @@ def coded_cases(draw: st.DrawFn) -> tuple[Clauses, CodedEvents]:
     spans = st.lists(st.integers(1, cells - 1), min_size=2, max_size=6, unique=True).map(sorted)
     one = st.tuples(st.integers(1, cells - 1), st.integers(1, cells - 1)).map(lambda x: [tuple(sorted(x))])
     several = spans.map(lambda x: [(a, a) for a in x if a % 2])  # not adjacent
-    predicate = st.tuples(
-        st.integers(0, attributes - 1), st.one_of(one, several, st.just([(0, 0)]), st.just([]), st.just([(1, 1)]))
-    )
+    everything = st.just([(1, cells - 1)])  # IS NOT NULL
+    complement = one.map(lambda x: outside(x, 1, cells - 1))
+    within = spans.map(lambda x: outside([(a, a) for a in x[1:-1]], x[0], x[-1]))  # <>, NOT IN: of one kind of several
+    others = st.sampled_from([[(0, 0)], [], [(1, 1)], [(cells - 1, cells - 1)]])
+    spans_of_one = st.one_of(one, several, everything, complement, within, others)
+    predicate = st.tuples(st.integers(0, attributes - 1), spans_of_one)
     plain = draw(st.lists(st.lists(predicate, max_size=4), max_size=12))
     programs = draw(st.lists(st.lists(predicate, min_size=1, max_size=5), max_size=4))
     attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(7))

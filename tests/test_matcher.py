@@ -480,7 +480,7 @@ def test_matches_and_changes_go_on_while_everything_is_merged(monkeypatch):
     assert "new" in found and 11 not in found and len(found) == 299
     m.compact()
     assert m.match({"x": 1}) == found and len(m) == 2_999
-    assert all(x.removed.count == 0 for x in m._layers.layers)
+    assert all(x.gone.count == 0 for x in m._layers.state.layers)
 
 
 def test_a_batch_knows_which_ids_are_new():

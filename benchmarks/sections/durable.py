@@ -274,7 +274,7 @@ def _disk(job: Job, folder: Path) -> dict[str, float]:
 
 
 def _checking(folder: Path, size: Size, say: Say) -> dict[str, Any]:
-    """Seconds and GB a second of what is checked on every opening, files in the cache."""
+    """Seconds and GB a second of what is checked: segments on every opening, the catalog when it was not closed."""
     say("checking the files")
     segments = sorted(folder.glob("segment-*.dibs"))
     catalog, loads = [], []
@@ -285,7 +285,7 @@ def _checking(folder: Path, size: Size, say: Say) -> dict[str, Any]:
         catalog.append(seconds)
         loads.append(timed(lambda: [len(store.load(path)) for path in segments])[0])
     parts = {
-        "catalog": (min(catalog), (folder / "catalog" / "data.mdb").stat().st_size),
+        "catalog": (min(catalog), (folder / "catalog" / "catalog.db").stat().st_size),
         "segments": (min(loads), sum(p.stat().st_size for p in segments)),
     }
     parts["both"] = tuple(map(sum, zip(*parts.values())))  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """The changes of the section durable: adds, replaces and removes, in memory and durable, one by one and in batches.
 
-The floor of a durable change is a 4 KB append with fdatasync on the same file system, in turns with the changes; LMDB
-syncs twice for each commit. What is replaced and removed are old subscriptions, so that nothing is taken back that no
+The floor of a durable change is a 4 KB append with fdatasync on the same file system, in turns with the changes; SQLite
+syncs once for each commit too. What is replaced and removed are old subscriptions, so that nothing is taken back that no
 segment has seen yet.
 """
 

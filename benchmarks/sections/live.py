@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dibs.matcher import Matcher
 from dibs.workloads import boolean
-from measure import Say, Size, WrongMatches, timed, wait_for_planner
+from measure import Say, Size, WrongMatches, timed
 from sections.durable import filesystem_of, warm_up
 from sections.durable_changes import latency
 from sections.live_books import Books, Group, Oracle
@@ -104,7 +104,7 @@ def _settled(matcher: Matcher, table: pa.Table, works: dict[str, Work]) -> Match
         for i in range(events):
             works["single events"].call(matcher, i)
         works["batches"].call(matcher, 0)
-        wait_for_planner()
+        matcher._layers.upkeep.rest()
     return matcher
 
 

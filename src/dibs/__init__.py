@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
+        BackgroundWarning,
         DamagedError,
         DibsError,
         DuplicateId,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from dibs.matches import Matches
     from dibs.past.backtest import Backtest, Backtests, backtest
     from dibs.past.replay import Replay
-    from dibs.segments.layers import Subscription
+    from dibs.segments.state import Subscription
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ if "NUMBA_CACHE_DIR" not in os.environ and not any(os.access(d, os.W_OK) for d i
     os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}"))
 
 __all__ = [
+    "BackgroundWarning",
     "Backtest",
     "Backtests",
     "DamagedError",
@@ -93,7 +95,7 @@ _HOMES = {
     "dibs.matches": ("Matches",),
     "dibs.past.backtest": ("Backtest", "Backtests", "backtest"),
     "dibs.past.replay": ("Replay",),
-    "dibs.segments.layers": ("Subscription",),
+    "dibs.segments.state": ("Subscription",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -14,11 +14,11 @@ from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, checked_item, named_at
 from dibs.segments.compile import compile_texts, form_of
 from dibs.segments.ids import Id
-from dibs.segments.layers import MANY, Change
 from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.segments.state import Change
+from dibs.thresholds import thresholds
 
 OnError = Literal["raise", "skip"]
-FEW = 16  # subscriptions that are added one by one: columns are worth their while for many
 
 
 def check_on_error(on_error: str) -> None:
@@ -43,7 +43,7 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         ids.append(id)
         texts.append(text)
         weights.append(weight)
-    if len(texts) <= FEW:
+    if len(texts) <= thresholds.added_one_by_one:
         return _add_few(changes, ids, texts, weights, places, bad, on_error)
     text_column = pa.array(texts, pa.large_string())
     weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
@@ -59,7 +59,7 @@ def _add_few(
     bad: list[Rejected],
     on_error: OnError,
 ) -> list[Rejected]:
-    with changes.turn():
+    def add() -> list[Rejected]:
         good: list[Change] = []
         seen: set[Id] = set()
         for id, text, weight, place in zip(ids, texts, weights, places):
@@ -77,6 +77,8 @@ def _add_few(
         changes.make(good, new=True)
         return bad
 
+    return changes.change(add)
+
 
 def add_columns(
     changes: Changes,
@@ -90,7 +92,8 @@ def add_columns(
 ) -> list[Rejected]:
     """Adds rows; returns those that were skipped."""
     check_on_error(on_error)
-    with changes.turn():
+
+    def add() -> list[Rejected]:
         compiled = compile_texts(texts, progress)
         columns = by_type(ids)
         errors: dict[int, DibsError] = dict(compiled.errors)
@@ -106,13 +109,15 @@ def add_columns(
             raise SubscriptionErrors(bad)
         if errors:
             keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
-            ids = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
-            weights = None if weights is None else weights[keep]
-            add_columns(changes, ids, texts.take(pa.array(keep)), weights, places[keep], [], "raise", None)
-        elif len(texts) <= MANY or changes.batching or len(columns) > 1:
+            kept = ids.take(pa.array(keep)) if isinstance(ids, pa.Array) else [ids[i] for i in keep]
+            weighted = None if weights is None else weights[keep]
+            add_columns(changes, kept, texts.take(pa.array(keep)), weighted, places[keep], [], "raise", None)
+        elif len(texts) <= thresholds.changes_for_a_segment or changes.batching or len(columns) > 1:
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
             changes.make([(i, t, w, None) for i, t, w in zip(given, texts.to_pylist(), of_default)], new=True)
         else:
             changes.add_columns(compiled, columns[0][1], texts, weights)
         return bad
+
+    return changes.change(add)

@@ -3,29 +3,40 @@
     -> the batch, if one is open    or    -> catalog, durable on return (if there is one) -> layers, visible
 
 A batch is a transaction: its changes are seen by nobody but the thread that makes them, until all are made together.
+
+An interrupt (whatever a signal handler raises) may come anywhere. The catalog commits a change or not, and the layers
+take it by one assignment or not. One that came between the two is found by the next call of the same thread, or by the
+next change of any (`settle`), which takes what the catalog has.
 """
 
 from __future__ import annotations
 
+import _thread
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import time
+import weakref
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.errors import DibsError, UnknownId
+from dibs.jit.threads import survive_forks
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import Id
-from dibs.segments.layers import Change, Layers, Subscription
+from dibs.segments.layers import Layers
 from dibs.segments.segment import build
+from dibs.segments.state import Change, Subscription
 
 if TYPE_CHECKING:
     from dibs.storage.durable import Durable
 
 CLOSED = "is closed"
+A_MOMENT = 0.001  # seconds between two looks whether another thread's batch has ended
+T = TypeVar("T")
 
 
 class Changes:
@@ -33,101 +44,131 @@ class Changes:
         self._layers = layers
         self.durable: Durable | None = None
         self.refused = ""  # why changes are not taken, when they are not
-        self._turn = threading.RLock()  # one change after the other; a batch holds it to its end
-        self._batch: dict[Id, tuple[Change, int]] | None = None  # the latest change of each id and which it is
-        self._batched: list[Change] = []
-        self._new: set[Id] = set()  # ids of the batch that were not there before it
+        self._turn = threading.RLock()  # one change after the other
+        self._batch: Batch | None = None
+        self._writer: int | None = None  # the thread that is between catalog and layers, or was interrupted there
+        survive_forks(self)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """While a change is checked and made."""
+    def change(self, make: Callable[[], T]) -> T:
+        """Calls make, which checks and makes changes, while nobody else makes any."""
+        while True:
+            with self._turn:
+                batch = self._batch
+                if batch is not None and not batch.is_open:
+                    self._batch = batch = None  # its block was left without a word
+                if batch is None or batch.is_own:
+                    self.check()
+                    self._settle()
+                    return make()
+            time.sleep(A_MOMENT)
+
+    def check(self) -> None:
+        """Refuses if changes are not taken."""
+        if self.refused:
+            raise DibsError(f"this matcher {self.refused}")
+
+    def close(self) -> None:
+        """No more changes. Waits for one that is being made."""
         with self._turn:
-            if self.refused:
-                raise DibsError(f"this matcher {self.refused}")
-            if self.durable is not None and self.durable.catalog.version != self._layers.version:
-                self.durable.catch_up(self._layers)  # an interrupt came between the catalog and the layers
-            yield
+            self.refused = CLOSED
 
-    def close(self) -> bool:
-        """No more changes; False if it was closed already. Waits for a change that is being made."""
-        with self._turn:
-            was_open, self.refused = self.refused != CLOSED, CLOSED
-            return was_open
-
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        with self.turn():
-            if self._batch is not None:  # a batch within a batch is part of it
-                yield
-                return
-            self._batch, self._batched, self._new = {}, [], set()
-            try:
-                yield
-                changes, old, self._batch = self._batched, self._batch.keys() - self._new, None
-                self._make(changes, old)
-            finally:
-                self._batch = None
-
-    @property
-    def batching(self) -> bool:
-        return self._batch is not None
+    # ---- making them ----
 
     def make(self, changes: list[Change], new: bool = False) -> None:
-        """Changes that were checked. new: of ids that are not there, none twice."""
+        """Changes that were checked, within `change`. new: of ids that are not there, none twice."""
         if self._batch is not None:
-            if new:
-                self._new.update(change[0] for change in changes if change[0] not in self._batch)
-            self._batch |= {change[0]: (change, i) for i, change in enumerate(changes, len(self._batched))}
-            self._batched += changes
+            self._batch.add(changes, new)
         else:
             self._make(changes, () if new else None)
 
     def _make(self, changes: list[Change], old: Collection[Id] | None) -> None:
         """old: those of their ids that may be there; None: all of them."""
         if changes:
-            first = self._layers.version + 1
+            first = self._layers.state.version + 1
             if self.durable is not None:
+                self._writer = _thread.get_ident()
                 self.durable.write(((id, text, weight) for id, text, weight, _ in changes), first)
             self._layers.apply(changes, first, old)
+            self._writer = None
 
     def add_columns(
         self, compiled: Compiled, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None
     ) -> None:
-        """Many new subscriptions, not in a batch."""
-        first = self._layers.version + 1
+        """Many new subscriptions, not in a batch, within `change`."""
+        state = self._layers.state
+        first = state.version + 1
         versions = np.arange(first, first + len(texts))
-        segment = build(compiled, ids, texts, weights, versions, self._layers.choice, self._layers.largest())
+        segment = build(compiled, ids, texts, weights, versions, self._layers.choice, state.largest())
         if self.durable is not None:
+            self._writer = _thread.get_ident()
             self.durable.write_columns(ids, texts, weights, first)
         self._layers.append([segment], first + len(texts) - 1)
+        self._writer = None
+
+    def settle(self) -> None:
+        """Before the state is asked for: takes what this thread has written, if it was interrupted in between."""
+        if self._writer is not None and self._writer == _thread.get_ident() and not self.refused:
+            with self._turn:
+                self._settle()
+
+    def _settle(self) -> None:
+        if self._writer is not None and self.durable is not None:
+            self.durable.catch_up(self._layers)
+        self._writer = None
+
+    # ---- batches ----
+
+    def begin(self, batch: Batch) -> bool:
+        """Whether the batch is the one that is open now. (One within another is part of it.)"""
+
+        def open_one() -> bool:
+            if self._batch is None:
+                self._batch = batch
+            return self._batch is batch
+
+        return self.change(open_one)
+
+    def end(self, batch: Batch, failed: bool) -> None:
+        """Makes the changes of the batch, unless its block failed."""
+        with self._turn:
+            if self._batch is batch:
+                self._batch = None
+                if not failed:
+                    self.check()
+                    self._settle()
+                    self._make(batch.changes, batch.old())
+
+    @property
+    def batching(self) -> bool:
+        return self._batch is not None
 
     # ---- what is there, for the thread that asks ----
 
     def _own(self) -> dict[Id, tuple[Change, int]]:
         """The changes of a batch that this thread has open."""
-        mine = self._batch is not None and self._turn._is_owned()  # type: ignore[attr-defined]
-        return self._batch or {} if mine else {}
+        batch = self._batch
+        return batch.latest() if batch is not None and batch.is_open and batch.is_own else {}
 
     def has(self, id: Id) -> bool:
         if not _is_id(id):
             return False
         found = self._own().get(id)
-        return self._layers.has(id) if found is None else found[0][1] is not None
+        return self._layers.state.has(id) if found is None else found[0][1] is not None
 
     def get(self, id: Id) -> Subscription:
         if not _is_id(id):
             raise UnknownId(id)
         found = self._own().get(id)
         if found is None:
-            return self._layers.get(id)
+            return self._layers.state.get(id)
         (_, text, weight, _), place = found
         if text is None:
             raise UnknownId(id)
-        return Subscription(id, text, weight, self._layers.version + 1 + place)
+        return Subscription(id, text, weight, self._layers.state.version + 1 + place)
 
     def taken(self, column: pa.Array) -> set[int]:
         """Places in the column whose id is in use, or stands earlier in the column."""
-        repeated, used = self._layers.taken(column)
+        repeated, used = self._layers.state.taken(column)
         own = self._own()
         if own:
             for i, id in enumerate(column.to_pylist()):
@@ -136,10 +177,95 @@ class Changes:
         return repeated | used
 
     def __len__(self) -> int:
-        count = len(self._layers)
+        state = self._layers.state
+        count = len(state)
         for id, (change, _) in self._own().items():
-            count += (change[1] is not None) - self._layers.has(id)
+            count += (change[1] is not None) - state.has(id)
         return count
+
+    def begin_again_in_a_child(self) -> None:
+        """After a fork: whoever held the lock, or had a batch open in another thread, is not here."""
+        self._turn = threading.RLock()
+        if self._batch is not None and not self._batch.is_own:
+            self._batch = None
+
+
+class _Inside:
+    """Held by a `with` statement alone, so it lives exactly as long as the block."""
+
+
+class _WayOut:
+    """`Batch.__exit__`, as the `with` statement asks for it, once, before `__enter__`."""
+
+    def __get__(self, batch: Batch | None, kind: type) -> Callable[..., None]:
+        if batch is None:  # contextlib.ExitStack asks the class
+            return _leave
+        leave: Any = partial(_leave, batch)
+        leave.inside = _Inside()
+        batch.inside = weakref.ref(leave.inside)
+        return leave
+
+
+class Batch:
+    """The context manager of Matcher.batch.
+
+    An interrupt may come when the block has been left and before the first line of `__exit__`: then nobody says that
+    the batch is over, and it must not swallow the changes that come next. So what the `with` statement holds as its way
+    out is an object of its own, with an `_Inside` that nobody else refers to: the batch is open for as long as that is
+    there."""
+
+    __exit__ = _WayOut()
+
+    def __init__(self, changes: Changes, given: Any):
+        self._changes = changes
+        self._given = given  # to the block
+        self._thread = _thread.get_ident()
+        self._is_outermost = self._is_left = False
+        self.inside: weakref.ref[_Inside] | None = None
+        self.changes: list[Change] = []
+        self._added_as_new: list[bool] = []
+        self._latest: dict[Id, tuple[Change, int]] = {}
+        self._new: set[Id] = set()  # ids that were not there before the batch
+        self._known = 0  # changes that are in the two
+
+    def __enter__(self) -> Any:
+        self._is_outermost = self._changes.begin(self)
+        return self._given
+
+    def leave(self, failed: bool) -> None:
+        if self._is_outermost:
+            self._changes.end(self, failed)
+        self._is_left = True
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_left and (self.inside is None or self.inside() is not None)
+
+    @property
+    def is_own(self) -> bool:
+        return self._thread == _thread.get_ident()
+
+    def add(self, changes: list[Change], new: bool) -> None:
+        self._added_as_new[len(self.changes) :] = [new] * len(changes)
+        self.changes.extend(changes)  # all of them or, after an interrupt, none
+
+    def latest(self) -> dict[Id, tuple[Change, int]]:
+        """The latest change of each id and which it is."""
+        for i in range(self._known, len(self.changes)):
+            change = self.changes[i]
+            if self._added_as_new[i] and change[0] not in self._latest:
+                self._new.add(change[0])
+            self._latest[change[0]] = change, i
+            self._known = i + 1
+        return self._latest
+
+    def old(self) -> Collection[Id]:
+        """Those of its ids that may be there."""
+        return self.latest().keys() - self._new
+
+
+def _leave(batch: Batch, kind: object, *_: object) -> None:
+    batch.leave(failed=kind is not None)
 
 
 def _is_id(id: object) -> bool:

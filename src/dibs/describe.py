@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from dibs.segments.layers import Snapshot
+from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
 
 
-def described(snapshot: Snapshot, upkeep: Upkeep) -> dict[str, Any]:
+def described(state: State, upkeep: Upkeep) -> dict[str, Any]:
     """What is stored."""
-    layers = snapshot.layers
+    layers = state.layers
     segments = [x.segment for x in layers]
     parts: dict[str, int] = {}
     for s in segments:
         for name, size in s.nbytes.items():
             parts[name] = parts.get(name, 0) + size
     return {
-        "version": snapshot.version,
+        "version": state.version,
         "subscriptions": sum(map(len, layers)),
-        "removed": sum(x.removed.count for x in layers),
+        "removed": sum(x.gone.count for x in layers),
         "segments": len(segments),
         "attributes": len(frozenset().union(*(s.names for s in segments))),
         "predicates": sum(len(s.clauses.attribute) for s in segments),
@@ -29,9 +29,9 @@ def described(snapshot: Snapshot, upkeep: Upkeep) -> dict[str, Any]:
     }
 
 
-def planned(snapshot: Snapshot) -> str:
+def planned(state: State) -> str:
     """How the indexes have filed the subscriptions, and why."""
-    segments = [x.segment for x in snapshot.layers]
+    segments = [x.segment for x in state.layers]
     lines = []
     for number, s in enumerate(segments, 1):
         lines.append(f"segment {number} of {len(segments)}: {len(s):,} subscriptions, index {s.index.name}")

@@ -16,7 +16,8 @@
 ExpressionError, SubscriptionErrors, DuplicateId and EventError are ValueErrors too, UnknownId is a KeyError too,
 so that code which does not know Dibs can still catch them.
 
-RecoveryWarning is a warning: something was damaged or missing and has been made anew.
+RecoveryWarning is a warning: something was damaged or missing and has been rebuilt. BackgroundWarning: work in the
+background failed and will be tried again.
 """
 
 from __future__ import annotations
@@ -172,3 +173,7 @@ class DamagedError(FormatError):
 
 class RecoveryWarning(UserWarning):
     """Something of a durable folder was damaged or missing and has been made anew; nothing is lost."""
+
+
+class BackgroundWarning(UserWarning):
+    """Work in the background (merging, planning, saving) failed; it will be tried again, and matching goes on."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dibs.additions import OnError as OnError
 from dibs.additions import add_columns, add_items, check_on_error
-from dibs.changes import CLOSED, Changes
+from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.batch import numbered
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
@@ -42,10 +42,11 @@ from dibs.intake import checked_columns, checked_id, checked_weight
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.compile import form_of
+from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
-from dibs.segments.layers import Layer, Layers, Snapshot, Subscription
-from dibs.segments.removed import Bits, alive
+from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
+from dibs.segments.state import Layer, State, Subscription
 from dibs.storage import store
 
 if TYPE_CHECKING:
@@ -83,12 +84,15 @@ class Matcher:
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
-        with self._changes.turn():
-            id, weight = checked_id(id), checked_weight(weight)
-            form = form_of(expression)
+        id, weight = checked_id(id), checked_weight(weight)
+        form = form_of(expression)
+
+        def add() -> None:
             if self._changes.has(id):
                 raise DuplicateId(id)
             self._changes.make([(id, expression, weight, form)], new=True)
+
+        self._changes.change(add)
 
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
@@ -111,30 +115,34 @@ class Matcher:
 
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
-        with self._changes.turn():
-            ids = list(ids)
+        ids = list(ids)
+
+        def remove() -> None:
             seen: set[Id] = set()
             for id in ids:
-                if id not in self or id in seen:
+                if not self._changes.has(id) or id in seen:
                     raise UnknownId(id)
                 seen.add(id)
             self._changes.make([(id, None, 0.0, None) for id in ids])
 
+        self._changes.change(remove)
+
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        with self._changes.turn():
-            form = form_of(expression)
-            old = self._changes.get(id).weight
-            id = checked_id(id)
-            self._changes.make([(id, expression, old if weight is None else checked_weight(weight), form)])
+        form = form_of(expression)
+        given = None if weight is None else checked_weight(weight)
 
-    @contextmanager
-    def batch(self) -> Iterator[Matcher]:
+        def replace() -> None:
+            old = self._changes.get(id).weight
+            self._changes.make([(checked_id(id), expression, old if given is None else given, form)])
+
+        self._changes.change(replace)
+
+    def batch(self) -> AbstractContextManager[Matcher]:
         """Changes inside the block are made together at its end: durable by one write, visible to matches all at once,
         and none of them if the block raises. Other threads' changes wait meanwhile; matches do not."""
-        with self._changes.batch():
-            yield self
+        return cast("AbstractContextManager[Matcher]", Batch(self._changes, self))
 
     def __len__(self) -> int:
         self._follow()
@@ -164,7 +172,7 @@ class Matcher:
         """Counts changes: each add, remove or replace is one. A subscription's own version is that of the change that
         made it what it is."""
         self._news()
-        return self._layers.version
+        return self._layers.state.version
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -201,16 +209,15 @@ class Matcher:
         """
         if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
             raise ValueError(f"top must be a positive number, not {top!r}")
-        with self._reading() as snapshot:
-            segments, values, readers = self._read(events, attributes, on_error, snapshot)
-            parts: list[Part] = []
-            for segment, seen in zip(segments, readers):
-                if top is None:
-                    parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
-                else:
-                    best = Heaviest(segment.weights_at, seen, top)
-                    self._matched(segment, values, best.add)
-                    parts.append((segment, *best.pairs()))
+        segments, values, readers = self._read(events, attributes, on_error)
+        parts: list[Part] = []
+        for segment, seen in zip(segments, readers):
+            if top is None:
+                parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
+            else:
+                best = Heaviest(segment.weights_at, seen, top)
+                self._matched(segment, values, best.add)
+                parts.append((segment, *best.pairs()))
         id_types = frozenset(s.ids.ids.type for s in segments)
         matches = Matches(values.events, parts, values.problems, id_types)
         self._counters["pairs"] += matches.count
@@ -218,18 +225,17 @@ class Matcher:
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
-        with self._reading() as snapshot:
-            segments, values, readers = self._read(events, attributes, on_error, snapshot)
-            result = np.zeros(values.events, np.int64)
-            lock = threading.Lock()
-            for segment, seen in zip(segments, readers):
+        segments, values, readers = self._read(events, attributes, on_error)
+        result = np.zeros(values.events, np.int64)
+        lock = threading.Lock()
+        for segment, seen in zip(segments, readers):
 
-                def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
-                    found = np.bincount(s(event, row)[0], minlength=len(result))
-                    with lock:
-                        np.add(result, found, out=result)
+            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
+                found = np.bincount(s(event, row)[0], minlength=len(result))
+                with lock:
+                    np.add(result, found, out=result)
 
-                self._matched(segment, values, add)
+            self._matched(segment, values, add)
         self._counters["pairs"] += int(result.sum())
         return result
 
@@ -241,35 +247,35 @@ class Matcher:
 
     def _follow(self) -> None:
         durable = self._changes.durable
-        if durable is not None and durable.read_only and self._changes.refused != CLOSED:
-            durable.follow(self._layers)
+        if durable is not None and self._changes.refused != CLOSED:
+            if durable.read_only:
+                durable.follow(self._layers)
+            else:
+                self._changes.settle()
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> State:
         self._news()
-        return self._layers.snapshot()
-
-    @contextmanager
-    def _reading(self) -> Iterator[Snapshot]:
-        self._news()
-        with self._layers.reading() as snapshot:
-            yield snapshot
+        return self._layers.read()
 
     def _read(
-        self, events: Any, attributes: str | None, on_error: OnError, snapshot: Snapshot
+        self, events: Any, attributes: str | None, on_error: OnError
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         check_on_error(on_error)
-        segments = [x.segment for x in snapshot.layers]
+        state = self._snapshot()
+        segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
         self._counters["events"] += values.events
-        return segments, values, [partial(_seen, gone, dead) for gone in snapshot.gone]
+        return segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers]
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
+        if segment.has_pending_work:
+            self._layers.upkeep.wake()
         self._counters["candidates"] += pairs.candidates
         self._counters["predicates"] += pairs.predicates
         self._counters["nodes"] += pairs.nodes
@@ -325,18 +331,18 @@ class Matcher:
         self._names = WantedNames(())
         durable = self._changes.durable
         if durable is not None and not durable.read_only:
-            durable.checkpoint(self._layers)
+            self._layers.upkeep.run(partial(durable.checkpoint, self._layers))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled subscriptions as a directory that load() maps into memory. An index that stands there
         is replaced; anything else is left alone and refused."""
         for _ in range(SAVE_TRIES):
             self.compact()
-            with self._layers.reading() as snapshot:
-                if not any(len(x.removed.gone_at(snapshot.version)) for x in snapshot.layers):
-                    segments = [x.segment for x in snapshot.layers]
-                    store.save_all(segments, Path(path), self.index, snapshot.version)
-                    return
+            state = self._layers.read()
+            if not any(x.gone.count for x in state.layers):
+                segments = [x.segment for x in state.layers]
+                store.save_all(segments, Path(path), self.index, state.version)
+                return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
     def export(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
@@ -365,8 +371,7 @@ class Matcher:
             return cls.open(path, threads=threads, read_only=True)
         manifest, segments = store.load_all(Path(path))
         matcher = cls(index=manifest.index, threads=threads)
-        matcher._layers.layers = [Layer(s) for s in segments]
-        matcher._layers.version = manifest.version
+        matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         return matcher
 
@@ -384,7 +389,7 @@ class Matcher:
 
         index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
         StorageError, DamagedError, FormatError."""
-        from dibs.storage.durable import Durable  # most programs do without LMDB
+        from dibs.storage.durable import Durable  # most programs do without SQLite
 
         if index is not None or not store.is_durable(Path(path)):
             _checked(index or AUTO, threads, memory)  # before anything is made
@@ -401,16 +406,17 @@ class Matcher:
         return matcher
 
     def close(self) -> None:
-        """Lets go of everything; the matcher can be neither changed nor asked afterwards."""
+        """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also
+        after it was interrupted."""
         durable = self._changes.durable
-        if self._changes.close():
-            try:
-                if durable is not None:
-                    durable.finish(self._layers)
-            finally:
-                self._layers.close()
-                if durable is not None:
-                    durable.close()
+        self._changes.close()
+        try:
+            if durable is not None and not durable.is_closed:
+                durable.finish(self._layers)
+        finally:
+            self._layers.close()
+            if durable is not None:
+                durable.close()
 
     def __enter__(self) -> Matcher:
         return self

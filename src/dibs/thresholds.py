@@ -130,6 +130,11 @@ class Thresholds:
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")
+    # storage.catalog
+    catalog_index_rebuilt: int = _threshold(
+        1_000, 2, "new subscriptions, at least as many as there are, for which the index of ids is built again"
+    )
+    catalog_rows_read: int = _threshold(10_000, 2, "rows of the catalog that are read at once")
 
 
 def smallest() -> dict[str, Any]:

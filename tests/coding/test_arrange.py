@@ -18,7 +18,6 @@ from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains
 from dibs.language.normal_form import normal_form
 from dibs.segments.compile import compile_forms, compile_texts
-from dibs.segments.removed import Removed, alive
 from dibs.thresholds import thresholds
 from strategies import events, expressions
 
@@ -113,27 +112,3 @@ def test_who_asks_for_no_value_is_found_without_any(many):
         ["both", "true", "value"],
         ["null", "or", "true"],
     ] * 5
-
-
-@given(st.sets(st.integers(0, 40)), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40))))
-def test_removed_rows_are_left_out(gone, pairs):
-    removed = Removed(41)
-    for row in gone:
-        removed.add(row, 1)
-    event, row = (np.array([p[i] for p in pairs], np.int32) for i in (0, 1))
-    bits = removed.taken()
-    kept = alive(bits, event, row) if bits is not None else (event, row)
-    assert list(zip(*(x.tolist() for x in kept))) == [p for p in pairs if p[1] not in gone]
-
-
-def test_a_reader_keeps_what_it_has_taken():
-    removed = Removed(10)
-    removed.add(3, 1)
-    before = removed.taken()
-    removed.add(4, 2)
-    removed.add_all(np.array([5, 6]), 3)
-    after = removed.taken()
-    rows = np.arange(10, dtype=np.int32)
-    assert alive(before, rows.copy(), rows.copy())[1].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    assert alive(after, rows.copy(), rows.copy())[1].tolist() == [0, 1, 2, 7, 8, 9]
-    assert removed.kept().tolist() == [0, 1, 2, 7, 8, 9] and removed.count == 4

@@ -13,6 +13,7 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
 from dibs.index.auto.planner import Auto
+from dibs.index.base import do_pending
 from dibs.thresholds import thresholds
 
 EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
@@ -123,7 +124,7 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
     batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
     m.match({})
-    index = m._layers.layers[0].segment.index
+    index = m._layers.state.layers[0].segment.index
     assert index.plan()["masks"] == 0
     first = m.match_batch(batch).count
     for _ in range(4):
@@ -154,14 +155,14 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
         ]
 
     m.match({})
-    index = m._layers.layers[0].segment.index
+    index = m._layers.state.layers[0].segment.index
     seen = []
     for first in (0, 200, 0):
         deadline = time.time() + 60
         while time.time() < deadline:
             batch = events(first)
             assert m.match_batch(batch).count == oracle.match_batch(batch).count
-            names = {m._layers.layers[0].segment.domains.attributes[a][0] for a in np.flatnonzero(index._often)}
+            names = {m._layers.state.layers[0].segment.domains.attributes[a][0] for a in np.flatnonzero(index._often)}
             if {f"a{first + k}" for k in range(20)} <= names and f"a{(first + 200) % 400}" not in names:
                 break
         else:
@@ -184,9 +185,7 @@ def test_events_one_by_one(monkeypatch, seed, several):
         one = events.take(np.array([e]), bool(events.single_valued()[e]))
         found |= {(e, r) for _, r in pairs_of(index, one)}
         if e == 20:
-            deadline = time.monotonic() + 60
-            while not index.plan()["one by one"] and time.monotonic() < deadline:
-                time.sleep(0.01)
+            assert do_pending(index) and not do_pending(index)
     assert found == wanted
     assert 0 < index.plan()["one by one"] <= clauses.conjunctions
 
@@ -223,10 +222,10 @@ def test_new_segments_are_planned_by_what_the_largest_has_seen():
         m.match_batch([{f"a{(e * 400 + k) % 3_000}": 1, "often": 5} for k in range(400)])
     m.add_many((30_000 + i, f"a{i} = 1 AND a{i + 1} = 1 AND often = 3") for i in range(0, 600, 2))
     expected = m.match({"a4": 1, "a5": 1, "often": 3})
-    large, small = (x.segment for x in m._layers.layers)
+    large, small = (x.segment for x in m._layers.state.layers)
     assert (len(large), len(small)) == (30_000, 300) and 30_004 in expected
     assert small.index.plan()["masks"] == 0 and "larger part" in small.index.plan()["grounds"]
     assert small.index._often.sum() <= 1 and large.index._often.sum() == 1
     m.compact()
-    (whole,) = (x.segment for x in m._layers.layers)
+    (whole,) = (x.segment for x in m._layers.state.layers)
     assert "larger part" in whole.index.plan()["grounds"] and m.match({"a4": 1, "a5": 1, "often": 3}) == expected

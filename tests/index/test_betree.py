@@ -165,6 +165,7 @@ class Reader:
                 assert self.is_bucket(bucket[1], bucket[2], x, y, self.ceiling[a])
                 found = self.node(child, [*path[:-1], bucket], c, part)
                 assert all(least[0] <= keys[a][0] and keys[a][1] <= least[1] for _, keys in found)
+                assert bucket[1] <= least[0] and least[1] <= bucket[2], "an event enters a bucket by a value in it"
                 below += found
             if split:
                 assert all(keys[a][0] <= m < keys[a][1] for _, keys in own), "the insertion rule"
@@ -203,6 +204,7 @@ class Reader:
             assert self.is_bucket(bucket[1], bucket[2], 1, MOST, self.ceiling[a])
             found = self.node(top, [*path, bucket], -1, part)
             assert all(lo <= keys[a][0] and keys[a][1] <= hi for _, keys in found)
+            assert bucket[1] <= lo and hi <= bucket[2], "an event enters a bucket by a value in it"
             assert w[part + SIZE] == len(found) > 0
             assert w[part + GAIN] == sum(depth for depth, _ in found)
             below += found
@@ -292,6 +294,16 @@ def test_a_single_valued_bucket_is_atomic_and_says_all():
     assert leaves[((0, 3, 3),)] == list(range(100, 110))
     pairs = tree.match(events_of([{0: 70}, {0: 3}, {0: 4}]), 1)
     assert (pairs.count, pairs.candidates, pairs.predicates) == (110, 110, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bucket_that_says_all_is_entered_by_its_values_only(kind):
+    """What a deleted row covered must not lead to a bucket that has become smaller since, and so says all of a row."""
+    tree = kind.build(clauses_of([[(0, 1, 100)], [(0, 2, 3)], [(1, 5, 5)]], 2), max_cap=2, min_size=1)
+    tree.delete(np.array([0]))
+    tree.insert(clauses_of([[(0, 1, 50)], [(0, 10, 20)]], 2))
+    assert [3] in Reader(tree).leaves.values()
+    assert pairs_of(tree, events_of([{0: 80}, {0: 50}, {0: 51}, {0: 1}])) == {(1, 3), (3, 3)}
 
 
 def test_an_l_node_that_cannot_be_split_is_extended_and_shrinks_again():

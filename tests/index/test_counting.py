@@ -19,6 +19,7 @@ from dibs.index.papers.counters import AT_ONCE, changes, counters, set_back, zer
 from dibs.index.papers.counting import Counting
 from dibs.index.papers.kindex import KIndex
 from dibs.index.papers.postings import write_out
+from dibs.thresholds import smallest, using
 
 
 def clauses_of(rows: list[dict[int, list[tuple[int, int]]]], attributes: int) -> Clauses:
@@ -209,12 +210,12 @@ def test_the_work_is_the_postings_of_the_event_and_nothing_else():
     assert pairs.nodes == 2
 
 
-@pytest.mark.parametrize("size", [254, 255, 300])
+@pytest.mark.parametrize("size", [127, 128, 254, 255, 300])
 def test_counters_are_wide_enough(size):
-    """One more than its size is what an excluded row is counted to."""
+    """Twice its size is what a row is counted to if all its predicates are excluded."""
     everything = {a: [(1, 4), (6, 9)] for a in range(size)}
     index = Counting.build(clauses_of([everything, {0: [(5, 5)]}], size))
-    assert index._size.dtype == (np.uint8 if size < 255 else np.uint16)
+    assert index._size.dtype == (np.uint8 if size < 128 else np.uint16)
     assert rows_of(index, dict.fromkeys(range(size), 1)) == [0]
     assert rows_of(index, {a: 1 + 4 * (a == 0) for a in range(size)}) == [1]
     assert rows_of(index, dict.fromkeys(range(size), 5)) == [1]
@@ -265,3 +266,18 @@ def test_no_rows():
     none = clauses_of([], 0)
     assert write_out("counting", none, np.zeros(0, np.uint16), 1).plan()["postings"] == 0
     assert Counting.build(clauses_of([], 3)).match(events_of([{0: 1}]), 1).count == 0
+
+
+@pytest.mark.parametrize("name", ["counting", "kindex"])
+@pytest.mark.parametrize("size", [127, 128, 254, 255])
+@pytest.mark.parametrize("values", [{}, smallest()])
+def test_a_long_row_that_several_values_exclude(name, size, values):
+    """Each excluded predicate counts the row up before its list counts it down: so far up that a byte is too small."""
+    rows = [{size: [(1, 1)]}] * 9_000
+    clauses = clauses_of([*rows, {a: [(1, 3), (5, 8)] for a in range(size)}], size + 1)
+    with using(values):
+        index = create(name, clauses)
+        for excluded in (0, 1, 2, 3, 60):
+            event = dict.fromkeys(range(size), 7) | dict.fromkeys(range(excluded), 4)
+            found = index.match(events_of([event, event]), 1)
+            assert found.row.tolist() == ([] if excluded else [len(rows)] * 2)

@@ -1,20 +1,33 @@
-"""One suite for every index: the same pairs as a plain-Python twin, on everything that the coded model can say."""
+"""One suite for every index: the same pairs as a plain-Python twin, on everything that the coded model can say, and on
+every way that an index takes (dibs.thresholds)."""
 
 from __future__ import annotations
+
+import threading
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import dibs
-from coded import coded_cases, expected, random_clauses, random_events
+from coded import clauses_of_kinds, coded_cases, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import concatenated
 from dibs.coding.merge import move_clauses
 from dibs.index import INDEXES, create, restore, takes
+from dibs.index.base import do_pending
+from dibs.thresholds import at_random, smallest, using
 
 NAMES = list(INDEXES)
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
+SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
+PLACES = {"records": {"often": 2.0, "often_cell": 2.0}, "masks": {"often": 0.0, "often_cell": -1.0}}
+# Where the planner files clauses decides which of its structures sees them, so it has two settings more.
+NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
+
+
+def thresholds_of(setting):
+    return SETTINGS[setting] if setting in SETTINGS else smallest() | PLACES[setting]
 
 
 def cells_as_they_are(attributes, cells):
@@ -39,20 +52,92 @@ def pairs_of(index, events, threads=1):
     return set(found)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def copies(arrays):
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-def test_random_clauses(name, several, seed):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_clauses(name, setting, several, seed):
+    rng = np.random.default_rng([seed, *setting.encode()])
     attributes, cells = int(rng.integers(1, 12)), int(rng.integers(5, 40))
     clauses = random_clauses(rng, int(rng.integers(1, 200)), attributes, cells)
     events = random_events(rng, int(rng.integers(1, 60)), attributes, cells, several)
-    index = create(name, clauses)
     wanted = expected(clauses, events)
-    assert pairs_of(index, events) == wanted
-    assert pairs_of(index, events, threads=2) == wanted
-    restored = restore(name, clauses, {k: v.copy() for k, v in index.arrays().items()})
-    assert pairs_of(restored, events) == wanted
+    with using(thresholds_of(setting)):
+        index = create(name, clauses)
+        assert pairs_of(index, events) == wanted
+        assert pairs_of(index, events, threads=2) == wanted
+        assert pairs_of(restore(name, clauses, copies(index.arrays())), events) == wanted
+
+
+def settled(index, matched, most=8):
+    """Matches again and again, until nothing is built in the background any more: the plan stays what it is. (Or it
+    never does, when the smallest difference is worth another plan.)"""
+    before = None
+    for _ in range(most):
+        matched()
+        do_pending(index)
+        plan = {k: v for k, v in index.plan().items() if k in ("records", "masks", "one by one")}
+        if plan == before:
+            return
+        before = plan
+
+
+@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
+@pytest.mark.parametrize("seed", range(2))
+def test_constants_of_several_kinds(name, setting, seed):
+    """IS NOT NULL, complements and ranges over attributes whose constants, and whose values, are of several kinds: in a
+    batch, through a sink, one by one until all that is built in the background is there, by several threads, and saved
+    under some thresholds and restored under others."""
+    rng = np.random.default_rng([seed, *setting.encode()])
+    attributes, cells = int(rng.integers(1, 6)), int(rng.integers(8, 30))
+    clauses = clauses_of_kinds(rng, int(rng.integers(30, 160)), attributes, cells)
+    events = random_events(rng, 24, attributes, cells)
+    wanted = expected(clauses, events)
+    single = events.single_valued()
+    ones = [events.take(np.array([e]), bool(single[e])) for e in range(len(events))]
+    of_event = [{r for e, r in wanted if e == i} for i in range(len(events))]
+
+    def one_by_one(first=0):
+        for i in range(len(ones)):
+            e = (first + i) % len(ones)
+            assert {r for _, r in pairs_of(index, ones[e])} == of_event[e]
+
+    with using(thresholds_of(setting)):
+        index = create(name, clauses)
+        assert pairs_of(index, events) == wanted
+        given = []
+        index.match(events, 2, lambda event, row: given.extend(zip(event.tolist(), row.tolist())))
+        assert sorted(given) == sorted(wanted)
+        settled(index, one_by_one)
+        assert pairs_of(index, events, threads=2) == wanted
+        together(one_by_one, 3)
+        saved = copies(index.arrays())
+        assert pairs_of(restore(name, clauses, copies(saved)), events) == wanted
+    assert pairs_of(restore(name, clauses, saved), events) == wanted
+    saved = copies(create(name, clauses).arrays())
+    with using(thresholds_of(setting)):
+        assert pairs_of(restore(name, clauses, saved), events) == wanted
+
+
+def together(work, threads):
+    """work(0), work(1), ... at once."""
+    problems = []
+
+    def run(number):
+        try:
+            work(number)
+        except BaseException as e:
+            problems.append(e)
+
+    running = [threading.Thread(target=run, args=(n,)) for n in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not problems, problems[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,12 +163,13 @@ def test_many_matches_fill_several_rooms(name):
     assert len(pairs_of(create(name, clauses), events, threads=2)) == 120_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
 @given(case=coded_cases())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_everything_that_the_model_can_say(name, case):
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_everything_that_the_model_can_say(name, setting, case):
     clauses, events = case
-    assert pairs_of(create(name, clauses), events) == expected(clauses, events)
+    with using(thresholds_of(setting)):
+        assert pairs_of(create(name, clauses), events) == expected(clauses, events)
 
 
 @pytest.fixture(scope="module")
@@ -109,62 +195,74 @@ def test_soak_equals_scan(name, soak):
     assert np.array_equal(keys_of(create(name, clauses).match(events, 2)), wanted)
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
+CHANGING = "changing"  # from step to step
+DYNAMIC_AND_SETTINGS = [(name, s) for name in DYNAMIC for s in (*SETTINGS, CHANGING)]
+
+
+def thresholds_now(setting, step):
+    return at_random(step) if setting == CHANGING else thresholds_of(setting)
+
+
+@pytest.mark.parametrize(("name", "setting"), DYNAMIC_AND_SETTINGS)
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_updates_in_any_order(name, several, seed):
+@pytest.mark.parametrize("make", [random_clauses, clauses_of_kinds])
+def test_updates_in_any_order(name, setting, several, make):
     """Rows come and go, attributes are added, and every match in between is that of the rows that are there."""
-    rng = np.random.default_rng(100 + seed)
-    attributes, cells = int(rng.integers(1, 8)), int(rng.integers(5, 40))
-    parts = [random_clauses(rng, int(rng.integers(0, 60)), attributes, cells)]
-    index = create(name, parts[0])
+    rng = np.random.default_rng([several, *make.__name__.encode(), *setting.encode()])
+    attributes, cells = int(rng.integers(1, 8)), int(rng.integers(8, 40))
+    parts = [make(rng, int(rng.integers(0, 60)), attributes, cells)]
+    with using(thresholds_now(setting, 0)):
+        index = create(name, parts[0])
     alive = set(range(len(parts[0])))
-    for _ in range(12):
-        step = rng.random()
-        if step < 0.45:
-            attributes += int(rng.integers(0, 2))
-            parts.append(random_clauses(rng, int(rng.integers(0, 40)), attributes, cells))
-            first = sum(len(p) for p in parts[:-1])
-            alive |= set(range(first, first + len(parts[-1])))
-            index.insert(parts[-1])
-        elif step < 0.7 and alive:
-            gone = rng.choice(sorted(alive), int(rng.integers(1, len(alive) + 1)), replace=False)
-            alive -= set(gone.tolist())
-            index.delete(np.sort(gone).astype(np.int64))
-        clauses, place = concatenated(parts)
-        events = random_events(rng, 20, attributes, cells, several)
-        wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
-        assert pairs_of(index, events) == {(e, r) for e, r in wanted if r in alive}
+    for number in range(12):
+        with using(thresholds_now(setting, number)):
+            step = rng.random()
+            if step < 0.45:
+                attributes += int(rng.integers(0, 2))
+                parts.append(make(rng, int(rng.integers(0, 40)), attributes, cells))
+                first = sum(len(p) for p in parts[:-1])
+                alive |= set(range(first, first + len(parts[-1])))
+                index.insert(parts[-1])
+            elif step < 0.7 and alive:
+                gone = rng.choice(sorted(alive), int(rng.integers(1, len(alive) + 1)), replace=False)
+                alive -= set(gone.tolist())
+                index.delete(np.sort(gone).astype(np.int64))
+            clauses, place = concatenated(parts)
+            events = random_events(rng, 20, attributes, cells, several)
+            wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
+            assert pairs_of(index, events) == {(e, r) for e, r in wanted if r in alive}
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
-@pytest.mark.parametrize("seed", range(8))
-def test_updates_with_labels(name, seed):
+@pytest.mark.parametrize(("name", "setting"), DYNAMIC_AND_SETTINGS)
+@pytest.mark.parametrize("make", [random_clauses, clauses_of_kinds])
+def test_updates_with_labels(name, setting, make):
     """Cells that are far apart, as an index that takes rows in place sees them."""
-    rng = np.random.default_rng(200 + seed)
-    attributes, cells = int(rng.integers(1, 6)), int(rng.integers(5, 40))
+    rng = np.random.default_rng([200, *make.__name__.encode(), *setting.encode()])
+    attributes, cells = int(rng.integers(1, 6)), int(rng.integers(8, 40))
     base, first, last = labels_for_cells(rng, attributes, cells)
     parts, alive, index = [], set(), None
-    for _ in range(10):
-        parts.append(random_clauses(rng, int(rng.integers(1, 40)), attributes, cells))
+    for number in range(10):
+        parts.append(make(rng, int(rng.integers(1, 40)), attributes, cells))
         clauses, place = concatenated(parts)
         move = np.arange(attributes), base, first, last
         labelled, _ = move_clauses([(parts[-1], np.arange(len(parts[-1])), move)], attributes)
-        if index is None:
-            index = create(name, labelled)
-        else:
-            index.insert(labelled)
         alive |= set(range(len(clauses) - len(parts[-1]), len(clauses)))
         gone = rng.choice(sorted(alive), len(alive) // 4, replace=False)
         alive -= set(gone.tolist())
-        index.delete(np.sort(gone).astype(np.int64))
+        with using(thresholds_now(setting, number)):
+            if index is None:
+                index = create(name, labelled)
+            else:
+                index.insert(labelled)
+            index.delete(np.sort(gone).astype(np.int64))
         events = random_events(rng, 20, attributes, cells)
         at = base[events.attribute]
         lo, hi = first[at + events.lo], last[at + events.hi]
         hi = np.where(events.lo == events.hi, lo, hi)
         labelled_events = CodedEvents(events.offsets, events.attribute, lo, hi, events.points)
         wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
-        assert pairs_of(index, labelled_events) == {(e, r) for e, r in wanted if r in alive}
+        with using(thresholds_now(setting, number)):
+            assert pairs_of(index, labelled_events) == {(e, r) for e, r in wanted if r in alive}
 
 
 @pytest.mark.parametrize("name", DYNAMIC)

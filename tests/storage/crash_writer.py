@@ -14,7 +14,6 @@ Also the forking that other tests of durability share (in_child).
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import json
 import os
 import pickle
@@ -35,7 +34,8 @@ import pyarrow as pa
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.storage.catalog_environment import Environment
+from dibs.storage.catalog_session import Session
+from dibs.thresholds import thresholds
 
 Id = Any
 LIVES = 10  # of a folder
@@ -91,20 +91,18 @@ def in_child(work: Callable[[], Any], seconds: int = 60) -> Any:
     return value
 
 
-def small_thresholds(patch: Callable[[str, Any], None]) -> None:
-    """Merges and checkpoints all the time, with few subscriptions."""
-    for name, value in (("AT_ONCE", 12), ("RATIO", 2), ("WIDTH", 2), ("TINY", 3), ("MANY", 6)):
-        patch(f"dibs.segments.layers.{name}", value)
-    patch("dibs.additions.MANY", 6)
-    patch("dibs.additions.FEW", 2)
-    patch("dibs.storage.durable.TINY", 3)
-    patch("dibs.storage.durable.TAIL", 15)
-    patch("dibs.storage.durable.CLOSING_TAIL", 5)
-
-
-def set_name(path: str, value: Any) -> None:
-    module, _, name = path.rpartition(".")
-    setattr(importlib.import_module(module), name, value)
+SMALL = {
+    "merged_at_once": 12,
+    "size_ratio": 2,
+    "small_segments": 2,
+    "scanned_rows": 3,
+    "changes_for_a_segment": 6,
+    "added_one_by_one": 2,
+    "unsaved_changes": 15,
+    "unsaved_on_closing": 5,
+    "catalog_index_rebuilt": 10,
+    "catalog_rows_read": 7,
+}  # thresholds: merges and checkpoints all the time, with few subscriptions
 
 
 # ---- what must be there ----
@@ -389,8 +387,8 @@ def die_at(number: int, rng: random.Random) -> None:
 
     for name in ("replace", "rename", "fsync", "unlink", "mkdir", "ftruncate", "pwrite"):
         setattr(os, name, deadly(getattr(os, name)))
-    # LMDB's own operations cannot be wrapped, its transactions can.
-    setattr(Environment, "write", deadly(Environment.write))  # noqa: B010
+    # SQLite's own operations cannot be wrapped, its transactions can.
+    setattr(Session, "write", deadly(Session.write))  # noqa: B010
 
 
 def warm(folder: Path, indexes: list[str]) -> None:
@@ -411,6 +409,6 @@ def warm(folder: Path, indexes: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    small_thresholds(set_name)
+    vars(thresholds).update(SMALL)
     faulthandler.enable()
     print(json.dumps(run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])))

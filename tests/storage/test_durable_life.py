@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from crash_writer import small_thresholds
+from crash_writer import SMALL
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,6 +21,7 @@ from dibs.errors import RecoveryWarning
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.reference import matches
+from dibs.thresholds import thresholds
 from strategies import events, expressions
 
 IDS = st.one_of(st.integers(0, 12), st.sampled_from(["a", "b", "c", "d"]))
@@ -33,7 +34,8 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        small_thresholds(self.patch.setattr)
+        for name, value in SMALL.items():
+            self.patch.setattr(thresholds, name, value)
         self.above = Path(tempfile.mkdtemp(prefix="dibs-life-"))
         self.places = 0
         self.folder = self.above / "0"
@@ -161,10 +163,9 @@ class Life(RuleBasedStateMachine):
     @rule(go_on=st.booleans())
     def crash(self, go_on: bool) -> None:
         """What a process that ended now would leave behind. The background rests, as a copy takes its time."""
-        with self.matcher._layers.upkeep.paused():
-            self.places += 1
-            copy = self.above / str(self.places)
-            shutil.copytree(self.folder, copy)
+        self.places += 1
+        copy = self.above / str(self.places)
+        self.matcher._layers.upkeep.run(lambda: shutil.copytree(self.folder, copy))  # type: ignore[arg-type]
         other = dibs.Matcher.open(copy, threads=1)
         if go_on:
             if self.follower is not None:

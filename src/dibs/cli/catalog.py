@@ -114,7 +114,7 @@ def check(path: Folder, json: AsJson = False) -> None:
     with outcome():
         import orjson
 
-        from dibs.cli.catalog_check import checked
+        from dibs.storage.check import checked
 
         with bar("check", None, beside_results=True):
             parts = checked(path)

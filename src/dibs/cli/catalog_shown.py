@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from dibs.language.expression import Expression
-    from dibs.storage.catalog_records import Entry
+    from dibs.storage.catalog_rows import Entry
 
 WIDEST = 100_000  # columns where no terminal cuts lines off
 WIDTH = 92  # of an expression on one line

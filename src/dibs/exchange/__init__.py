@@ -107,9 +107,7 @@ def _state(matcher: Matcher) -> tuple[int, list[_Part]]:
     snapshot = matcher._snapshot()
     parts = []
     for layer in snapshot.layers:
-        # Rows that went since were there at the snapshot's version, and segments never change: no lock is needed.
-        s = layer.segment
-        rows = np.delete(np.arange(len(s)), layer.removed.gone_at(snapshot.version))
+        s, rows = layer.segment, layer.gone.kept()
         if len(rows):
             parts.append(_Part(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
     return snapshot.version, sorted(parts, key=lambda p: not pa.types.is_integer(p.ids.type))
@@ -174,8 +172,7 @@ def import_from(
     lists every one, by its row or line, counted from 0). on_error="skip" adds the good ones and returns the others.
     Raises FormatError or DamagedError for a file that is none of ours."""
     source = Path(path)
-    with matcher._changes.turn():  # a matcher that takes no changes says so before the file is read
-        pass
+    matcher._changes.check()  # a matcher that takes no changes says so before the file is read
     if not source.is_dir() and ending_of(source) == LINES:
         ids, texts, weights, places, bad = read_lines(source)
     else:

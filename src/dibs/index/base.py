@@ -6,11 +6,8 @@ saved once, whatever the index. A match gives pairs (event, row of the clauses) 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.threads import share
 from dibs.thresholds import thresholds
 
 Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
@@ -92,6 +90,20 @@ class Buildable(Index, Protocol):
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Index: ...
 
 
+def do_pending(index: Index) -> bool:
+    """Does what the index would like to have done so that later matches are faster (`auto` plans again, or files
+    clauses for single events): in whatever thread, while others match. Whether there was something to do. What fails
+    is forgotten, and asked for again when there is reason to."""
+    work = getattr(index, "pending", None)
+    if work is None:
+        return False
+    try:
+        work()
+    finally:
+        index.pending = None  # type: ignore[attr-defined]
+    return True
+
+
 class Takes(NamedTuple):
     """What of the coded model a structure takes itself; index.complete does the rest."""
 
@@ -117,15 +129,6 @@ class DynamicStructure(Structure, Protocol):
     def delete(self, rows: NDArray[np.int64]) -> None:
         """Rows that are there, each once, will not match any more."""
         ...
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="dibs")
-
-
-if hasattr(os, "register_at_fork"):  # a forked child has the object but not its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class Rate:
@@ -194,7 +197,7 @@ def in_parts(
         ends = list(accumulate(sizes))
         event, row = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
         rooms = [(event[b - n : b], row[b - n : b]) for n, b in zip(sizes, ends)]
-        ran = list(_pool().map(run, bounds, bounds[1:], rooms))
+        ran = share(lambda i: run(bounds[i], bounds[i + 1], rooms[i]), parts, threads)
         chunks, count = [c for r in ran for c in r[0]], sum(r[1] for r in ran)
         done = np.sum([r[2] for r in ran], axis=0)
     if rate is not None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
@@ -28,6 +29,10 @@ class Presence:
         self._present = np.zeros(attributes)
         self._latest: deque[CodedEvents] = deque()
         self._latest_events = 0
+        self.begin_again_in_a_child()
+        survive_forks(self)
+
+    def begin_again_in_a_child(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
     def observe(self, events: CodedEvents) -> None:

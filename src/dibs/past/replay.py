@@ -25,7 +25,7 @@ from dibs.past.shown import share, shown_problems
 from dibs.past.sources import Batch, Wanted
 from dibs.past.sources_files import open_events
 from dibs.segments.ids import Id
-from dibs.segments.layers import Snapshot
+from dibs.segments.state import State
 
 OnError = Literal["raise", "skip"]
 FIRST_ROWS = 64  # events at the beginning, when nobody knows yet how much they match
@@ -44,7 +44,7 @@ class Matching(Protocol):
 
     def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
 
-    def _snapshot(self) -> Snapshot: ...
+    def _snapshot(self) -> State: ...
 
 
 @dataclass
@@ -201,7 +201,7 @@ def replay(
     begun = clock.perf_counter()
     result = Replay()
     layers = matcher._snapshot().layers
-    counting = _Counting([x.segment.ids.ids.take(pa.array(x.removed.kept())) for x in layers])
+    counting = _Counting([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
     batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
     for first, matches in batches:
         result.events = first + len(matches)

@@ -1,18 +1,14 @@
-"""Layers: all subscriptions of a matcher, as segments that lie on each other, and what has just come.
+"""Layers: the one place where the state of a matcher is held, and how it goes over into the next.
 
-    waiting    subscriptions that came since the last match, by id, read but not coded
-    layers     segments, the newest last, each with the rows that are gone from it and since when
-
-A change is cheap: an added subscription waits, a removed one is noted with the version. The next reader makes a segment
-of what waits. Segments are merged by size: a segment at most RATIO times as large as all newer ones together is merged
-with them in the background (segments.upkeep), or at once if they are many and it has no time, so that a subscription is
+A change is cheap: an added subscription waits, a removed one is a bit. The next reader makes a segment of what waits.
+Segments are merged by size: a segment at most `size_ratio` times as large as all newer ones together is merged with
+them in the background (segments.upkeep), or at once if they are many and it has no time, so that a subscription is
 moved a logarithmic number of times and there are never many segments. When the background has rested long enough, it
-merges all there is, so that a matcher with few changes is soon as fast as one that was built at once. A subscription is
-there in one place only, so the order of segments means nothing to readers.
+merges all there is, so that a matcher with few changes is soon as fast as one that was built at once.
 
-A reader holds a snapshot: the layers, what is gone from them, and the version. It never sees a row that went before
-that version and never misses one that went after it. What changes in place (an index with native updates) waits for the
-readers, and they for it.
+States are values (segments.state). Whoever makes the next one does so under the lock, from the one that stands, and
+`self.state = next` is the last thing it does: an interrupt before it leaves the old state, one after it the new one.
+Readers take `state` without a lock and keep it for as long as they like.
 """
 
 from __future__ import annotations
@@ -20,210 +16,89 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.errors import IndexTooLarge, UnknownId
-from dibs.index import AUTO
-from dibs.segments.compile import Form, compile_mixed
-from dibs.segments.ids import Id, IdIndex, id_hash
-from dibs.segments.removed import Bits, Removed
+from dibs.errors import IndexTooLarge
+from dibs.index import AUTO, Index
+from dibs.index.base import do_pending
+from dibs.jit.threads import survive_forks
+from dibs.segments.compile import compile_mixed
+from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
+from dibs.segments.state import ID_TYPES, Change, Layer, State, Waiting, by_type
 from dibs.segments.upkeep import Job, Upkeep
+from dibs.thresholds import thresholds
 
-RATIO = 16
-MANY = 256  # changes of one call that are worth a segment of their own
-AT_ONCE = 1_000  # rows that are merged at once, if at all: a few milliseconds
-BUSY = 8  # times as many, while the background is at work on others
-REST = 10  # the background rests so many times as long as merging everything takes before it does that without need
-A_ROW = 2e-6  # seconds of merging a row, about
+BUSY = 8  # times as many rows are merged at once while the background is at work on others
+REST = 10  # the background rests so many times as long as merging everything took before it does that without need
+A_ROW = 2e-6  # seconds of merging a row, about, before it was measured
 A_LOOK = 1.0  # seconds between two looks of readers for work in the background
-WIDTH = 3  # so many small segments are not worth a merge
-MOST = 8  # of them: more are merged at once, when the background has no time
-TINY = 64  # rows of a segment that are scanned rather than indexed, in a matcher that has many more
-ID_TYPES = (pa.int64(), pa.large_string())
-
-
-class Layer:
-    """A segment with the rows that are gone from it."""
-
-    def __init__(self, segment: Segment, removed: Removed | None = None):
-        self.segment = segment
-        self.removed = removed or Removed(len(segment))
-        self.merging = False  # in the background
-        self.items: dict[Id, Waiting] | None = None  # of a tiny one: what it was made of and is still there
-        # Of a durable matcher (storage.durable): how it is saved (a StoredSegment), and with how many rows gone.
-        self.stored: Any = None
-        self.stored_gone = 0
-
-    def __len__(self) -> int:
-        return len(self.segment) - self.removed.count
-
-    @property
-    def id_type(self) -> pa.DataType:
-        return self.segment.ids.ids.type
-
-
-class Snapshot(NamedTuple):
-    layers: list[Layer]
-    gone: list[Bits | None]  # of each: see segments.removed
-    version: int
-
-
-class Subscription(NamedTuple):
-    """What is known of one subscription."""
-
-    id: Id
-    expression: str
-    weight: float
-    version: int  # of the matcher when it was added or last replaced
-    time: int | None = None  # of that, in UTC microseconds; only a durable matcher keeps it
-
-
-Change = tuple[Id, Union[str, None], float, Union[Form, None]]  # text None: it goes; weight; form, as below
-
-
-class Waiting(NamedTuple):
-    text: str
-    weight: float
-    version: int
-    form: Form | None  # None: not read yet
+LATELY = 0.05  # seconds: who has begun a match since is probably still at it
 
 
 class Layers:
     def __init__(self, choice: Choice):
         self.choice = choice
-        self.lock = threading.RLock()  # held for moments: the state changes from one to the next
-        self.version = 0
-        self.layers: list[Layer] = []
-        self.waiting: dict[Id, Waiting] = {}
+        self.lock = threading.RLock()  # held while the next state is made: for moments
+        self.state = State()
         self.upkeep = Upkeep(self.lock, self._next_merge)
-        self._in_place = choice.in_place
-        self._compacting = threading.Lock()  # one after the other
+        self.upkeep.sources.append(self._next_plan)
+        self._merging: frozenset[Segment] = frozenset()  # by the thread of the upkeep, which alone sets it
         self._next_tidying = self._next_look = 0.0  # when the background may merge everything; when to look for work
-        self._readers = self._changers = 0  # matches under way; threads that want to change an index in place
-        self._turn = threading.Condition(self.lock)  # told when one of them ends
-
-    # ---- what is there ----
+        self._a_row = A_ROW
+        self._last_read = 0.0
+        survive_forks(self)
 
     def __len__(self) -> int:
-        with self.lock:
-            return len(self.waiting) + sum(len(layer) for layer in self.layers)
-
-    def get(self, id: Id) -> Subscription:
-        with self.lock:
-            waiting = self.waiting.get(id)
-            if waiting is not None:
-                return Subscription(id, waiting.text, waiting.weight, waiting.version)
-            place = self.find(id)
-            if place is None:
-                raise UnknownId(id)
-            segment, row = place[0].segment, place[1]
-            weight = float(segment.weights_at(np.array([row]))[0])
-            return Subscription(id, segment.texts[row].as_py(), weight, int(segment.versions[row]))
-
-    def has(self, id: Id) -> bool:
-        with self.lock:
-            return id in self.waiting or self.find(id) is not None
-
-    def find(self, id: Id) -> tuple[Layer, int] | None:
-        """The layer and the row of an id that is there and does not wait."""
-        if isinstance(id, bool) or (isinstance(id, int) and not -(2**63) <= id < 2**63):
-            return None
-        hash = id_hash(id)
-        for layer in self.layers:
-            if layer.items is None or id in layer.items:
-                row = layer.segment.ids.find(id, hash)
-                if row is not None and not layer.removed.has(row):
-                    return layer, row
-        return None
-
-    def taken(self, column: pa.Array) -> tuple[set[int], set[int]]:
-        """Places in the column whose id stands earlier in the column, and those whose id is in use."""
-        if not len(column):
-            return set(), set()
-        used: set[int] = set()
-        with self.lock:
-            for layer in self.layers:
-                if layer.id_type == column.type:
-                    places, rows = layer.segment.ids.find_all(column)
-                    used.update(places[layer.removed.there(rows)].tolist())
-            if self.waiting:
-                used.update(i for i, id in enumerate(column.to_pylist()) if id in self.waiting)
-        return set(IdIndex(column).repeated()), used
+        return len(self.state)
 
     # ---- reading ----
 
-    @contextmanager
-    def reading(self) -> Iterator[Snapshot]:
-        """The state to match on, which nobody changes meanwhile."""
+    def read(self) -> State:
+        """The state to match on."""
+        now = self._last_read = time.monotonic()
+        state = self.flush()
+        if len(state.layers) > 1 and now > self._next_look:  # without changes nobody else looks for work
+            self._next_look = now + A_LOOK
+            self.upkeep.wake()
+        return state
+
+    def flush(self) -> State:
+        """The state, in which nothing waits."""
+        state = self.state
+        if not state.waiting:
+            return state
         with self.lock:
-            while self._changers:
-                self._turn.wait()
-            snapshot = self.snapshot()
-            self._readers += 1
-            if len(self.layers) > 1 and (now := time.monotonic()) > self._next_look:  # without changes nobody else does
-                self._next_look = now + A_LOOK
-                self.upkeep.wake()
-        try:
-            yield snapshot
-        finally:
-            with self.lock:
-                self._readers -= 1
-                self._turn.notify_all()
+            state = self.state
+            if state.waiting:
+                state = self._flushed(state)
+                self.state = state
+        self.upkeep.wake()
+        return state
 
-    def snapshot(self) -> Snapshot:
-        with self.lock:
-            self.flush()
-            return Snapshot(list(self.layers), [x.removed.taken() for x in self.layers], self.version)
+    def _flushed(self, state: State) -> State:
+        """With segments of what waits."""
+        # What is scanned already is compiled again with it, which is quicker than to merge it or to match one more.
+        items, layers = state.waiting, state.layers
+        scanned = next((x for x in layers if x.items is not None and x.segment not in self._merging), None)
+        old = {} if scanned is None or scanned.items is None else scanned.items
+        if old and len(old) + len(items) <= thresholds.scanned_rows:
+            items = {**old, **items}
+            layers = tuple(x for x in layers if x is not scanned)
+        rest = State(state.version, layers)
+        scans = self._scans(rest, len(items))
+        segments = self.built(items, rest)
+        if scans and len(segments) == 1:
+            return replace(rest, layers=(*layers, Layer.of(segments[0], items)))
+        return self._with_segments(rest, segments)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Before an index may be changed in place; the lock is held. It is given up while readers end, so nothing may
-        be half done."""
-        if not self._in_place:
-            yield
-            return
-        self._changers += 1
-        try:
-            while self._readers:
-                self._turn.wait()
-            yield
-        finally:
-            self._changers -= 1
-            self._turn.notify_all()
-
-    # ---- changing: one thread at a time ----
-
-    def drop(self, id: Id, version: int) -> bool:
-        """Removes a subscription; whether it was there."""
-        if self.waiting.pop(id, None) is not None:
-            return True
-        place = self.find(id)
-        if place is not None:
-            place[0].removed.add(place[1], version)
-            if place[0].items is not None:
-                place[0].items.pop(id, None)
-        return place is not None
-
-    def drop_all(self, ids: Sequence[Id], version: int) -> None:
-        """Removes those that are there."""
-        for type_, column in _by_type(ids):
-            for layer in self.layers:
-                if layer.id_type == type_:
-                    _, rows = layer.segment.ids.find_all(column)
-                    layer.removed.add_all(rows[layer.removed.there(rows)], version)
-        for items in [x.items for x in self.layers if x.items]:
-            for id in ids:
-                items.pop(id, None)
-        for id in ids if self.waiting else ():
-            self.waiting.pop(id, None)
+    # ---- changing: one thread at a time (dibs.changes) ----
 
     def apply(self, changes: Sequence[Change], first: int, old: Collection[Id] | None = None) -> None:
         """Changes of the versions first, first + 1, ..., which all become visible at once. old: those of their ids that
@@ -234,199 +109,211 @@ class Layers:
             for i, (id, text, weight, form) in enumerate(changes)
             if text is not None and last[id] == i
         }
-        old = last if old is None else old
-        segments = self.built(added) if len(added) > MANY else None
-        with self.lock, self.alone() if segments else nullcontext():
-            if len(old) > MANY:
-                self.drop_all(list(old), first)
+        ids = last.keys() if old is None else set(old)
+        segments = self.built(added, self.state) if len(added) > thresholds.changes_for_a_segment else []
+        with self.lock:
+            state = self.state.without(ids) if ids else self.state
+            state = replace(state, version=first + len(changes) - 1)
+            if segments:
+                state = self._with_segments(state, segments)
             else:
-                for id in old:
-                    self.drop(id, first)
-            if segments is None:
-                self.waiting |= added
-            else:
-                self.append(segments)
-            self.version = first + len(changes) - 1
-            if len(self.waiting) > MANY:  # so that no reader has much to do
-                self.flush()
-        if old:
+                state = replace(state, waiting={**state.waiting, **added})
+            if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
+                state = self._flushed(state)
+            self.state = state
+        if ids or segments:
             self.upkeep.wake()
-        if self._readers:
+        if time.monotonic() - self._last_read < LATELY:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
 
-    def append(self, segments: Iterable[Segment], version: int | None = None) -> None:
+    def append(self, segments: Iterable[Segment], version: int) -> None:
         """Segments of new ids; `version`: after them."""
-        with self.lock, self.alone():
-            self.version = self.version if version is None else version
-            for segment in segments:
-                self.layers.append(Layer(segment))
-                self._merge_small(segment.ids.ids.type)
+        with self.lock:
+            self.state = replace(self._with_segments(self.state, segments), version=version)
         self.upkeep.wake()
 
-    def flush(self) -> None:
-        """Makes segments of what waits."""
-        if not self.waiting:
-            return
-        with self.alone():
-            # What is tiny already is made anew with it, which is quicker than to merge it or to match one more.
-            tiny = next((x for x in self.layers if x.items is not None and not x.merging), None)
-            items = self.waiting
-            if tiny is None or tiny.items is None or len(tiny.items) + len(items) > TINY:
-                tiny = None
-            else:
-                items = tiny.items | items
-            segments = self.built(items)
-            scanned = self._scans(len(items))
-            self.waiting = {}
-            if tiny is not None:
-                self.layers.remove(tiny)
-            self.append(segments)
-            if scanned and len(segments) == 1 and self.layers[-1].segment is segments[0]:
-                self.layers[-1].items = items
+    def advance(self, removed: Collection[Id], items: Mapping[Id, Waiting], version: int) -> None:
+        """What another process has done: these go, these come or are replaced, and then it is this version."""
+        segments = self.built(items, self.state)
+        with self.lock:
+            state = self.state.without({*removed, *items})
+            self.state = replace(self._with_segments(state, segments), version=version)
+        self.upkeep.wake()
 
-    def built(self, items: Mapping[Id, Waiting]) -> list[Segment]:
+    def restore(self, state: State) -> None:
+        """Another state altogether: what is being merged of the old one comes to nothing."""
+        with self.lock:
+            self.state = state
+
+    # ---- building ----
+
+    def built(self, items: Mapping[Id, Waiting], state: State) -> list[Segment]:
         """Segments of subscriptions that are known to be good: one for each type of ids."""
         result = []
-        for _, ids in _by_type(list(items)):
+        for _, ids in by_type(items.keys()):
             own = [items[id] for id in ids.to_pylist()] if len(ids) < len(items) else list(items.values())
             texts, weights, versions, forms = zip(*own)
             column = pa.array(texts, pa.large_string())
             weighted = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights)
             make = partial(build, compile_mixed(column, forms), ids, column, weighted, np.array(versions))
-            result.append(self._made(make, self._choice_for(len(ids))))
+            result.append(self._made(make, state, len(ids)))
         return result
 
-    def _made(self, make: Callable[[Choice, Segment | None], Segment], choice: Choice) -> Segment:
+    def _made(self, make: Callable[[Choice, Segment | None], Segment], state: State, rows: int) -> Segment:
         """The segment; with `auto` if the chosen index would be too large: subscriptions that were accepted one by one
         must be matched. (Many at once are refused instead.)"""
-        like = self.largest()
+        like = state.largest()
         try:
-            return make(choice, like)
+            return make(Choice("scan") if self._scans(state, rows) else self.choice, like)
         except IndexTooLarge as e:
             warnings.warn(f"{e}; these subscriptions are matched by {AUTO!r} instead", UserWarning, stacklevel=2)
             return make(Choice(AUTO), like)
 
-    def largest(self) -> Segment | None:
-        """The segment that knows most of the events."""
-        return max((x.segment for x in self.layers), key=len, default=None)
-
-    def _choice_for(self, rows: int) -> Choice:
-        return Choice("scan") if self._scans(rows) else self.choice
-
-    def _scans(self, rows: int) -> bool:
+    @staticmethod
+    def _scans(state: State, rows: int) -> bool:
         """Whether so many new rows are scanned: building an index takes longer than scanning a few rows."""
-        return rows <= TINY and not self._in_place and any(len(x.segment) > AT_ONCE for x in self.layers)
+        return rows <= thresholds.scanned_rows and any(len(x.segment) > thresholds.merged_at_once for x in state.layers)
 
     # ---- merging ----
 
-    def _tail(self, id_type: pa.DataType) -> list[Layer]:
+    def _with_segments(self, state: State, segments: Iterable[Segment]) -> State:
+        """With these segments on top, and merged with what is small enough for that."""
+        for segment in segments:
+            state = replace(state, layers=(*state.layers, Layer.of(segment)))
+            state = self._merge_small(state, segment.ids.ids.type)
+        return state
+
+    def _tail(self, state: State, id_type: pa.DataType) -> list[Layer]:
         """The newest layers of this type of ids that should be one."""
         chosen: list[Layer] = []
         total = 0
-        for layer in reversed([x for x in self.layers if x.id_type == id_type]):
-            if layer.merging or (chosen and len(layer) > RATIO * max(total, 1)):
+        for layer in reversed(state.of_type(id_type)):
+            if layer.segment in self._merging or (chosen and len(layer) > thresholds.size_ratio * max(total, 1)):
                 break
             chosen.append(layer)
             total += len(layer)
         return chosen[::-1]
 
-    def _merge_small(self, id_type: pa.DataType) -> None:
-        tail = self._tail(id_type)
-        most = AT_ONCE if self._in_place or not self.upkeep.busy else BUSY * AT_ONCE
-        while len(tail) > 1 and sum(len(layer) for layer in tail) > most:
+    def _merge_small(self, state: State, id_type: pa.DataType) -> State:
+        tail = self._tail(state, id_type)
+        at_once = thresholds.merged_at_once
+        while len(tail) > 1 and sum(map(len, tail)) > (BUSY * at_once if self.upkeep.busy else at_once):
             del tail[0]
-        if len(tail) > (1 if self._in_place or len(self) <= AT_ONCE else MOST):
-            self._replace(tail, self._joined(tail))
-
-    def _joined(self, layers: Sequence[Layer]) -> tuple[Joined, list[NDArray[np.int64]]] | None:
-        """The layers as one, and which of their rows; None: nothing is left of them."""
-        kept = [layer.removed.kept() for layer in layers]
-        if not any(map(len, kept)):
-            return None
-        return Joined([(layer.segment, rows) for layer, rows in zip(layers, kept)]), kept
-
-    def _replace(
-        self,
-        layers: Sequence[Layer],
-        joined: tuple[Joined, list[NDArray[np.int64]]] | None,
-        segment: Segment | None = None,  # if its index is made already
-    ) -> None:
-        """One layer instead of these. Rows that went while it was made go from it too."""
-        if joined is not None:
-            choice = self._choice_for(sum(map(len, joined[1])))
-            new = Layer(segment or self._made(joined[0].indexed, choice))
-            for layer, rows, gone_to in zip(layers, joined[1], joined[0].rows()):
-                gone, since = layer.removed.since(rows)
-                new.removed.add_all(gone_to[gone], since)
-            self.layers[self.layers.index(layers[0])] = new
-            layers = layers[1:]
-        for layer in layers:
-            self.layers.remove(layer)
+        if len(tail) <= (1 if len(state) <= at_once else thresholds.most_small_segments):
+            return state
+        joined = _Joining(tail)
+        return joined.put_into(state, joined.segment(partial(self._made, state=state, rows=joined.rows)))
 
     def _next_merge(self) -> Job | None:
         """What the background should merge; the lock is held."""
+        state, at_once = self.state, thresholds.merged_at_once
         for id_type in ID_TYPES:
-            chosen = self._tail(id_type)
+            chosen = self._tail(state, id_type)
             if len(chosen) < 2:  # or one of which most is gone
-                own = (x for x in self.layers if x.id_type == id_type and not x.merging)
-                chosen = [x for x in own if x.removed.count > max(len(x), AT_ONCE)][:1]
-            if len(chosen) <= WIDTH and sum(len(x.segment) for x in chosen) <= AT_ONCE:
-                chosen = self._untidy(id_type)
+                own = (x for x in state.of_type(id_type) if x.segment not in self._merging)
+                chosen = [x for x in own if x.gone.count > max(len(x), at_once)][:1]
+            if len(chosen) <= thresholds.small_segments and sum(len(x.segment) for x in chosen) <= at_once:
+                chosen = self._untidy(state, id_type)
             if chosen:
-                return partial(self._merge_apart, self._claimed(chosen))
+                return partial(self._merge_apart, [x.segment for x in chosen])
         return None
 
-    @staticmethod
-    def _claimed(chosen: list[Layer]) -> list[Layer]:
-        """To be merged; nobody else does."""
-        for layer in chosen:
-            layer.merging = True
-        return chosen
-
-    def _untidy(self, id_type: pa.DataType) -> list[Layer]:
+    def _untidy(self, state: State, id_type: pa.DataType) -> list[Layer]:
         """All layers of this type of ids, if it is time to merge them and worth it."""
-        own = [x for x in self.layers if x.id_type == id_type]
+        own = state.of_type(id_type)
         rows = sum(len(x.segment) for x in own)
-        extra = rows - max((len(x) for x in own), default=0)
+        extra = rows - max(map(len, own), default=0)
         now = time.monotonic()
-        if now < self._next_tidying or extra <= max(AT_ONCE, rows // 1000) or any(x.merging for x in own):
+        if now < self._next_tidying or extra <= max(thresholds.merged_at_once, rows // 1000):
             return []
-        self._next_tidying = now + REST * A_ROW * rows
+        self._next_tidying = now + REST * self._a_row * rows
         return own
 
-    def _merge_apart(self, chosen: list[Layer]) -> None:
-        """In the background: the lock is held only while the result takes the place of the parts."""
+    def _merge_apart(self, segments: Collection[Segment]) -> None:
+        """By the thread of the upkeep: the lock is held only while the result takes the place of the parts."""
+        with self.lock:
+            chosen = [x for x in self.state.layers if x.segment in segments]
+            if len(chosen) < len(segments):
+                return  # some of them were merged at once meanwhile
+            self._merging = frozenset(segments)
+        begin = time.monotonic()
         try:
-            joined = self._joined(chosen)
-            segment = None if joined is None or self._in_place else self._made(joined[0].indexed, self.choice)
-            with self.lock, self.alone():
-                if set(map(id, chosen)) <= set(map(id, self.layers)):  # else a follower has taken newer ones
-                    self._replace(chosen, joined, segment)
-        finally:
+            joined = _Joining(chosen)
+            segment = joined.segment(partial(self._made, state=self.state, rows=joined.rows))
             with self.lock:
-                for layer in chosen:
-                    layer.merging = False
+                if joined.fits(self.state):  # else a follower has taken newer ones
+                    self.state = joined.put_into(self.state, segment)
+        finally:
+            self._merging = frozenset()
+        if joined.rows > thresholds.merged_at_once:
+            self._a_row = (time.monotonic() - begin) / joined.rows
+
+    def _next_plan(self) -> Job | None:
+        """What an index would like to have done; the lock is held."""
+        pending = (x.segment.index for x in self.state.layers if x.segment.has_pending_work)
+        index = next(pending, None)
+        return None if index is None else partial(_do_pending, index)
 
     def compact(self) -> None:
         """One segment for each type of ids of what is there now, without what was removed. Matching goes on."""
-        with self._compacting, self.upkeep.paused():
-            for id_type in ID_TYPES:
-                with self.lock:
-                    self.flush()
-                    own = [layer for layer in self.layers if layer.id_type == id_type]
-                    if len(own) < 2 and not any(layer.removed.count for layer in own):
-                        continue
-                    self._claimed(own)
-                self._merge_apart(own)
+        self.upkeep.run(self._compact)
+
+    def _compact(self) -> None:
+        for id_type in ID_TYPES:
+            own = self.flush().of_type(id_type)
+            if len(own) > 1 or any(layer.gone.count for layer in own):
+                self._merge_apart([layer.segment for layer in own])
 
     def close(self) -> None:
+        """May be called again."""
         self.upkeep.close()
-        with self.lock:
-            self.layers, self.waiting = [], {}
+        self.state = State()
+
+    def begin_again_in_a_child(self) -> None:
+        """After a fork: whoever held the lock is not here. The state is whole, as always."""
+        self.lock = threading.RLock()
+        self._merging = frozenset()
+        self.upkeep.begin_again_in_a_child(self.lock)
 
 
-def _by_type(ids: Sequence[Id]) -> Iterator[tuple[pa.DataType, pa.Array]]:
-    for type_, text in zip(ID_TYPES, (False, True)):
-        own = [i for i in ids if isinstance(i, str) == text]
-        if own:
-            yield type_, pa.array(own, type_)
+def _do_pending(index: Index) -> None:
+    do_pending(index)
+
+
+class _Joining:
+    """Layers on the way to one."""
+
+    def __init__(self, layers: Sequence[Layer]):
+        self._layers = layers
+        self._kept: list[NDArray[np.int64]] = [layer.gone.kept() for layer in layers]
+        self.rows = sum(map(len, self._kept))
+        self._joined = None
+        if self.rows:
+            self._joined = Joined([(layer.segment, rows) for layer, rows in zip(layers, self._kept)])
+
+    def segment(self, made: Callable[[Callable[[Choice, Segment | None], Segment]], Segment]) -> Segment | None:
+        """None: nothing is left of them."""
+        return None if self._joined is None else made(self._joined.indexed)
+
+    def fits(self, state: State) -> bool:
+        """Whether they are all in the state still (perhaps with fewer rows)."""
+        return {x.segment for x in self._layers} <= {x.segment for x in state.layers}
+
+    def put_into(self, state: State, segment: Segment | None) -> State:
+        """The state with the one in place of the layers, without the rows that went while it was made."""
+        now = {layer.segment: layer for layer in state.layers}
+        ours = {layer.segment for layer in self._layers}
+        merged: list[Layer] = []
+        if segment is not None and self._joined is not None:
+            new = Layer.of(segment)
+            for layer, rows, gone_to in zip(self._layers, self._kept, self._joined.rows()):
+                gone = now[layer.segment].gone.has_each(rows)
+                new = Layer(segment, new.gone.including(gone_to[gone]))
+            merged = [new]
+        layers: list[Layer] = []
+        for layer in state.layers:
+            if layer.segment not in ours:
+                layers.append(layer)
+            elif merged:  # in the place of the first of them
+                layers.append(merged.pop())
+        return replace(state, layers=tuple(layers))

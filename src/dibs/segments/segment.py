@@ -1,12 +1,10 @@
-"""A segment: subscriptions that were compiled together, with their own domains and index. It never changes, but for an
-index that takes rows in place when it goes over into a merged segment.
+"""A segment: subscriptions that were compiled together, with their own domains and index. It never changes.
 
 Row r of everything (ids, texts, weights, clauses) is one subscription. The ids are all integers or all strings.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,18 +20,16 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
-from dibs.index import AUTO, Index, Pairs, Sink, create, takes
+from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
 from dibs.index.statistics import guessed_presence
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
-from dibs.segments.live import Live
 
 DEFAULT_WEIGHT = 1.0
-log = logging.getLogger("dibs")
 
 
-@dataclass
+@dataclass(eq=False)  # each is itself
 class Segment:
     ids: IdIndex
     texts: pa.Array  # large_string
@@ -51,6 +47,11 @@ class Segment:
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)
         return self.index.match(coded, threads, sink)
+
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether its index would like to have something done: see index.base.do_pending."""
+        return getattr(self.index, "pending", None) is not None
 
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]
@@ -80,17 +81,9 @@ class Choice(NamedTuple):
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
 
-    @property
-    def in_place(self) -> bool:
-        """Whether the index takes insertions and deletions itself."""
-        part = takes(self.name)
-        return part is not None and part.updates
-
     def built(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
         """like: a segment of the same matcher, from which something may be known of the events."""
         settings = dict(self.settings)
-        if self.in_place:
-            return Live.build(self.name, domains, clauses, settings)
         if self.name == AUTO and like is not None and isinstance(like.index, Auto):
             settings["presence"] = _presence(like, domains, clauses)
         return create(self.name, clauses, **settings)
@@ -129,16 +122,13 @@ def build(
 
 class Joined:
     """Segments on the way to one: the given rows of each part (whose ids are of one type). Everything but the index is
-    made at once, from what never changes; `indexed` completes it."""
+    made at once; `indexed` completes it."""
 
     def __init__(self, parts: Sequence[tuple[Segment, NDArray[np.int64]]]):
-        # The largest first: where its index takes the others in place, its attributes keep their numbers.
-        self._order = sorted(range(len(parts)), key=lambda i: -len(parts[i][1]))
-        self._parts = parts = [parts[i] for i in self._order]
-        in_place = isinstance(parts[0][0].index, Live)
-        self._domains, moves = merge_domains([s.domains for s, _ in parts], keep_numbers=in_place)
-        self._moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
-        self._clauses, self._place = move_clauses(self._moving, len(self._domains.attributes))
+        self._parts = parts
+        self._domains, moves = merge_domains([s.domains for s, _ in parts])
+        moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
+        self._clauses, self._place = move_clauses(moving, len(self._domains.attributes))
         order = pa.array(self._place)
         self._ids = IdIndex(pa.concat_arrays([s.ids.ids.take(pa.array(rows)) for s, rows in parts]).take(order))
         self._texts = pa.concat_arrays([s.texts.take(pa.array(rows)) for s, rows in parts]).take(order)
@@ -148,28 +138,17 @@ class Joined:
             self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
 
     def indexed(self, choice: Choice, like: Segment | None = None) -> Segment:
-        """The segment (like: see Choice.built; else the largest part). An index that can takes the rows of the others
-        in place: nobody may be matching on the parts meanwhile, nor afterwards."""
-        largest = self._parts[0][0].index
-        index: Index | None = None
-        if isinstance(largest, Live) and largest.name == choice.name:
-            try:
-                index = largest.merged(self._moving, self._domains, self._clauses, self._place)
-            except Exception:  # it may be half changed, and is given up: the clauses are whole
-                log.exception("an index could not take rows in place and is built anew")
-        if index is None:
-            index = choice.built(self._domains, self._clauses, like or self._parts[0][0])
+        """The segment (like: see Choice.built; else the largest part)."""
+        like = like or max((s for s, _ in self._parts), key=len)
+        index = choice.built(self._domains, self._clauses, like)
         return Segment(self._ids, self._texts, self._weights, self._versions, self._domains, self._clauses, index)
 
     def rows(self) -> list[NDArray[np.int64]]:
-        """Where each part's given rows have gone, in the order in which the parts were given."""
+        """Where each part's given rows have gone."""
         gone_to = np.empty(len(self._place), np.int64)
         gone_to[self._place] = np.arange(len(self._place))
         bounds = np.cumsum([0, *(len(rows) for _, rows in self._parts)])
-        result: list[NDArray[np.int64]] = [gone_to] * len(self._parts)
-        for place, part in enumerate(self._order):
-            result[part] = gone_to[bounds[place] : bounds[place + 1]]
-        return result
+        return [gone_to[a:b] for a, b in zip(bounds, bounds[1:])]
 
 
 def merge(parts: Sequence[tuple[Segment, NDArray[np.int64]]], choice: Choice) -> Segment:

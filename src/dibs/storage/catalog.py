@@ -1,66 +1,65 @@
-"""The catalog: the truth of a durable matcher. Each subscription by its id, and the log of changes, in LMDB.
-
-    subscriptions   id -> text, weight, version, time
-    changes         version -> id, removed or not: what to replay on segments that are older than the catalog
-    about           one record: identity, counters, sums of all checksums
+"""The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and what was removed of late.
 
 A change has a version: 1, 2, 3... in the order of changes. Its time is for people only; it never goes back, even if the
-clock does. What was written is durable when the call returns; a call is done wholly or not at all.
+clock does. What was written is durable when the call returns (SQLite's write-ahead log, synced at each commit); a call
+is done wholly or not at all, whatever interrupts it.
 
-Any number of threads and processes read while one writes (catalog_environment says how). A reader sees what was
-committed when it asked. There is one writer; who that is is decided by the lock of the matcher's folder, not here, but
-a second one is found by its versions, before it does harm.
+There is no log of changes but the subscriptions themselves, which lie in the order of their versions, and the removals:
+what is new since a version is at the end of both.
 
-The folder is checked as a whole when it is opened (catalog_check).
+Any number of threads and processes read while one writes. A reader sees what was committed when it asked. There is one
+writer; who that is is decided by the lock of the matcher's folder, not here, but a second one is found by its versions,
+before it does harm. Everything is checked when it is opened (catalog_check).
 
-Good for: backup by copying the folder while nobody writes. Not for: LMDB's compacting copy, whose transactions start
-anew, which looks like damage; export and import instead.
+    catalog.db          the database: any tool that reads SQLite reads it (catalog_schema)
+    catalog.db-wal      SQLite's log of what is not yet in the database, part of it; catalog.db-shm: where in it
+    catalog.seal        what must be there (catalog_check)
+
+Good for: backup by copying the folder while nobody writes.
 """
 
 from __future__ import annotations
 
-import os
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.errors import DamagedError, StorageError
+from dibs.errors import DamagedError, FormatError, StorageError
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
-from dibs.storage.catalog_check import state_at
-from dibs.storage.catalog_columns import Columns, Ids, Slices, in_order, log_of, read_columns, records_of
-from dibs.storage.catalog_create import create_catalog
-from dibs.storage.catalog_environment import ADVICE, DATA, Environment
-from dibs.storage.catalog_records import (
-    LONG,
-    MASK,
-    STATE,
-    STRING,
-    Change,
+from dibs.storage import catalog_check as checking
+from dibs.storage.catalog_check import Seal, SealFile, removed_rows
+from dibs.storage.catalog_rows import (
+    Columns,
     Entry,
-    State,
-    block_count,
-    blocks_of,
-    changes_of,
-    entry_of,
-    format_of,
-    key_of,
-    record_of,
-    state_of,
-    state_record,
-    sum_of,
-    version_key,
+    Unsound,
+    all_rows,
+    checksums_of,
+    columns_of,
+    entries_of,
+    rows_of,
+    rows_of_columns,
+    seed_of,
+    total,
+    wrapped,
 )
-from dibs.storage.catalog_registry import opened, release
+from dibs.storage.catalog_schema import BY_ID, State, check_schema, create_catalog, read_state, write_state
+from dibs.storage.catalog_session import ADVICE, DATA, Session, log_size
+from dibs.thresholds import thresholds
 
-Progress = Callable[[int, int], None]  # rows done, rows in all; must not use the catalog
-PORTION = 50_000  # rows between two reports
-TRIM_PORTION = 10_000  # blocks of one transaction
+T = TypeVar("T")
+OLD_DATA = "data.mdb"  # of LMDB, up to format 1
+READERS_END = 500  # milliseconds that closing waits for readers
+AT_ONCE = 100  # rows of one INSERT: SQLite allows 999 parameters at least
+COLUMNS = "id, expression, weight, version, time, checksum"
 
 
 def _now() -> int:
@@ -75,32 +74,87 @@ class News(NamedTuple):
     entries: list[Entry]  # added or replaced
 
 
+class _Taken(Exception):
+    """Some of many new ids are not new."""
+
+
 class Catalog:
     """An open catalog; `close` it, or use it in a with block."""
 
-    def __init__(self, environment: Environment, folder: Path, read_only: bool):
-        self.folder = folder
-        self.read_only = read_only
+    def __init__(self, folder: Path, read_only: bool):
+        self.folder, self.read_only = folder, read_only
         self.clock: Callable[[], int] = _now  # UTC microseconds
-        self._environment: Environment | None = environment
-        self._seen = (environment.whole.state.transaction, environment.whole.state)
-        self.identity = environment.whole.state.identity.hex()  # random, made with the catalog
+        self._reader = Session(folder, read_only=True)
+        self._writer: Session | None = None if read_only else Session(folder, read_only=False)
+        self._seal: SealFile | None = None
+        self._closing = threading.Lock()
+        try:
+            seal = checking.read_seal(folder)
+            self._sealed = self._is_sealed(seal)
+            state = self._verified(whole=not self._sealed)
+            checking.check_seal(folder, seal, state)
+            self.identity = state.identity  # random, made with the catalog
+            self._row_seed = seed_of(state.identity)
+            self._seen: tuple[Any, State] = (None, state)
+            if not read_only:
+                self._seal = SealFile(folder)
+                if seal is None or seal.version < state.version:
+                    self._seal.write(Seal(state.identity, state.version))
+        except OSError as e:
+            self._end()
+            raise StorageError(folder, f"cannot be opened ({e.strerror}): check the permissions") from e
+        except BaseException:
+            self._end()
+            raise
 
     @classmethod
     def open(cls, folder: Path, read_only: bool = False, create: bool = True) -> Catalog:
         """The catalog in the folder. It is made if it is not there, unless read_only or create says otherwise.
-        Everything in it is checked; a second open of one process shares the first one's file and does without."""
+        Everything in it is checked."""
         folder = Path(folder)
         if not folder.is_dir() or not any(folder.iterdir()):
             if read_only or not create:
                 raise StorageError(folder, "there is no catalog; it is made by opening it for writing")
             create_catalog(folder)
-        return cls(opened(folder, write=not read_only), folder, read_only)
+        if (folder / OLD_DATA).exists() and not (folder / DATA).exists():
+            raise FormatError(
+                f"{folder} was written by an earlier version of Dibs, with LMDB: export it with that version (dibs "
+                "catalog export FOLDER backup.parquet), and import it into a new folder here (dibs catalog import)"
+            )
+        return cls(folder, read_only)
 
     def close(self) -> None:
-        held, self._environment = self._environment, None
-        if held is not None:
-            release(held)
+        """What is in the log moves to the database, which is looked at and sealed."""
+        with self._closing:
+            if self._seal is not None and self._writer is not None and self._writer.is_usable():
+                self._settle(self._writer, self._seal)
+            self._end()
+
+    def let_go(self) -> None:
+        """Closes it without a look: the next one to open it looks at everything."""
+        with self._closing:
+            self._end()
+
+    def _settle(self, writer: Session, seal: SealFile) -> None:
+        """What is wrong is told to the next one who opens it."""
+        if self._sealed:
+            return
+        with suppress(StorageError, FormatError, OSError):
+            writer.execute(f"PRAGMA busy_timeout = {READERS_END}")
+            [(busy, _, _)] = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if not busy and log_size(self.folder) == 0:
+                self._reader.close()
+                self._reader = Session(self.folder, read_only=True)  # one that must read from the disk
+                seal.write(checking.sealed(self.folder, self._verified(whole=True)))
+                self._sealed = True
+
+    def _end(self) -> None:
+        self._reader.close()  # first: whoever is last clears up, and a reader may not
+        if self._writer is not None:
+            self._writer.close()
+        seal, self._seal = self._seal, None
+        if seal is not None:
+            seal.close()
 
     def __enter__(self) -> Catalog:
         return self
@@ -108,7 +162,7 @@ class Catalog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # What it is
+    # ---- what it is ----
 
     @property
     def version(self) -> int:
@@ -117,321 +171,300 @@ class Catalog:
 
     @property
     def trimmed(self) -> int:
-        """Changes up to this version are no longer in the log."""
+        """Removals up to this version are forgotten."""
         return self._state().trimmed
 
     def __len__(self) -> int:
-        return self._state().entries
+        return self._state().subscriptions
 
     def counted(self) -> tuple[int, int]:
         """The version, and how many subscriptions there are at it."""
         state = self._state()
-        return state.version, state.entries
+        return state.version, state.subscriptions
 
-    def transaction_number(self) -> int:
-        """Changes with each commit of anybody."""
-        return self._held.transaction_number()
+    def stamp(self) -> tuple[int, ...]:
+        """Another one after each commit of anybody."""
+        return self._reader.stamp()
 
     def sizes(self) -> dict[str, int]:
-        """Bytes: the file, what is in use of it (the rest is reused), the map; subscriptions; changes in the log."""
-        held, info = self._held, self._held.info()
+        """Bytes: the files, what is in use of the database (the rest is reused), the log that is not yet in it;
+        subscriptions; changes that can be followed."""
 
-        def work(txn: Any) -> int:
-            stats = [txn.stat(db) for db in (held.subscriptions, held.changes, held.about)]
-            return 3 + sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
+        def work(connection: sqlite3.Connection) -> tuple[int, ...]:
+            pragmas = ("page_size", "page_count", "freelist_count")
+            return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
 
-        state = self._state()
+        page, pages, free = self._read(work)
+        state, log = self._state(), log_size(self.folder)
         return {
-            "file": os.path.getsize(self.folder / DATA),
-            "used": held.read(work) * info["page_size"],
-            "map": info["map_size"],
-            "entries": state.entries,
+            "file": (self.folder / DATA).stat().st_size + log,
+            "used": (pages - free) * page,
+            "wal": log,
+            "entries": state.subscriptions,
             "log": state.version - state.trimmed,
         }
 
-    def check(self, deep: bool = True) -> list[str]:
-        """What is wrong with the files now; [] if nothing is. Not deep: the meta pages and the state only."""
+    def check(self) -> list[str]:
+        """What is wrong with the files now; [] if nothing is."""
         try:
-            self._held.check(deep)
+            seal = checking.read_seal(self.folder)
+            checking.check_seal(self.folder, seal, self._verified(whole=True))
         except DamagedError as e:
             return [str(e)]
         return []
 
-    # Reading
+    # ---- reading ----
 
     def get(self, id: Id) -> Entry | None:
         return self.get_many([id])[0]
 
     def get_many(self, ids: Iterable[Id]) -> list[Entry | None]:
         """The entries of the ids, as of one moment."""
-        held, keys = self._held, [key_of(id) for id in ids]
+        wanted, query = list(ids), f"SELECT {COLUMNS} FROM subscriptions WHERE id = ?"
 
-        def work(txn: Any) -> list[Entry | None]:
-            return [None if r is None else self._entry(k, r) for k in keys for r in [txn.get(k, db=held.subscriptions)]]
+        def work(connection: sqlite3.Connection) -> list[Entry | None]:
+            found = [row for id in wanted for row in connection.execute(query, (id,)).fetchall()]
+            there = {entry.id: entry for entry in entries_of(found, self._row_seed)}
+            return [there.get(id) for id in wanted]
 
-        return held.read(work)
+        return self._read(work)
 
     def entries(self, after: Id | None = None, batch: int = 10_000) -> Iterator[list[Entry]]:
         """All entries, or those after an id, which need not be there: integers ascending, then strings by their UTF-8
-        bytes (long ones that begin alike: see catalog_records). Each batch is as of one moment, the next one as of a
-        later: what is there all the time comes once, what changes meanwhile comes as it was or as it is, or not."""
-        held, last = self._held, None if after is None else key_of(after)
+        bytes. Each batch is as of one moment, the next one as of a later: what is there all the time comes once, what
+        changes meanwhile comes as it was or as it is, or not."""
+        query = f"SELECT {COLUMNS} FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?"
+        last: Any = float("-inf") if after is None else after  # below every id
 
-        def work(txn: Any) -> tuple[bytes | None, list[Entry]]:
-            cursor, key = txn.cursor(held.subscriptions), last
-            found: list[Entry] = []
-            there = cursor.first() if last is None else cursor.set_range(last)
-            if there and cursor.key() == last:
-                there = cursor.next()
-            while there and len(found) < batch:
-                key = cursor.key()
-                found.append(self._entry(key, cursor.value()))
-                there = cursor.next()
-            return key, found
+        def work(connection: sqlite3.Connection) -> list[Entry]:
+            return entries_of(connection.execute(query, (last, batch)).fetchall(), self._row_seed)
 
-        while True:
-            last, found = held.read(work)
-            if not found:
-                return
+        while found := self._read(work):
             yield found
+            last = found[-1].id
 
     def columns(self) -> tuple[int, list[Columns]]:
-        """The version and all entries as of one moment: one part for each type of ids that there is, integers first."""
+        """The version and all entries as of one moment, in the order of their versions: one part for each type of ids
+        that there is, integers first."""
 
-        def work(pages: Any, it: Any, _: Any) -> tuple[int, list[Columns]]:
-            return state_at(pages, it).version, read_columns(pages, it)
+        def work(connection: sqlite3.Connection) -> tuple[int, list[Columns]]:
+            state = read_state(connection)
+            portions = list(all_rows(connection, self._row_seed))
+            count, found = sum(len(sums) for _, sums in portions), sum(total(sums) for _, sums in portions)
+            if (count, wrapped(found)) != (state.subscriptions, state.subscriptions_sum):
+                raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
+            return state.version, columns_of([rows for rows, _ in portions])
 
-        return self._held.snapshot(work)
-
-    def changes(self, since: int) -> list[Change]:
-        """The changes of versions above `since`, ascending."""
-
-        def work(txn: Any) -> list[Change]:
-            state = self._read_state(txn)
-            if not state.trimmed <= since <= state.version:
-                there = f"{state.trimmed + 1} to {state.version}"
-                raise StorageError(self.folder, f"the log has the changes {there}, not those since {since}")
-            return self._changes(txn, state, since)
-
-        return self._held.read(work)
+        return self._read(work)
 
     def news(self, since: int) -> News | None:
-        """What has become of the ids that changed after version `since`, as of one moment; None if the log does not go
-        back so far."""
-        held = self._held
+        """What has become of the ids that changed after version `since`, as of one moment; None if the removals do not
+        go back so far."""
+        query = f"SELECT {COLUMNS} FROM subscriptions WHERE version > ? ORDER BY version"
 
-        def work(txn: Any) -> News | None:
-            state = self._read_state(txn)
+        def work(connection: sqlite3.Connection) -> News | None:
+            state = read_state(connection)
             if state.trimmed > since:
                 return None
-            ids = {key_of(change.id): change.id for change in self._changes(txn, state, since)}
-            found = {key: txn.get(key, db=held.subscriptions) for key in ids}
-            entries = [self._entry(key, record) for key, record in found.items() if record is not None]
-            return News(state.version, [ids[key] for key, record in found.items() if record is None], entries)
+            entries = entries_of(connection.execute(query, (since,)).fetchall(), self._row_seed)
+            gone = {entry.id for entry in entries_of(removed_rows(connection, since), self._row_seed)}
+            return News(state.version, list(gone.difference(entry.id for entry in entries)), entries)
 
-        return held.read(work)
+        return self._read(work)
 
-    def _changes(self, txn: Any, state: State, since: int) -> list[Change]:
-        result: list[Change] = []
-        cursor = txn.cursor(self._held.changes)
-        # The block with the change since + 1 begins there or before.
-        there = cursor.set_range(version_key(since + 1))
-        if (not there or cursor.key() != version_key(since + 1)) and state.blocks:
-            there = cursor.prev() if there else cursor.last()
-        while there:
-            found = changes_of(cursor.key(), cursor.value())
-            if found is None:
-                raise DamagedError(self.folder / DATA, f"a block of the log is not as it was written; {ADVICE}")
-            result += found if found[0].version > since else [c for c in found if c.version > since]
-            there = cursor.next()
-        return result
-
-    # Writing
+    # ---- writing ----
 
     def write(self, changes: Iterable[tuple[Id, str | None, float]], first_version: int) -> None:
         """Writes the changes: (id, text, weight); text None removes. Change i has the version first_version + i, which
-        continues from `version`. Of several changes of an id the last one counts; each is in the log."""
-        held, changes = self._writable, list(changes)
-        if not changes:
-            return
-        final = {key_of(id): row for row, (id, _, _) in enumerate(changes)}
-        keys = sorted(final)
-        blocks = list(blocks_of(((id, text is None) for id, text, _ in changes), first_version))
+        continues from `version`. Of several changes of an id the last one counts."""
+        self._check_writable()
+        changes = list(changes)
+        if changes:
+            self._write(lambda connection: self._put(connection, changes, first_version))
 
-        def work(txn: Any) -> State:
-            state = self._next(txn, first_version)
-            entries, total = state.entries, state.entries_sum
-            for key in keys:
-                id, text, weight = changes[final[key]]
-                before = txn.pop(key, db=held.subscriptions) if text is None else txn.get(key, db=held.subscriptions)
-                if before is not None:
-                    entries, total = entries - 1, total - sum_of(before)
-                if text is not None:
-                    record = record_of(key, id, text, weight, first_version + final[key], state.time)
-                    txn.put(key, record, db=held.subscriptions)
-                    entries, total = entries + 1, total + sum_of(record)
-            for key, block in blocks:
-                txn.put(key, block, append=True, db=held.changes)
-            return self._put_state(
-                txn,
-                state._replace(
-                    version=state.version + len(changes),
-                    entries=entries,
-                    entries_sum=total & MASK,
-                    blocks=state.blocks + len(blocks),
-                    blocks_sum=state.blocks_sum + sum(sum_of(block) for _, block in blocks) & MASK,
-                ),
-            )
-
-        self._saw(held.write(work))
+    def _put(
+        self, connection: sqlite3.Connection, changes: list[tuple[Id, str | None, float]], first_version: int
+    ) -> State:
+        state = self._next(connection, first_version)
+        final = {id: row for row, (id, _, _) in enumerate(changes)}
+        new, gone = [], []
+        for id, row in final.items():
+            _, text, weight = changes[row]
+            its = (first_version + row, state.time)
+            if text is None:
+                gone.append(Entry(id, "", 0.0, *its))
+            else:
+                new.append(Entry(id, text, float(weight), *its))
+        old, old_sums = _delete(connection, list(final))
+        new_sums, gone_sums = (checksums_of(rows_of(entries), self._row_seed) for entries in (new, gone))
+        insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+        connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
+        insert = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
+        connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
+        return state._replace(
+            version=state.version + len(changes),
+            subscriptions=state.subscriptions - old + len(new),
+            subscriptions_sum=wrapped(state.subscriptions_sum - old_sums + total(new_sums)),
+            removed=state.removed + len(gone),
+            removed_sum=wrapped(state.removed_sum + total(gone_sums)),
+        )
 
     def write_columns(
-        self,
-        ids: pa.Array,
-        texts: pa.Array,
-        weights: NDArray[np.float64] | None,
-        first_version: int,
-        progress: Progress | None = None,
+        self, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, first_version: int
     ) -> None:
         """Adds, or replaces, many at once: int64 or large_string ids and large_string texts without nulls, weights
         (None: all the default). Row i has the version first_version + i. All in one transaction, as `write`."""
-        held, n = self._writable, len(ids)
-        if n == 0:
+        self._check_writable()
+        if len(ids) == 0:
             return
-        weights = np.full(n, DEFAULT_WEIGHT) if weights is None else np.ascontiguousarray(weights, np.float64)
-        with held.writing:
-            at = max(self.clock(), self._state().time)
-            whole = Ids.of(ids)
-            is_long = whole.sizes > LONG if whole.kind == STRING else np.zeros(n, np.bool_)
-            rows = in_order(ids, np.flatnonzero(~is_long))
-            records = records_of(whole, texts, weights, rows, first_version, at)
-            blocks = log_of(whole, first_version)
-            long = {key_of(ids[row].as_py()): row for row in np.flatnonzero(is_long).tolist()}
-            # Pages are half full at worst, when keys come in between; and a page may be copied that holds others.
-            held.make_room(held.file_size() + 3 * (len(records.content) + 16 * n + len(blocks.content)))
+        weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else np.asarray(weights, np.float64)
+        try:
+            self._write(lambda connection: self._put_new(connection, ids, texts, weights, first_version))
+        except _Taken:  # which is rare: ids are checked before
+            self.write(zip(ids.to_pylist(), texts.to_pylist(), weights.tolist()), first_version)
 
-            def work(txn: Any) -> State:
-                state = self._next(txn, first_version)._replace(time=at)
-                entries, total = self._put_records(txn, records, n, progress)
-                for key, row in long.items():
-                    id, text, weight = ids[row].as_py(), texts[row].as_py(), float(weights[row])
-                    record = record_of(key, id, text, weight, first_version + row, at)
-                    before = txn.replace(key, record, db=held.subscriptions)
-                    entries += before is None
-                    total += sum_of(record) - (0 if before is None else sum_of(before))
-                txn.cursor(held.changes).putmulti(blocks.pairs(0, len(blocks)), append=True)
-                return self._put_state(
-                    txn,
-                    state._replace(
-                        version=state.version + n,
-                        entries=state.entries + entries,
-                        entries_sum=state.entries_sum + total & MASK,
-                        blocks=state.blocks + len(blocks),
-                        blocks_sum=state.blocks_sum + blocks.total & MASK,
-                    ),
-                )
+    def _put_new(
+        self,
+        connection: sqlite3.Connection,
+        ids: pa.Array,
+        texts: pa.Array,
+        weights: NDArray[np.float64],
+        first_version: int,
+    ) -> State:
+        """Raises _Taken if an id is there, or comes twice."""
+        state, n = self._next(connection, first_version), len(ids)
+        versions = np.arange(first_version, first_version + n)
+        sums = checksums_of(rows_of_columns(ids, texts, weights, versions, state.time), self._row_seed)
+        # To sort all ids once is quicker than to file each where it belongs.
+        sort = n >= max(state.subscriptions, thresholds.catalog_index_rebuilt)
+        try:
+            if sort:
+                connection.execute("DROP INDEX by_id")
+            self._insert(connection, state.time, (ids, texts, weights, versions, sums))
+            if sort:
+                connection.execute(BY_ID)
+        except sqlite3.IntegrityError:
+            raise _Taken from None
+        return state._replace(
+            version=state.version + n,
+            subscriptions=state.subscriptions + n,
+            subscriptions_sum=wrapped(state.subscriptions_sum + total(sums)),
+        )
 
-            self._saw(held.write(work))
-
-    def _put_records(self, txn: Any, records: Slices, n: int, progress: Progress | None) -> tuple[int, int]:
-        """Puts records, which are in order; returns how many entries are new, and what the sum of checksums grew."""
-        held = self._held
-        cursor = txn.cursor(held.subscriptions)
-        behind = len(records) > 0 and (not cursor.last() or cursor.key() < records.pairs(0, 1)[0][0])
-        entries, total = len(records), records.total
-        for start in range(0, len(records), PORTION):
-            pairs = records.pairs(start, start + PORTION)
-            if behind:
-                cursor.putmulti(pairs, append=True)
-            elif cursor.putmulti(pairs, overwrite=False)[1] < len(pairs):
-                for key, record in pairs:  # some were there and still are: a record is never equal to an older one
-                    before = txn.get(key, db=held.subscriptions)
-                    if before != record:
-                        entries, total = entries - 1, total - sum_of(before)
-                        txn.put(key, record, db=held.subscriptions)
-            if progress is not None:
-                progress(min(n, start + PORTION), n)
-        return entries, total
+    def _insert(self, connection: sqlite3.Connection, at: int, columns: tuple[Any, ...]) -> None:
+        n = len(columns[0])
+        for first in range(0, n, 10_000):  # Python objects of some rows at a time
+            some = [column[first : first + 10_000] for column in columns]
+            lists = [c.to_pylist() if isinstance(c, pa.Array) else c.tolist() for c in some]
+            for start in range(0, len(lists[0]), AT_ONCE):
+                part = [values[start : start + AT_ONCE] for values in lists]
+                size = len(part[0])
+                values = ", ".join([f"(?, ?, ?, ?, {at}, ?)"] * size)
+                flat: list[Any] = [None] * (5 * size)
+                for place, own in enumerate(part):
+                    flat[place::5] = own
+                connection.execute(f"INSERT INTO subscriptions ({COLUMNS}) VALUES {values}", flat)
 
     def trim(self, version: int) -> None:
-        """Forgets the changes of the log up to this version, in several transactions if they are many."""
-        held = self._writable
-        done = False
+        """Forgets the removals up to this version."""
 
-        def work(txn: Any) -> State:
-            nonlocal done
-            state = self._read_state(txn)
+        def work(connection: sqlite3.Connection) -> State:
+            state = read_state(connection)
             if version > state.version:
                 raise StorageError(self.folder, f"has changes up to {state.version}, not up to {version}")
-            done = True
             if version <= state.trimmed:
                 return state
-            cursor, gone, total, trimmed = txn.cursor(held.changes), 0, state.blocks_sum, version
-            there = cursor.first()
-            while there:
-                first, block = int.from_bytes(cursor.key(), "big"), cursor.value()
-                last = first + block_count(block) - 1
-                if last > version:
-                    break
-                if gone == TRIM_PORTION:
-                    trimmed, done = first - 1, False
-                    break
-                total, gone = total - sum_of(block), gone + 1
-                cursor.delete()  # and is at the next one, or nowhere
-                there = cursor.key() != b""
-            state = state._replace(trimmed=trimmed, blocks=state.blocks - gone, blocks_sum=total & MASK)
-            return self._put_state(txn, state)
+            query = "SELECT CAST(checksum AS INTEGER) FROM removed WHERE version <= ?"
+            sums = [checksum for (checksum,) in connection.execute(query, (version,)).fetchall()]
+            connection.execute("DELETE FROM removed WHERE version <= ?", (version,))
+            return state._replace(
+                trimmed=version,
+                removed=state.removed - len(sums),
+                removed_sum=wrapped(state.removed_sum - sum(sums)),
+            )
 
-        while not done:
-            self._saw(held.write(work))
+        self._write(work)
 
-    # The state
-
-    @property
-    def _held(self) -> Environment:
-        if self._environment is None:
-            raise StorageError(self.folder, "is closed")
-        return self._environment
-
-    @property
-    def _writable(self) -> Environment:
-        if self.read_only:
-            raise StorageError(self.folder, "was opened with read_only=True")
-        return self._held
+    # ---- the state ----
 
     def _state(self) -> State:
-        held = self._held
-        number, state = self._seen
-        if held.transaction_number() != number:
-            state = held.read(self._read_state)
-            self._saw(state)
+        stamp = self._reader.stamp()
+        seen, state = self._seen
+        if seen != stamp:
+            state = self._read(read_state)
+            self._seen = (stamp, state)
         return state
 
-    def _saw(self, state: State) -> None:
-        self._seen = (state.transaction, state)
-
-    def _read_state(self, txn: Any) -> State:
-        record = txn.get(STATE, db=self._held.about)
-        if record is None or format_of(record) is None:
-            raise DamagedError(self.folder / DATA, f"the state of the catalog is not as it was written; {ADVICE}")
-        return state_of(record)
-
-    def _next(self, txn: Any, first_version: int) -> State:
+    def _next(self, connection: sqlite3.Connection, first_version: int) -> State:
         """The state before a change, with the change's time."""
-        state = self._read_state(txn)
+        state = read_state(connection)
         if first_version != state.version + 1:
             expected = f"the next change has the version {state.version + 1}, not {first_version}"
             raise StorageError(self.folder, f"{expected}; has somebody else written to it? Close it and open it again")
         return state._replace(time=max(self.clock(), state.time))
 
-    def _put_state(self, txn: Any, state: State) -> State:
-        state = state._replace(transaction=txn.id())
-        txn.put(STATE, state_record(state), db=self._held.about)
-        return state
+    def _check_writable(self) -> Session:
+        if self._writer is None:
+            raise StorageError(self.folder, "was opened with read_only=True")
+        return self._writer
 
-    def _entry(self, key: bytes, record: bytes) -> Entry:
-        entry = entry_of(key, record)
-        if entry is None:
-            message = f"the subscription with the key {key!r} does not fit its checksum; {ADVICE}"
-            raise DamagedError(self.folder / DATA, message)
-        return entry
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._reader.read(self._told(work))
+
+    def _write(self, work: Callable[[sqlite3.Connection], State]) -> None:
+        """`work` returns the new state."""
+        writer = self._check_writable()
+
+        def whole(connection: sqlite3.Connection) -> State:
+            state = work(connection)
+            write_state(connection, state)
+            return state
+
+        self._sealed = False
+        state = writer.write(self._told(whole))
+        if self._seal is not None:
+            self._seal.write(Seal(state.identity, state.version))
+
+    def _verified(self, whole: bool) -> State:
+        def work(connection: sqlite3.Connection) -> State:
+            try:
+                if whole:
+                    return checking.verify(connection)
+                check_schema(connection)
+                return read_state(connection)
+            except FormatError as e:
+                raise FormatError(f"{self.folder / DATA}: {e}") from None
+
+        return self._read(work)
+
+    def _is_sealed(self, seal: Seal | None) -> bool:
+        try:
+            return checking.is_sealed(self.folder, seal)
+        except FileNotFoundError:
+            return False
+
+    def _told(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+        """The same, with what is unsound as an error that names the file."""
+
+        def telling(connection: sqlite3.Connection) -> T:
+            try:
+                return work(connection)
+            except Unsound as e:
+                raise DamagedError(self.folder / DATA, f"{e}; {ADVICE}") from None
+
+        return telling
+
+
+def _delete(connection: sqlite3.Connection, ids: list[Id]) -> tuple[int, int]:
+    """Deletes the subscriptions of these ids, as far as they are there: how many, and the sum of their checksums."""
+    count = sums = 0
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
+        query = f"SELECT version, checksum FROM subscriptions WHERE id IN ({', '.join('?' * len(some))})"
+        found = connection.execute(query, some).fetchall()
+        if not all(type(checksum) is int for _, checksum in found):
+            raise Unsound("a row does not fit its checksum")
+        query = f"DELETE FROM subscriptions WHERE version IN ({', '.join('?' * len(found))})"
+        connection.execute(query, [version for version, _ in found])
+        count, sums = count + len(found), sums + sum(checksum for _, checksum in found)
+    return count, sums

@@ -1,178 +1,160 @@
-"""Is a catalog whole? Its pages as LMDB's (lmdb_check), then what they say: every record's checksum, the sum of all,
-the log without a gap, and that the state was written by the very transaction whose meta page leads to it. The last one
-is because LMDB believes the higher transaction number: one flipped bit there, and the state before would look current.
+"""Is a catalog as it was written?
+
+SQLite answers damage to its structure by an error, but it cannot see a changed value, and it drops what it finds
+damaged at the end of its log as if it had never been committed. So there is more to look at:
+
+- every row's checksum, and the sums of all in the state: what is there is what was written, no more and no less;
+- that the index of ids says the same as the table;
+- the seal, a line in a file beside: the version that was committed last. A database that ends earlier has lost its log.
+  It is written after each commit without a sync, so it may be older than the database, but never newer.
+
+Reading all rows takes about a second for a million. So a writer that closes the catalog looks at all of it, and writes
+the size and the checksum of the file into the seal; whoever opens that very file needs to look no further.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+import re
+import sqlite3
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from dibs.errors import FormatError
-from dibs.index.papers.pbtree.lmdb_pages import NO_PAGE, NODE, SUBDATA, TREE, Meta, Tree, key_size
-from dibs.storage.catalog_records import (
-    ABOUT,
-    CHANGES,
-    FORMAT,
-    INTEGER,
-    LONG,
-    LONG_KEY,
-    STATE,
-    STATE_RECORD,
-    STRING,
-    SUBSCRIPTIONS,
-    State,
-    format_of,
-    load64,
-    sealed,
-    state_of,
+from dibs.errors import DamagedError
+from dibs.storage.catalog_rows import (
+    Unsound,
+    all_rows,
+    bare,
+    checksums_of,
+    entries_of,
+    index_rows,
+    seed_of,
+    total,
+    wrapped,
 )
-from dibs.storage.lmdb_check import Damage, Pages, check_free, data_place, data_size, walked
+from dibs.storage.catalog_schema import State, check_schema, read_state
+from dibs.storage.catalog_session import ADVICE, DATA, LOG, log_size
+from dibs.storage.checksum import checksums
+
+SEAL = "catalog.seal"
+PIECE = 1 << 24  # bytes read at once
+LINE = re.compile(rb"([0-9a-f]{32}) (\d{20}) (\d{20}) ([0-9a-f]{16}) ([0-9a-f]{16})\n")
 
 
-class Whole(NamedTuple):
-    """A catalog that was found whole."""
-
-    state: State
-    used_pages: int
-    free_pages: int
-
-
-def verified(pages: Pages, it: Meta, before: Meta | None, deep: bool = True) -> Whole:
-    """Checks the catalog that this meta page leads to, and that the other meta page, if it is that of the transaction
-    before, is what it says it is. Raises Damage, or FormatError for a later format."""
-    if before is not None:
-        _check_before(pages, before)
-    state = state_at(pages, it)
-    if not deep:
-        return Whole(state, 0, 0)
-    marks = np.zeros(it.last_page + 1, np.uint8)
-    marks[:2] = 1
-    trees = _databases(pages, it, marks)
-    records = walked(pages, trees[SUBSCRIPTIONS], marks, "subscriptions")
-    _check_records(pages, records, state)
-    blocks = walked(pages, trees[CHANGES], marks, "changes")
-    _check_blocks(pages, blocks, state)
-    walked(pages, trees[ABOUT], marks, "about")
-    lists = walked(pages, it.free, marks, "free pages")
-    free = check_free(pages, it, marks, lists)
-    return Whole(state, it.last_page + 1 - free, free)
-
-
-def state_at(pages: Pages, it: Meta) -> State:
-    """The state that this meta page leads to."""
-    marks = np.zeros(it.last_page + 1, np.uint8)
-    places = walked(pages, _databases(pages, it, marks)[ABOUT], marks, "about")
-    for place in places.tolist():
-        key, record = _entry(pages, place)
-        if key == STATE:
-            break
-    else:
-        raise Damage("the state of the catalog is missing")
-    version = format_of(record)
-    if version is None:
-        raise Damage("the state of the catalog does not fit its checksum")
-    if version != FORMAT:
-        raise FormatError(
-            f"the catalog has the format {version}, this version of Dibs reads {FORMAT}: use the version that wrote it"
-        )
-    if len(record) != STATE_RECORD.size:
-        raise Damage("the state of the catalog has another length than it should have")
-    state = state_of(record)
-    if state.transaction != it.transaction:
-        raise Damage(f"transaction {it.transaction} leads to what transaction {state.transaction} wrote")
+def verify(connection: sqlite3.Connection) -> State:
+    """Looks at everything. Raises Unsound, FormatError, sqlite3.Error."""
+    check_schema(connection)
+    state = read_state(connection)
+    problems = [text for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
+    if problems != ["ok"]:
+        raise Unsound(f"SQLite finds: {problems[0]}")
+    seed = seed_of(state.identity)
+    count = found = keys = 0
+    for rows, sums in all_rows(connection, seed):
+        count, found = count + len(sums), found + total(sums)
+        keys += total(checksums_of(bare(rows), seed))
+        if not 0 < rows.versions[0] <= rows.versions[-1] <= state.version:
+            raise Unsound(f"there are subscriptions of later versions than {state.version}")
+    if (count, wrapped(found)) != (state.subscriptions, state.subscriptions_sum):
+        raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
+    for rows in index_rows(connection):
+        count, keys = count - len(rows.versions), keys - total(checksums_of(rows, seed))
+    if count or wrapped(keys):
+        raise Unsound("the index of ids differs from the subscriptions")
+    removed = removed_rows(connection, 0)
+    entries_of(removed, seed)
+    if (len(removed), wrapped(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
+        raise Unsound(f"not the {state.removed:,} removals that were written are there")
     return state
 
 
-def subscriptions_tree(pages: Pages, it: Meta) -> Tree:
-    return _databases(pages, it, np.zeros(it.last_page + 1, np.uint8))[SUBSCRIPTIONS]
+def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
+    query = "SELECT id, '', 0.0, version, time, checksum FROM removed WHERE version > ?"
+    return connection.execute(query, (since,)).fetchall()
 
 
-def _check_before(pages: Pages, before: Meta) -> None:
-    if before.transaction == 0:
-        if (before.main.root, before.free.root, before.last_page) != (NO_PAGE, NO_PAGE, 1):
-            raise Damage("the meta page of the first transaction is not empty")
-    else:
-        state_at(pages, before)
+# ---- the seal ----
 
 
-def _databases(pages: Pages, it: Meta, marks: NDArray[np.uint8]) -> dict[bytes, Tree]:
-    result = {}
-    for place in walked(pages, it.main, marks, "databases").tolist():
-        key, data = _entry(pages, place)
-        if int(pages.u2[(place + 4) >> 1]) != SUBDATA or len(data) != TREE.size:
-            raise Damage(f"{key!r} is no database")
-        result[key] = Tree(*TREE.unpack(data))
-    if result.keys() != {SUBSCRIPTIONS, CHANGES, ABOUT} or any(t.flags or t.pad for t in result.values()):
-        raise Damage("the databases are not those of a catalog")
-    return result
+class Seal(NamedTuple):
+    identity: str
+    version: int  # was committed
+    size: int = 0  # bytes of the file when the catalog was closed; 0: it was not
+    checksum: int = 0  # of the file
+
+    def line(self) -> bytes:
+        own = f"{self.identity} {self.version:020d} {self.size:020d} {self.checksum:016x} ".encode()
+        return own + blake2b(own, digest_size=8).hexdigest().encode() + b"\n"
 
 
-def _entry(pages: Pages, place: int) -> tuple[bytes, bytes]:
-    key = place + NODE
-    data, size = data_place(pages.u1, pages.u2, place, pages.size), data_size(pages.u2, place)
-    return pages.u1[key : key + key_size(pages.u2, place)].tobytes(), pages.u1[data : data + size].tobytes()
+def read_seal(folder: Path) -> Seal | None:
+    """None: there is none that makes sense. It only spares and tells; nothing is lost without it."""
+    try:
+        line = (folder / SEAL).read_bytes()
+    except OSError:
+        return None
+    parts = LINE.fullmatch(line)
+    if parts is None:
+        return None
+    seal = Seal(parts[1].decode(), int(parts[2]), int(parts[3]), int(parts[4], 16))
+    return seal if seal.line() == line else None
 
 
-def _check_records(pages: Pages, places: NDArray[np.int64], state: State) -> None:
-    total, wrong = sum_records(pages.u1, pages.u2, pages.size, places)
-    if wrong >= 0:
-        raise Damage(f"the subscription with the key {_entry(pages, places[wrong])[0]!r} does not fit its checksum")
-    if len(places) != state.entries or total != state.entries_sum:
-        raise Damage(f"not the {state.entries:,} subscriptions that were written are there; one is missing or too many")
+def is_sealed(folder: Path, seal: Seal | None) -> bool:
+    """Whether the file is, byte for byte, the one that was sealed, and there is no log."""
+    if seal is None or not seal.size or log_size(folder) or os.stat(folder / DATA).st_size != seal.size:
+        return False
+    return _file_checksum(folder / DATA) == seal.checksum
 
 
-def _check_blocks(pages: Pages, places: NDArray[np.int64], state: State) -> None:
-    total, wrong, first, end = _sum_blocks(pages.u1, pages.u2, pages.size, places)
-    if wrong >= 0:
-        raise Damage(f"block {wrong} of the change log does not fit its checksum, or does not follow the one before")
-    if len(places) != state.blocks or total != state.blocks_sum:
-        raise Damage("not the blocks of the change log that were written are there")
-    if state.trimmed > state.version or (not len(places) and state.trimmed != state.version):
-        raise Damage("the change log does not reach the last version")
-    if len(places) and not (first <= state.trimmed + 1 <= end == state.version + 1):
-        raise Damage(f"the change log has versions {first} to {end - 1}, not {state.trimmed + 1} to {state.version}")
+def sealed(folder: Path, state: State) -> Seal:
+    """The seal of a catalog that nobody writes now, and that has no log any more."""
+    path = folder / DATA
+    return Seal(state.identity, state.version, path.stat().st_size, _file_checksum(path))
 
 
-@njit(cache=True, nogil=True)
-def sum_records(u1, u2, size, places):  # type: ignore[no-untyped-def]
-    """(sum of the checksums of the records, the first that is wrong or -1)."""
-    total = np.uint64(0)
-    for i in range(len(places)):
-        at = places[i]
-        key, length = at + NODE, key_size(u2, at)
-        data, n = data_place(u1, u2, at, size), data_size(u2, at)
-        kind = u1[key]
-        fits = (kind == INTEGER and length == 9) or (kind == STRING and (length <= LONG + 1 or length == LONG_KEY))
-        if length == LONG_KEY:
-            fits = fits and n >= 40 and n >= 36 + (load64(u1, data + 32) & np.uint64(0xFFFFFFFF))
-        if not fits or n < 32 or load64(u1, data) != sealed(u1, key, length, data + 8, n - 8):
-            return total, i
-        total += load64(u1, data)
-    return total, -1
+def check_seal(folder: Path, seal: Seal | None, state: State) -> None:
+    """seal: as it was before the state was read."""
+    if seal is None:
+        return
+    if seal.identity != state.identity:
+        raise DamagedError(
+            folder / DATA, f"it is not the database that {SEAL} belongs to; put both back from one backup"
+        )
+    if seal.version > state.version:
+        raise DamagedError(
+            folder / DATA,
+            f"it ends at version {state.version:,}, though version {seal.version:,} was committed: its log {LOG} is "
+            f"missing or damaged; {ADVICE}",
+        )
 
 
-@njit(cache=True, nogil=True)
-def _sum_blocks(u1, u2, size, places):  # type: ignore[no-untyped-def]
-    """(sum of the checksums of the blocks, the first that is wrong or -1, first version, one past the last)."""
-    total = np.uint64(0)
-    first = version = np.int64(0)
-    for i in range(len(places)):
-        at = places[i]
-        key, length = at + NODE, key_size(u2, at)
-        data, n = data_place(u1, u2, at, size), data_size(u2, at)
-        own = np.int64(-1)
-        if length == 8:
-            own = np.int64(0)
-            for k in range(8):
-                own = own << 8 | np.int64(u1[key + k])
-        if i == 0:
-            first = version = own
-        if own < 0 or n < 12 or own != version or load64(u1, data) != sealed(u1, key, length, data + 8, n - 8):
-            return total, i, first, version
-        total += load64(u1, data)
-        version += np.int64(load64(u1, data + 4) >> np.uint64(32))
-    return total, -1, first, version
+def _file_checksum(path: Path) -> int:
+    """That of the checksums of its pieces. It is read, not mapped: a bad sector must be an error, not a signal."""
+    buffer, found = np.empty(PIECE, np.uint8), []
+    with open(path, "rb", buffering=0) as file:
+        while size := file.readinto(buffer.data):
+            found.append(checksums([buffer[:size]])[0])
+    return checksums([np.array(found, np.uint64).view(np.uint8)])[0]
+
+
+class SealFile:
+    """The seal of the one writer."""
+
+    def __init__(self, folder: Path):
+        self._file = os.open(folder / SEAL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._pid = os.getpid()
+
+    def write(self, seal: Seal) -> None:
+        """At once: it is one small write to one page."""
+        with suppress(OSError):  # then it is older than it could be
+            os.pwrite(self._file, seal.line(), 0)
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)

@@ -1,6 +1,6 @@
 """Durable: the folder of a matcher that survives its process.
 
-    catalog/             the truth: every subscription and the log of changes, in LMDB (segments.catalog)
+    catalog/             the truth: every subscription and the log of changes, in SQLite (storage.catalog)
     index.dibs           the manifest: which segments there are, and the version up to which they hold all changes
     segment-*.dibs       compiled subscriptions, each file written once
     removed-*.dibs       rows that are gone from a segment
@@ -11,7 +11,7 @@ manifest is swapped, the log is trimmed and files that no manifest names are rem
 of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled anew from
 the catalog. Only a damaged catalog cannot be mended here, and is refused.
 
-Readers in other processes look at the catalog's transaction number before each match and apply what is new. A file
+Readers in other processes look at the catalog's stamp before each match and apply what is new. A file
 that is removed while a reader has it mapped stays readable to it; one that goes between reading the manifest and
 mapping makes the reader take the newer manifest.
 """
@@ -36,14 +36,15 @@ from numpy.typing import NDArray
 from dibs.errors import DamagedError, FormatError, RecoveryWarning, StorageError
 from dibs.index import AUTO
 from dibs.segments.compile import compile_texts
+from dibs.segments.gone import Gone
 from dibs.segments.ids import Id
-from dibs.segments.layers import TINY, Layer, Layers, Subscription, Waiting
-from dibs.segments.removed import Removed
+from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
+from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store, writer_lock
 from dibs.storage.catalog import Catalog
-from dibs.storage.catalog_columns import Columns
+from dibs.storage.catalog_rows import Columns
 from dibs.storage.manifest import (
     HEAD,
     Manifest,
@@ -54,9 +55,8 @@ from dibs.storage.manifest import (
     write_manifest,
 )
 from dibs.storage.writer_lock import WriterLock
+from dibs.thresholds import thresholds
 
-TAIL = 20_000  # changes that are not in saved segments yet before the background saves them
-CLOSING_TAIL = 1_000  # the same on closing: so many are compiled in no time on opening
 TRIES = 20  # of a reader, while the writer swaps manifests
 
 
@@ -71,10 +71,13 @@ class Durable:
         self._pid = os.getpid()
         self._saving = threading.Lock()  # one checkpoint at a time
         self._following = threading.Lock()
-        self._seen = -1  # the transaction number up to which a reader has followed
+        self._seen: tuple[int, ...] = ()  # the catalog's stamp up to which a reader has followed
         self._manifest: Manifest | None = None
         self._damage = ""
-        self._unsaved = False  # segments were made anew on opening
+        self._unsaved = False  # segments were compiled on opening
+        # How segments are saved, and with how many rows gone: while they live.
+        self._stored: weakref.WeakKeyDictionary[Segment, tuple[StoredSegment, int]] = weakref.WeakKeyDictionary()
+        self.is_closed = False
         try:
             self._manifest = self._read_manifest()
         except _Unreadable as e:
@@ -133,13 +136,12 @@ class Durable:
 
     def restore(self, layers: Layers) -> None:
         """Fills the layers with what is in the folder."""
-        found, version = self._saved(layers) or self._compiled(layers)
-        layers.layers, layers.version = found, version
+        layers.restore(self._saved(layers) or self._compiled(layers))
         self.catch_up(layers)
         version, count = self.catalog.counted()
-        if version == layers.version and count != len(layers):  # a writer may have gone on meanwhile
+        if version == layers.state.version and count != len(layers):  # a writer may have gone on meanwhile
             _tell(f"{self.folder}: its catalog holds {count:,} subscriptions, its segments {len(layers):,}", count)
-            layers.layers, layers.version = self._compiled(layers)
+            layers.restore(self._compiled(layers))
             self.catch_up(layers)
         if not self.read_only:
             own, its = weakref.ref(self), weakref.ref(layers)  # the upkeep keeps nobody alive
@@ -155,20 +157,21 @@ class Durable:
                 self._remove_files()
             layers.upkeep.wake()
 
-    def _saved(self, layers: Layers) -> tuple[list[Layer], int] | None:
-        """The layers of the manifest; None: they must be made anew, which is told."""
+    def _saved(self, layers: Layers) -> State | None:
+        """The state of the manifest; None: they must be made anew, which is told."""
         damage = self._damage
         for _ in range(TRIES):
             manifest = self._manifest
             try:
                 if manifest is None and not damage and self.catalog.trimmed == 0:
-                    return [], 0
+                    return State()
                 if manifest is None:
                     damage = damage or f"{self.folder / HEAD} is missing"
                 elif manifest.version < self.catalog.trimmed:
                     damage = f"{self.folder / HEAD} is older than the log of changes goes back"
                 else:
-                    return [self._layer(layers, manifest.index, s) for s in manifest.segments], manifest.version
+                    found = tuple(self._layer(layers, manifest.index, s) for s in manifest.segments)
+                    return State(manifest.version, found)
             except DamagedError as e:
                 damage = str(e)
             except FileNotFoundError as e:
@@ -190,21 +193,18 @@ class Durable:
         gone = np.empty(0, np.int64)
         if stored.removed is not None:
             gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
-        removed = Removed(len(segment))
-        removed.add_all(gone, 0)
-        if segment.index.name != layers.choice.name and len(segment) > TINY:
+        removed = Gone(len(segment)).including(gone)
+        if segment.index.name != layers.choice.name and len(segment) > thresholds.scanned_rows:
             self._unsaved = True
-            return Layer(merge([(segment, removed.kept())], layers.choice))
-        layer = Layer(segment, removed)
-        layer.stored = stored
-        layer.stored_gone = removed.count
-        return layer
+            return Layer.of(merge([(segment, removed.kept())], layers.choice))
+        self._stored[segment] = stored, removed.count
+        return Layer(segment, removed)
 
-    def _compiled(self, layers: Layers) -> tuple[list[Layer], int]:
-        """Layers of everything in the catalog."""
+    def _compiled(self, layers: Layers) -> State:
+        """The state of everything in the catalog."""
         self._unsaved = True
         version, columns = self.catalog.columns()
-        return [Layer(self._compile(layers, c)) for c in columns if len(c.ids)], version
+        return State(version, tuple(Layer.of(self._compile(layers, c)) for c in columns if len(c.ids)))
 
     def _compile(self, layers: Layers, columns: Columns) -> Segment:
         compiled = compile_texts(columns.texts)
@@ -220,20 +220,21 @@ class Durable:
     # ---- following the catalog ----
 
     def follow(self, layers: Layers) -> None:
-        """Applies what another process has written since; about a microsecond when that is nothing."""
-        number = self.catalog.transaction_number()
-        if number != self._seen:
+        """Applies what another process has written since; some microseconds when that is nothing."""
+        stamp = self.catalog.stamp()
+        if stamp != self._seen:
             with self._following:
                 self.catch_up(layers)
-                self._seen = number
+                self._seen = stamp
 
     def catch_up(self, layers: Layers) -> None:
         """Brings the layers to the state of the catalog."""
-        if self.catalog.version == layers.version:
+        if self.catalog.version == layers.state.version:
             return
         for _ in range(TRIES):
-            news = self.catalog.news(layers.version)
-            if news is not None and not (self.read_only and news.version - layers.version > TAIL):
+            version = layers.state.version
+            news = self.catalog.news(version)
+            if news is not None and not (self.read_only and news.version - version > thresholds.unsaved_changes):
                 break
             # The log does not go back so far, or it is quicker to take the segments that the writer has saved.
             if not self._reload(layers) and news is not None:
@@ -241,10 +242,8 @@ class Durable:
         else:
             raise StorageError(self.folder, "the writer saves and trims faster than it can be followed; open it again")
         assert news is not None
-        segments = layers.built({e.id: Waiting(e.text, e.weight, e.version, None) for e in news.entries})
-        with layers.lock, layers.alone():
-            layers.drop_all([*news.removed, *(e.id for e in news.entries)], news.version)
-            layers.append(segments, news.version)
+        items = {e.id: Waiting(e.text, e.weight, e.version, None) for e in news.entries}
+        layers.advance(news.removed, items, news.version)
 
     def _reload(self, layers: Layers) -> bool:
         """Takes the saved segments, if they are newer."""
@@ -252,12 +251,10 @@ class Durable:
             manifest = self._read_manifest()
         except _Unreadable:
             manifest = None
-        if manifest is None or manifest.version <= layers.version:
+        if manifest is None or manifest.version <= layers.state.version:
             return False
         self._manifest = manifest
-        found, version = self._saved(layers) or self._compiled(layers)
-        with layers.lock:  # what is being merged of the old ones comes to nothing
-            layers.layers, layers.waiting, layers.version = found, {}, version
+        layers.restore(self._saved(layers) or self._compiled(layers))
         return True
 
     # ---- changing ----
@@ -285,40 +282,42 @@ class Durable:
     # ---- saving segments ----
 
     def _next_checkpoint(self, layers: Layers) -> Job | None:
-        return (lambda: self.checkpoint(layers)) if self._behind(layers) > TAIL else None
+        return (lambda: self.checkpoint(layers)) if self._behind(layers) > thresholds.unsaved_changes else None
 
     def _behind(self, layers: Layers) -> float:
         """How many changes are not in saved segments."""
         saved = self._manifest.version if self._manifest else 0
-        return math.inf if self._unsaved else layers.version - saved
+        return math.inf if self._unsaved else layers.state.version - saved
 
     def checkpoint(self, layers: Layers) -> None:
         """Saves what is not saved yet and swaps the manifest."""
         self._check_process()
         with self._saving:
-            snapshot = layers.snapshot()
-            stored = tuple(self._saved_layer(layer, snapshot.version) for layer in snapshot.layers)
+            state = layers.flush()
+            stored = tuple(map(self._saved_layer, state.layers))
             old = self._manifest
-            if old is None or (snapshot.version, stored) != (old.version, old.segments):
+            if old is None or (state.version, stored) != (old.version, old.segments):
                 self._publish(
-                    Manifest(layers.choice.name, snapshot.version, self.catalog.identity, self._next_file, stored)
+                    Manifest(layers.choice.name, state.version, self.catalog.identity, self._next_file, stored)
                 )
-                self.catalog.trim(snapshot.version)
+                self.catalog.trim(state.version)
                 self._remove_files()
             self._unsaved = False
 
-    def _saved_layer(self, layer: Layer, version: int) -> StoredSegment:
-        """How the layer is saved, as it is at this version."""
+    def _saved_layer(self, layer: Layer) -> StoredSegment:
+        """How the layer is saved."""
         number, self._next_file = self._next_file, self._next_file + 1
-        if layer.stored is None:
+        stored, gone = self._stored.get(layer.segment, (None, 0))
+        if stored is None:
             file = segment_name(number)
-            layer.stored = StoredSegment(file, len(layer.segment), None, store.save(layer.segment, self.folder / file))
-        gone = layer.removed.gone_at(version)
-        if len(gone) != layer.stored_gone:
+            head = store.save(layer.segment, self.folder / file)
+            stored, gone = StoredSegment(file, len(layer.segment), None, head), 0
+        if layer.gone.count != gone:
             file = removed_name(number)
-            head = store.save_removed(gone, self.folder / file)
-            layer.stored, layer.stored_gone = replace(layer.stored, removed=file, removed_head=head), len(gone)
-        return layer.stored
+            head = store.save_removed(layer.gone.listed(), self.folder / file)
+            stored = replace(stored, removed=file, removed_head=head)
+        self._stored[layer.segment] = stored, layer.gone.count
+        return stored
 
     def _publish(self, manifest: Manifest) -> None:
         write_manifest(self.folder, manifest)
@@ -338,13 +337,12 @@ class Durable:
         """Before closing. What cannot be saved now is in the catalog, so that is no reason to fail."""
         if self.read_only or os.getpid() != self._pid:
             return
-        with layers.upkeep.paused():
-            if self._behind(layers) > CLOSING_TAIL:
-                try:
-                    self.checkpoint(layers)
-                except StorageError as e:
-                    text = f"{e}; the changes are safe in the catalog and will be compiled on the next opening"
-                    warnings.warn(text, RecoveryWarning, stacklevel=4)
+        if self._behind(layers) > thresholds.unsaved_on_closing:
+            try:
+                layers.upkeep.run(lambda: self.checkpoint(layers))
+            except StorageError as e:
+                text = f"{e}; the changes are safe in the catalog and will be compiled on the next opening"
+                warnings.warn(text, RecoveryWarning, stacklevel=4)
 
     def stats(self) -> dict[str, Any]:
         manifest = self._manifest
@@ -363,6 +361,7 @@ class Durable:
         }
 
     def close(self) -> None:
+        self.is_closed = True
         if os.getpid() == self._pid:  # a forked child has no part in it
             self.catalog.close()
             if self._lock is not None:
@@ -370,6 +369,7 @@ class Durable:
 
     def __del__(self) -> None:
         if hasattr(self, "_pid"):  # a matcher that nobody closed: the folder is free again
+            self.catalog.let_go()
             self.close()
 
 

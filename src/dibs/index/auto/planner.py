@@ -15,7 +15,6 @@ again in the background and swapped when it is ready.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -75,7 +74,7 @@ class Auto:
         self._until_look = thresholds.enough_events
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
-        self._planning = threading.Lock()
+        self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._plans = 1
         self._observes = planned is not None
         self._grounds = GUESSED
@@ -159,17 +158,13 @@ class Auto:
         if few is not None and few.masks is masks:
             return few
         self._until_one_by_one -= 1
-        if self._until_one_by_one < 0 and self._planning.acquire(blocking=False):
+        if self._until_one_by_one < 0 and self.pending is None:
             self._until_one_by_one = thresholds.one_by_one_calls
-
-            def build() -> None:
-                try:
-                    self._one_by_one = OneByOne(self._clauses, masks)
-                finally:
-                    self._planning.release()
-
-            self._in_background(build)
+            self.pending = partial(self._file_one_by_one, masks)
         return None
+
+    def _file_one_by_one(self, masks: Masks) -> None:
+        self._one_by_one = OneByOne(self._clauses, masks)
 
     def _observe(self, events: CodedEvents) -> None:
         if not self._observes or self._planned is None:
@@ -194,25 +189,16 @@ class Auto:
         spared = self._parts[0].looks(*cells) - thresholds.often_cell * self._parts[0].looks(
             *cells[:2], np.ones(len(cells[0]))
         )
-        if (elsewhere or spared > thresholds.worth_moving * len(self._clauses)) and self._planning.acquire(
-            blocking=False
-        ):
-            self._in_background(self._plan_again, share, cells)
-
-    @staticmethod
-    def _in_background(work: Callable[..., None], *arguments: Any) -> None:
-        """Python waits for it before it ends: a compiled function that is cut off at exit takes the process with it."""
-        threading.Thread(target=work, args=arguments, daemon=False, name="dibs-planner").start()
+        worth_it = elsewhere or spared > thresholds.worth_moving * len(self._clauses)
+        if worth_it and self.pending is None:
+            self.pending = partial(self._plan_again, share, cells)
 
     def _plan_again(self, share: NDArray[np.float64], cells: Cells) -> None:
-        try:
-            records, masks, often = _plan(self._clauses, share, cells)
-            self._parts, self._often, self._planned = (records, masks), often, share
-            self._one_by_one = None
-            self._plans += 1
-            self._grounds = MEASURED
-        finally:
-            self._planning.release()
+        records, masks, often = _plan(self._clauses, share, cells)
+        self._parts, self._often, self._planned = (records, masks), often, share
+        self._one_by_one = None
+        self._plans += 1
+        self._grounds = MEASURED
 
 
 class OneByOne:

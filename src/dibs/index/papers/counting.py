@@ -55,7 +55,8 @@ class Counting:
     def __init__(self, clauses: Clauses, postings: Postings):
         self._postings = postings
         sizes = np.diff(clauses.offsets)
-        self._size = counters(sizes, int(sizes.max(initial=0)) + 1)  # for a moment, an exclusion makes it one more
+        # Each predicate of a row may be excluded, which counts it up by one until `any` counts it down again.
+        self._size = counters(sizes, 2 * int(sizes.max(initial=0)))
         self._rate = Rate()
         self._pool = Pool()
 

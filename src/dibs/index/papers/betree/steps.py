@@ -20,19 +20,23 @@ from dibs.index.papers.betree.layout import (
     COUNT,
     HEAD,
     HI,
+    KEY,
     LARGE,
     LARGE_FREE,
     LEFT,
+    LEFT_LO,
     LISTS,
     LO,
     MAX_CAP,
     MOST,
     NODE_WORDS,
     NODES,
+    OWNER,
     PART,
     PLACE,
     PLACES,
     RIGHT,
+    RIGHT_LO,
     SPLIT,
     STACK,
     TABLE,
@@ -238,6 +242,16 @@ def free_node(c, words, state):  # type: ignore[no-untyped-def]
         release(words[c + BLOCK], words, state)
     release(c, words, state)
     state[NODES] -= 1
+
+
+@step(N(N, W))
+def interval_of(c, words):  # type: ignore[no-untyped-def]
+    """Where the least interval stands that covers all below a c-node with a bucket: an event enters by it. It lies
+    within the bucket, so what equals the bucket holds for every event that comes."""
+    up, part = words[c + UP], words[c + PART]
+    if up < 0:
+        return find(words[part + KEY], words[part + OWNER], words) + 2
+    return up + (LEFT_LO if words[up + LEFT] == c else RIGHT_LO)
 
 
 @step(boolean(N, W))

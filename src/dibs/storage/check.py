@@ -1,7 +1,8 @@
 """Is a durable folder whole? Each file by its checksums, then segments and catalog against each other.
 
-Nothing is mended or written here. While a writer is active it may swap the manifest, trim the log and remove files;
-what looks wrong is therefore looked at again with the newer manifest, if there is one by then.
+Nothing is mended or written here (but SQLite's empty log, which every reader needs). While a writer is active it may
+swap the manifest, trim the log and remove files; what looks wrong is therefore looked at again with the newer manifest,
+if there is one by then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.errors import DibsError, FormatError
+from dibs.errors import DibsError, FormatError, StorageError
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage.catalog import Catalog
 from dibs.storage.files import read_file, strings_of
@@ -56,7 +57,7 @@ def checked(folder: Path) -> list[Part]:
     about, problems = "cannot be read", []
     try:
         catalog = Catalog.open(folder / CATALOG, read_only=True)
-        problems = catalog.check(deep=True)
+        problems = catalog.check()
         sizes = catalog.sizes()
         about = f"{sizes['entries']:,} subscriptions, {sizes['log']:,} changes in the log, {sizes['file']:,} bytes"
     except DibsError as e:
@@ -161,16 +162,19 @@ def _compared(catalog: Catalog, since: int, segments: Sequence[Rows]) -> tuple[i
     """(subscriptions that are the same, changes since, differences). Only those that no change since concerns are
     compared; the others are what the log is replayed for."""
     _, columns = catalog.columns()
-    changes = catalog.changes(since)  # after the columns: those that came between are left out on both sides
+    news = catalog.news(since)  # after the columns: what came between is left out on both sides
+    if news is None:
+        raise StorageError(catalog.folder, "its log does not go back to the manifest, or the writer trims it just now")
+    ids = {*news.removed, *(entry.id for entry in news.entries)}
     same, differences = 0, []
     for id_type in ID_TYPES:
-        changed = pa.array({c.id for c in changes if isinstance(c.id, str) == (id_type != pa.int64())}, id_type)
+        changed = pa.array([id for id in ids if isinstance(id, str) == (id_type != pa.int64())], id_type)
         ours = _ordered([rows for rows in segments if rows.ids.type == id_type], id_type, changed)
         truth = _ordered([Rows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
         found = list(_differences(ours, truth))
         differences += found
         same += 0 if found else len(truth.ids)
-    return same, len(changes), differences
+    return same, news.version - since, differences
 
 
 def _ordered(parts: Sequence[Rows], id_type: pa.DataType, changed: pa.Array) -> Rows:
@@ -198,7 +202,7 @@ def _differences(ours: Rows, truth: Rows) -> Iterator[str]:
         return
     for name, wrong in (
         ("expressions", pc.not_equal(ours.texts, truth.texts).to_numpy(zero_copy_only=False)),
-        ("weights", ours.weights.view(np.int64) != truth.weights.view(np.int64)),
+        ("weights", ours.weights != truth.weights),
         ("versions", ours.versions != truth.versions),
     ):
         places = np.flatnonzero(wrong)

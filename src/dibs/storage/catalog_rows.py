@@ -1,0 +1,401 @@
+"""The rows of a catalog: their checksums, one by one and in bulk, and reading all of them as columns.
+
+A checksum is over everything in the row and the identity of the catalog, so that a row of another catalog does not fit
+either. It is 64 bits wide; the state of the catalog holds the sum of all of them, which tells of rows that are missing
+or have come back.
+
+All rows are read by having SQLite put some thousands of them together: their strings with a byte between that occurs in
+no UTF-8, their numbers as text. That is half the time of making Python objects of them, and other threads go on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from dibs.coding.domain import string_buffers
+from dibs.segments.ids import Id
+from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.thresholds import thresholds
+
+INTEGER, STRING = 0, 1  # kinds of ids
+MULTIPLIER = np.uint64(0xDA942042E4DD58B5)
+BETWEEN = np.uint8(0xFF)  # in no UTF-8
+SIGN, MASK = 1 << 63, (1 << 64) - 1
+
+
+class Entry(NamedTuple):
+    """A subscription of the catalog."""
+
+    id: Id
+    text: str
+    weight: float
+    version: int  # of the change that put it there
+    time: int  # of that change: UTC microseconds
+
+
+class Columns(NamedTuple):
+    """Entries whose ids are of one type, in the order of their versions."""
+
+    ids: pa.Array  # int64 or large_string
+    texts: pa.Array  # large_string
+    weights: NDArray[np.float64]
+    versions: NDArray[np.int64]
+    times: NDArray[np.int64]  # UTC microseconds
+
+
+class Rows(NamedTuple):
+    """Rows as arrays: the strings (and the eight bytes of integers) one after the other."""
+
+    kinds: NDArray[np.uint8]
+    id_starts: NDArray[np.int64]
+    ids: NDArray[np.uint8]
+    text_starts: NDArray[np.int64]
+    texts: NDArray[np.uint8]
+    weights: NDArray[np.float64]  # no -0.0, which SQLite does not keep
+    versions: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+
+class Unsound(Exception):
+    """A row is not as it was written."""
+
+
+def seed_of(identity: str) -> np.uint64:
+    return np.uint64(int(identity[:16], 16))
+
+
+def total(sums: NDArray[np.int64]) -> int:
+    """The sum of checksums, as SQLite can keep it."""
+    return wrapped(int(sums.view(np.uint64).sum(dtype=np.uint64)))
+
+
+def wrapped(value: int) -> int:
+    return ((value + SIGN) & MASK) - SIGN
+
+
+# ---- making rows ----
+
+
+def rows_of(entries: Sequence[Entry]) -> Rows:
+    ids = [int(e.id).to_bytes(8, "little", signed=True) if isinstance(e.id, int) else e.id.encode() for e in entries]
+    texts = [e.text.encode() for e in entries]
+    return Rows(
+        np.array([isinstance(e.id, str) for e in entries], np.uint8),
+        *_joined(ids),
+        *_joined(texts),
+        np.array([e.weight for e in entries], np.float64) + 0.0,
+        np.array([e.version for e in entries], np.int64),
+        np.array([e.time for e in entries], np.int64),
+    )
+
+
+def _joined(parts: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    starts = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=starts[1:])
+    return starts, np.frombuffer(b"".join(parts), np.uint8)
+
+
+def rows_of_columns(
+    ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64], versions: NDArray[np.int64], time: int
+) -> Rows:
+    n = len(ids)
+    if pa.types.is_integer(ids.type):
+        kind, starts, content = INTEGER, np.arange(n + 1) * 8, ids.to_numpy().astype("<i8").view(np.uint8)
+    else:
+        kind, (starts, content) = STRING, string_buffers(ids)
+    return Rows(
+        np.full(n, kind, np.uint8), starts, content, *string_buffers(texts), weights + 0.0, versions, np.full(n, time)
+    )
+
+
+def checksums_of(rows: Rows, seed: np.uint64) -> NDArray[np.int64]:
+    result = np.empty(len(rows.versions), np.int64)
+    for array in rows:
+        array.flags.writeable = False  # so that one compiled version serves all
+    _checksums(rows, seed, result)
+    return result
+
+
+# ---- reading rows ----
+
+
+def entries_of(found: Sequence[tuple[Any, ...]], seed: np.uint64) -> list[Entry]:
+    """Rows as SQLite gives them, (id, text, weight, version, time, checksum), whose checksums fit. Raises Unsound."""
+    entries = [Entry(*row[:5]) for row in found]
+    for e in entries:
+        if type(e.id) not in (int, str) or type(e.text) is not str or type(e.weight) is not float:
+            raise Unsound(f"the row of version {e.version} has a value of another type than was written")
+    if entries:
+        try:
+            _check(rows_of(entries), np.array([row[5] for row in found], np.int64), seed)
+        except (TypeError, ValueError, OverflowError):
+            raise Unsound("a row has a value of another type than was written") from None
+    return entries
+
+
+ALL = """
+    SELECT group_concat(typeof(id) = 'text', ''), CAST(group_concat(id, x'ff') AS BLOB),
+        CAST(group_concat(version) AS BLOB){}
+    FROM subscriptions {} WHERE {} > ? AND {} <= ?"""
+REST = """,
+        CAST(group_concat(expression, x'ff') AS BLOB), CAST(group_concat(time) AS BLOB),
+        CAST(group_concat(checksum) AS BLOB)"""
+ROWS = ALL.format(REST, "NOT INDEXED", "version", "version")
+INDEX = ALL.format("", "INDEXED BY by_id", "id", "id")
+WEIGHTS = f"""
+    SELECT version, weight FROM subscriptions
+    WHERE version > ? AND version <= ? AND weight IS NOT {DEFAULT_WEIGHT}"""
+
+
+def all_rows(connection: sqlite3.Connection, seed: np.uint64) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
+    """All subscriptions and their checksums, which fit, by version and some thousand at a time. Raises Unsound."""
+    for low, high, found in _in_portions(connection, ROWS, "version", -1, 2**63 - 1):
+        content, times, sums = found[3:]
+        kinds, id_starts, ids, versions = _keys(found)
+        n = len(kinds)
+        text_starts, texts = _split(content, np.full(n, STRING, np.uint8))
+        if not (versions[1:] > versions[:-1]).all():
+            raise Unsound(f"rows of the versions {low + 1} to {high} are not as they were written")
+        weights = np.full(n, DEFAULT_WEIGHT)
+        others = connection.execute(WEIGHTS, (low, high)).fetchall()
+        if others:
+            if any(type(weight) is not float for _, weight in others):
+                raise Unsound("a weight is no number")
+            weights[np.searchsorted(versions, [version for version, _ in others])] = [weight for _, weight in others]
+        rows = Rows(kinds, id_starts, ids, text_starts, texts, weights, versions, _numbers(times, n))
+        checksums = _numbers(sums, n)
+        _check(rows, checksums, seed)
+        yield rows, checksums
+
+
+def index_rows(connection: sqlite3.Connection) -> Iterator[Rows]:
+    """What the index of ids says: ids and versions only, in the order of ids. Raises Unsound."""
+    # Whatever is a number is above minus infinity; whatever is a text is below a blob.
+    for _, _, found in _in_portions(connection, INDEX, "id", float("-inf"), b""):
+        kinds, id_starts, ids, versions = _keys(found)
+        rows = bare(Rows(kinds, id_starts, ids, versions, ids, versions, versions, versions))  # type: ignore[arg-type]
+        if not _is_ascending(kinds, id_starts, ids):
+            raise Unsound("the index of ids is not in order")
+        yield rows
+
+
+def bare(rows: Rows) -> Rows:
+    """Ids and versions only."""
+    n = len(rows.versions)
+    nothing = np.zeros(n + 1, np.int64)
+    return rows._replace(text_starts=nothing, texts=rows.ids[:0], weights=np.zeros(n), times=nothing[:n])
+
+
+def _in_portions(
+    connection: sqlite3.Connection, query: str, by: str, low: Any, last: Any
+) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
+    """(low, high, what the query finds above low and up to high), until all was found."""
+    at_once = thresholds.catalog_rows_read
+    bound = f"SELECT {by} FROM subscriptions WHERE {by} > ? ORDER BY {by} LIMIT 1 OFFSET ?"
+    while low != last:
+        ends = connection.execute(bound, (low, at_once - 1)).fetchall()
+        high = ends[0][0] if ends else last
+        try:
+            [found] = connection.execute(query, (low, high)).fetchall()
+        except sqlite3.DataError:  # too much for one string
+            if at_once == 1:
+                raise
+            at_once = -(-at_once // 2)
+            continue
+        if found[0] is not None:
+            yield low, high, found
+        low = high
+
+
+def _keys(found: tuple[Any, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+    kinds, ids, versions = found[:3]
+    its = np.frombuffer(kinds.encode(), np.uint8) - np.uint8(48)
+    return its, *_split(ids, its), _numbers(versions, len(its))
+
+
+def _check(rows: Rows, checksums: NDArray[np.int64], seed: np.uint64) -> None:
+    wrong = np.flatnonzero(checksums_of(rows, seed) != checksums)
+    if len(wrong):
+        first = int(wrong[0])
+        id = rows.ids[rows.id_starts[first] : rows.id_starts[first + 1]].tobytes()
+        shown = (
+            id.decode(errors="replace") if rows.kinds[first] == STRING else int.from_bytes(id, "little", signed=True)
+        )
+        raise Unsound(f"the row of {shown!r}, version {rows.versions[first]}, does not fit its checksum")
+
+
+def columns_of(portions: list[Rows]) -> list[Columns]:
+    """The rows as Arrow columns: one part for each type of ids that there is, integers first."""
+    result = []
+    for kind in (INTEGER, STRING):
+        own = [_columns(rows, kind) for rows in portions if (rows.kinds == kind).any()]
+        if own:
+            ids, texts, *numbers = zip(*own)
+            result.append(Columns(pa.concat_arrays(ids), pa.concat_arrays(texts), *map(np.concatenate, numbers)))
+    return result
+
+
+def _columns(rows: Rows, kind: int) -> Columns:
+    mask = rows.kinds == kind
+    ids, texts = _binary(rows.id_starts, rows.ids), _binary(rows.text_starts, rows.texts)
+    if not mask.all():
+        ids, texts = ids.filter(pa.array(mask)), texts.filter(pa.array(mask))
+    if kind == INTEGER:
+        _, content = string_buffers(ids)
+        column = pa.array(content.view("<i8").astype(np.int64))
+    else:
+        column = ids.view(pa.large_string())
+    own = (rows.weights[mask], rows.versions[mask], rows.times[mask])
+    return Columns(column, texts.view(pa.large_string()), *own)
+
+
+def _binary(starts: NDArray[np.int64], content: NDArray[np.uint8]) -> pa.Array:
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
+
+
+# ---- kernels ----
+
+
+@intrinsic
+def load64(typingctx, array, at):  # type: ignore[no-untyped-def]
+    """The 64 bits at byte `at` of a byte array, wherever that is."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
+        return builder.load(pointer, align=1)
+
+    return types.uint64(array, types.int64), code
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _step(h, word):  # type: ignore[no-untyped-def]
+    h = (h ^ word) * MULTIPLIER
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _hashed(data, start, end, h):  # type: ignore[no-untyped-def]
+    """Each step is bijective in the hash and in the word: a difference within one word of 8 bytes is always seen, any
+    other goes unseen about once in 2**64 times."""
+    size = end - start
+    whole = start + (size & ~7)
+    for i in range(start, whole, 8):
+        h = _step(h, load64(data, i))
+    word = np.uint64(0)
+    for k in range(end - whole):
+        word |= np.uint64(data[whole + k]) << np.uint64(8 * k)
+    return _step(_step(h, word), np.uint64(size))
+
+
+@njit(cache=True, nogil=True)
+def _checksums(rows, seed, result):  # type: ignore[no-untyped-def]
+    numbers = rows.weights.view(np.uint64)
+    for i in range(len(result)):
+        h = _step(seed, np.uint64(rows.kinds[i]))
+        h = _hashed(rows.ids, rows.id_starts[i], rows.id_starts[i + 1], h)
+        h = _hashed(rows.texts, rows.text_starts[i], rows.text_starts[i + 1], h)
+        h = _step(_step(h, numbers[i]), np.uint64(rows.versions[i]))
+        result[i] = np.int64(_step(h, np.uint64(rows.times[i])))
+
+
+def _split(content: bytes | None, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """The strings between separators, and the eight bytes of integers."""
+    starts, content = np.empty(len(kinds) + 1, np.int64), content or b""  # no value at all: NULL
+    out = np.empty(len(content) + 8 * len(kinds), np.uint8)
+    size = _split_into(np.frombuffer(content, np.uint8), kinds, starts, out)
+    if size < 0:
+        raise Unsound("rows have other values than were written")
+    return starts, out[:size]
+
+
+def _numbers(content: bytes | None, n: int) -> NDArray[np.int64]:
+    """Numbers with commas between."""
+    result = np.empty(n, np.int64)
+    if not _read_numbers(np.frombuffer(content or b"", np.uint8), result):
+        raise Unsound("rows have other numbers than were written")
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _number(content, start, end):  # type: ignore[no-untyped-def]
+    """(the integer, whether it is one)."""
+    at, negative = start, start < end and content[start] == 45
+    if negative:
+        at += 1
+    value, good = np.uint64(0), at < end <= at + 19
+    for k in range(at, end):
+        digit = content[k] - 48
+        good = good and 0 <= digit <= 9
+        value = value * np.uint64(10) + np.uint64(digit)
+    return np.int64(np.uint64(0) - value if negative else value), good
+
+
+@njit(cache=True, nogil=True)
+def _read_numbers(content, result):  # type: ignore[no-untyped-def]
+    start = 0
+    for i in range(len(result)):
+        end = start
+        while end < len(content) and content[end] != 44:
+            end += 1
+        result[i], good = _number(content, start, end)
+        if not good:
+            return False
+        start = end + 1
+    return start == len(content) + 1
+
+
+@njit(cache=True, nogil=True)
+def _split_into(content, kinds, starts, out):  # type: ignore[no-untyped-def]
+    """Bytes of `out`; -1 if there are not as many parts as kinds, or an integer is none."""
+    start = size = 0
+    starts[0] = 0
+    for i in range(len(kinds)):
+        end = start
+        if kinds[i] == STRING:
+            while end < len(content) and content[end] != BETWEEN:
+                out[size] = content[end]
+                size += 1
+                end += 1
+        else:
+            while end < len(content) and content[end] != BETWEEN:
+                end += 1
+            value, good = _number(content, start, end)
+            if not good:
+                return -1
+            for k in range(8):
+                out[size + k] = np.uint8(np.uint64(value) >> np.uint64(8 * k) & np.uint64(0xFF))
+            size += 8
+        starts[i + 1] = size
+        start = end + 1
+    return size if start == len(content) + 1 else -1
+
+
+@njit(cache=True, nogil=True)
+def _is_ascending(kinds, starts, ids):  # type: ignore[no-untyped-def]
+    for i in range(1, len(kinds)):
+        if kinds[i] != kinds[i - 1]:
+            if kinds[i] < kinds[i - 1]:
+                return False
+            continue
+        a, b, end = starts[i - 1], starts[i], starts[i + 1]
+        if kinds[i] == INTEGER:
+            if np.int64(load64(ids, a)) >= np.int64(load64(ids, b)):
+                return False
+            continue
+        k = 0
+        while a + k < b and b + k < end and ids[a + k] == ids[b + k]:
+            k += 1
+        if b + k == end or (a + k < b and ids[a + k] > ids[b + k]):
+            return False
+    return True
