@@ -39,9 +39,6 @@ Answer = list[list[Any]]  # the ids of each event
 
 def settle(matcher: Matcher) -> None:
     """Until nothing is under way in the background: what was planned, merged or saved there is used from now on."""
-    for thread in threading.enumerate():
-        if thread.name == "dibs-planner":
-            thread.join()
     matcher._layers.upkeep.rest()
 
 
