@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from cases import Case, random_case
 from dibs.coding.values import Range
 from dibs.language.expression import (
     And,
@@ -233,6 +234,21 @@ def _nested(draw: st.DrawFn, flat: dict[str, Any], arrays: bool) -> dict[str, An
         else:
             event[first] = [{"other": 2}, {rest: value}, None]
     return event
+
+
+# --- Cases of mixed kinds -------------------------------------------------------------------------------------------
+
+# For what is drawn step by step. (st.randoms() shrinks better, but hardly leaves the first of every choice: a third as
+# many pairs match.)
+RANDOM = st.integers(0, 2**32 - 1).map(Random)
+
+
+@st.composite
+def cases(draw: st.DrawFn, expressions: int = 8, events: int = 5, form: str | None = None) -> Case:
+    """Up to so many expressions and events of one world (see cases.py): constants of several kinds for an attribute,
+    and values near them, in a form that some entries take."""
+    sizes = draw(st.integers(1, expressions)), draw(st.integers(1, events))
+    return random_case(draw(RANDOM), *sizes, form)
 
 
 # --- Typed columns, for the judges that are SQL engines -------------------------------------------------------------

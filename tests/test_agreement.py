@@ -9,6 +9,7 @@ import math
 import operator
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +17,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import FORMS, Case
+from conftest import THRESHOLDS
 from dibs.coding.values import Range
+from dibs.index import INDEXES
 from dibs.language.expression import Between, Compare, Expression, In, IsNull, Kind, Like, StringTest, literal, number
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
-from strategies import ATTRIBUTES, CONSTANTS, EXTREMES, LIKE_PATTERNS, events, expressions, json_events, neighbours
+from dibs.thresholds import using
+from entries import (
+    MAKINGS,
+    Making,
+    Subscription,
+    askings,
+    backtested,
+    check_counts,
+    check_top,
+    nothing_fails_unseen,
+    replayed,
+)
+from strategies import (
+    ATTRIBUTES,
+    CONSTANTS,
+    EXTREMES,
+    LIKE_PATTERNS,
+    RANDOM,
+    cases,
+    events,
+    expressions,
+    json_events,
+    neighbours,
+)
 
 COMPARISONS = {
     "=": operator.eq,
@@ -156,6 +183,39 @@ def test_all_removed_and_added_again() -> None:
 
 
 # --- the entries ---
+
+
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_way_to_the_same_answer(form: str, thresholds: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """However a matcher of any index has come to its subscriptions, and however it is asked."""
+
+    @fewer
+    @given(cases(form=form), st.sampled_from(list(INDEXES)), st.sampled_from(list(MAKINGS)), RANDOM)
+    def agree(case: Case, index: str, way: str, random: Random) -> None:
+        expressions, batch = case
+        expected = by_reference(expressions, batch.events)
+        subscriptions = [
+            Subscription(number, to_sql(expression), random.choice([1.0, 2.0]))
+            for number, expression in enumerate(expressions)
+        ]
+        folder = tmp_path_factory.mktemp("made") / "index"
+        making = Making(index, subscriptions, folder, random, batch.events[0])
+        with using(THRESHOLDS[thresholds](len(expressions))), nothing_fails_unseen(), MAKINGS[way](making) as matcher:
+            for ask in askings(batch).values():
+                assert_agrees(expressions, batch.events, ask(matcher, batch))
+            weights = {s.id: s.weight for s in subscriptions}
+            assert not check_counts(matcher, batch, expected)
+            assert not check_top(matcher, batch, expected, weights, 2)
+            for each in batch.forms:
+                assert_agrees(expressions, batch.events, replayed(matcher, batch, each))
+            for number in range(len(expressions)):
+                told = [matcher.explain(number, event).matched for event in batch.events]
+                assert told == [number in ids for ids in expected]
+        for each in batch.forms:
+            assert_agrees(expressions, batch.events, backtested([s.text for s in subscriptions], batch, each))
+
+    agree()
 
 
 UNREADABLE = [b"x", 1j, dt.timedelta(1), "\ud800", Range(2, 1), Range(1, "x"), Range(None, None)]

@@ -7,6 +7,7 @@ import decimal
 import math
 from collections import Counter
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import FORMS, random_case
 from dibs.coding.values import Range
 from dibs.errors import EventError
 from dibs.language.expression import (
@@ -27,6 +29,7 @@ from dibs.language.expression import (
     In,
     IsNull,
     Like,
+    Literal,
     Not,
     Or,
     Predicate,
@@ -34,6 +37,7 @@ from dibs.language.expression import (
     StringTest,
     literal,
 )
+from dibs.language.expression import predicates as leaves_of
 from dibs.reference import evaluate, is_like, matches, values_of
 from strategies import events, expressions, json_events, predicates, scalars
 
@@ -368,3 +372,52 @@ def test_random_pairs_match_often_and_fail_often(event_strategy: st.SearchStrate
 
     count()
     assert min(counts[True], counts[False], counts[None]) > 0.1 * counts.total(), counts
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cases_match_often_and_fail_often(form: str) -> None:
+    """The same of the seeded ones, and none of the things that they are for is missing."""
+    truths_found, has = Counter[bool](), Counter[str]()
+    for seed in range(120):
+        expressions_here, batch = random_case(Random(seed), 12, 6, form)
+        truths_found.update(matches(e, event) for e in expressions_here for event in batch.events)
+        kinds = [{x.kind for x in literals_of(p)} for e in expressions_here for p in leaves_of(e)]
+        has["several kinds in one predicate"] += any(len(found) > 1 for found in kinds)
+        has["IS NOT NULL"] += any(p == IsNull(p.attribute, True) for e in expressions_here for p in leaves_of(e))
+        several = {p.attribute for e in expressions_here for p in leaves_of(e)}
+        has["several kinds for one attribute"] += any(
+            len({x.kind for e in expressions_here for p in leaves_of(e) if p.attribute == a for x in literals_of(p)})
+            > 1
+            for a in several
+        )
+        values = [value for event in batch.events for found in values_of(event).values() for value in found]
+        for value in values:
+            has[type(value).__name__] += 1
+        has["array"] += any(len(found) > 1 for event in batch.events for found in values_of(event).values())
+        has["huge"] += any(isinstance(value, int) and abs(value) > 2**53 for value in values)
+        has["single values only"] += all(
+            len(found) == 1 for event in batch.events for found in values_of(event).values()
+        )
+    assert 0.1 < truths_found[True] / truths_found.total() < 0.5
+    wanted = [
+        "several kinds in one predicate",
+        "IS NOT NULL",
+        "several kinds for one attribute",
+        "bool",
+        "int",
+        "float",
+    ]
+    wanted += ["str", "huge", "single values only", *(["array"] if form != "map" else [])]
+    wanted += ["datetime"] * (form != "json") + ["Range", "Unreadable"] * (form == "python")
+    assert [what for what in wanted if has[what] < 3] == []
+
+
+def literals_of(predicate: Predicate) -> list[Literal]:
+    match predicate:
+        case Compare(_, _, constant):
+            return [constant]
+        case In(_, constants):
+            return list(constants)
+        case Between(_, low, high):
+            return [low, high]
+    return []

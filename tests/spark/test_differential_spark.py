@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from conftest import THRESHOLDS
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
+from dibs.thresholds import using
+from sql_judges import kept_by_spark
 from strategies import typed_expression, typed_rows
 
 if TYPE_CHECKING:
@@ -22,19 +30,17 @@ pytestmark = pytest.mark.spark
 EXPRESSIONS = ROWS = 160
 
 
-def kept_by_spark(spark: SparkSession, texts: list[str], rows: pa.Table) -> set[tuple[int, int]]:
-    frame = spark.createDataFrame(rows).cache()  # without it, the optimizer would answer instead of the engine
-    columns = [f"coalesce(({text}), false) AS c{number}" for number, text in enumerate(texts)]
-    answers = frame.selectExpr(*columns).collect()
-    frame.unpersist()
-    return {(row, number) for row, answer in enumerate(answers) for number, kept in enumerate(answer) if kept}
-
-
 def kept_by_matcher(texts: list[str], rows: pa.Table) -> set[tuple[int, int]]:
-    matcher = Matcher()
-    matcher.add_many(enumerate(texts))
-    pairs = matcher.match_batch(rows).pairs()
-    return set(zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True))
+    with Matcher() as matcher:
+        matcher.add_many(enumerate(texts))
+        pairs = matcher.match_batch(rows).pairs()
+        found = set(zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True))
+        # One by one, twice, so that what is planned in the background is used too.
+        singly = [
+            {(row, id) for row, event in enumerate(rows.to_pylist()) for id in matcher.match(event)} for _ in "12"
+        ]
+    assert singly == [found, found]
+    return found
 
 
 def check(spark: SparkSession, texts: list[str], rows: pa.Table) -> int:
@@ -49,13 +55,74 @@ def check(spark: SparkSession, texts: list[str], rows: pa.Table) -> int:
     return len(expected)
 
 
-def test_every_pair_agrees(spark: SparkSession) -> None:
-    random = Random(3)
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+def test_every_pair_agrees(spark: SparkSession, thresholds: str) -> None:
+    seed = 3 + list(THRESHOLDS).index(thresholds)
+    random = Random(seed)
     rows = typed_rows(random, ROWS)
     texts = [to_sql(typed_expression(random)) for _ in range(EXPRESSIONS)]
     pairs = len(rows) * len(texts)
     assert pairs >= 20_000
-    assert 0.1 * pairs < check(spark, texts, rows) < 0.9 * pairs
+    with using(THRESHOLDS[thresholds](seed)):
+        assert 0.1 * pairs < check(spark, texts, rows) < 0.9 * pairs
+
+
+IN_WORKERS = """
+import json
+from random import Random
+
+import pyarrow as pa
+
+from dibs.language.printer import to_sql
+from dibs.spark import match, session
+from dibs.thresholds import smallest
+from sql_judges import kept_by_spark
+from strategies import typed_expression, typed_rows
+
+
+def thresholds_of(batches):
+    from dibs.thresholds import thresholds
+
+    for _ in batches:
+        yield pa.record_batch({"said": [json.dumps(vars(thresholds))]})
+
+
+random = Random(8)
+rows = typed_rows(random, 100)
+texts = [to_sql(typed_expression(random)) for _ in range(100)]
+spark = session(cores=2, app="dibs-thresholds", spark_sql_shuffle_partitions=2)
+expected = kept_by_spark(spark, texts, rows)
+events = spark.createDataFrame(rows.append_column("id", pa.array(range(len(rows))))).repartition(3)
+subscriptions = spark.createDataFrame(list(enumerate(texts)), "id long, expression string")
+found = {
+    name: {tuple(row) for row in match(events, subscriptions, index=name).collect()} for name in ("auto", "betree")
+}
+(said, *_) = spark.range(1).mapInArrow(thresholds_of, "said string").collect()
+print(json.dumps({
+    "pairs": len(expected),
+    "wrong": {name: len(pairs ^ expected) for name, pairs in found.items()},
+    "smallest in workers": json.loads(said.said) == smallest(),
+}))
+"""
+
+
+def test_workers_at_the_smallest_thresholds() -> None:
+    """The variable reaches them, and dibs.spark.match keeps what Spark's WHERE keeps."""
+    tests = str(Path(__file__).parents[1])
+    paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", IN_WORKERS],
+        env=os.environ | {"DIBS_THRESHOLDS": "smallest", "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert told["pairs"] > 1000
+    assert told["wrong"] == {"auto": 0, "betree": 0}
+    assert told["smallest in workers"]
 
 
 # Spellings that the printer never writes. Dibs reads all of them as Spark does.
