@@ -191,3 +191,15 @@ def _of_environment(words: str) -> dict[str, Any]:
 thresholds = Thresholds()
 if os.environ.get(VARIABLE):
     vars(thresholds).update(_of_environment(os.environ[VARIABLE]))
+
+
+def table() -> str:
+    """All of them, as ARCHITECTURE.md shows them."""
+    rows = ["| threshold | default | smallest | what it is |", "| --- | ---: | ---: | --- |"]
+    for f in fields(Thresholds):
+        rows.append(f"| `{f.name}` | {f.default:,} | {f.metadata['smallest']:,} | {f.metadata['about']} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(table())
