@@ -735,7 +735,7 @@ def test_closed_at_the_end_of_the_program(folder: Path) -> None:
         import concurrent.futures.thread
         thresholds.catalog_checked_by_two = 0
         catalog = Catalog.open(Path(sys.argv[1]))
-        catalog.write([(i, "x" * 1000, 1.0) for i in range(3000)], 1)
+        catalog.write([(i, "x" * 1000, 1.0) for i in range(6000)], 1)
         atexit.register(catalog.close)
         """
     process = python(program, folder)
