@@ -727,6 +727,23 @@ def test_what_was_closed_is_sealed(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert Catalog.open(folder).version == 2 and not looks, "closing has sealed it, although nothing was written"
 
 
+def test_closed_at_the_end_of_the_program(folder: Path) -> None:
+    """When no thread can be started any more."""
+    program = """
+        import atexit
+        from dibs.thresholds import thresholds
+        import concurrent.futures.thread
+        thresholds.catalog_checked_by_two = 0
+        catalog = Catalog.open(Path(sys.argv[1]))
+        catalog.write([(i, "x" * 1000, 1.0) for i in range(6000)], 1)
+        atexit.register(catalog.close)
+        """
+    process = python(program, folder)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and not errors
+    assert read_seal(folder).size == (folder / DATA).stat().st_size  # type: ignore[union-attr]
+
+
 def test_a_lost_log_is_found(folder: Path) -> None:
     """SQLite takes what is left for the whole."""
     Catalog.open(folder).close()

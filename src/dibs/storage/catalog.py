@@ -342,17 +342,25 @@ class Catalog:
         """The state, after a look at everything if `whole`."""
         if not whole:
             return self._read(checking.check_head)
-        if file_size(self.folder / DATA) >= thresholds.catalog_checked_by_two:
-            other = Session(self.folder, read_only=True)
-            try:
-                with ThreadPoolExecutor(1, thread_name_prefix="dibs") as pool:
+        by_two = file_size(self.folder / DATA) >= thresholds.catalog_checked_by_two
+        found = self._verified_by_two() if by_two else None
+        return found or self._read(checking.verify)
+
+    def _verified_by_two(self) -> State | None:
+        """By two threads. None: somebody writes, so that they have seen different states."""
+        other = Session(self.folder, read_only=True)
+        try:
+            with ThreadPoolExecutor(1, thread_name_prefix="dibs") as pool:
+                try:
                     future = pool.submit(other.read, self._told(checking.check_structure))
-                    rows, structure = self._read(checking.check_rows), future.result()
-                if rows.state == structure.state:  # else somebody writes
-                    return self._read(lambda _: checking.agreed(rows, structure))
-            finally:
-                other.close()
-        return self._read(checking.verify)
+                except RuntimeError:  # at the end of a program there are no new threads
+                    return None
+                rows, structure = self._read(checking.check_rows), future.result()
+        finally:
+            other.close()
+        if rows.state != structure.state:
+            return None
+        return self._read(lambda _: checking.agreed(rows, structure))
 
     def _told(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
         """The same, with what is unsound as an error that names the file."""

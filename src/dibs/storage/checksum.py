@@ -35,16 +35,23 @@ def checksums(contents: list[NDArray[np.uint8]]) -> list[int]:
     counts = [max(1, -(-len(content) // PIECE)) for content in contents]
     pieces = [c[i * PIECE : (i + 1) * PIECE] for c, count in zip(contents, counts) for i in range(count)]
     threads = min(THREADS, os.cpu_count() or 1, len(pieces))
-    if threads < 2 or sum(map(len, contents)) < WORTH_THREADS:
-        found = [_piece(piece) for piece in pieces]
-    else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="dibs") as pool:
-            found = list(pool.map(_piece, pieces))
+    shared = None if threads < 2 or sum(map(len, contents)) < WORTH_THREADS else _shared(pieces, threads)
+    found = [_piece(piece) for piece in pieces] if shared is None else shared
     result, end = [], 0
     for count in counts:
         own, end = found[end : end + count], end + count
         result.append(own[0] if count == 1 else _piece(np.array(own, np.uint64).view(np.uint8)))
     return result
+
+
+def _shared(pieces: list[NDArray[np.uint8]], threads: int) -> list[int] | None:
+    """None: no thread can be started, as at the end of a program."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="dibs") as pool:
+        try:
+            waiting = [pool.submit(_piece, piece) for piece in pieces]
+        except RuntimeError:
+            return None
+        return [future.result() for future in waiting]
 
 
 def _piece(content: NDArray[np.uint8]) -> int:
