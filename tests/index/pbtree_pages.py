@@ -78,9 +78,7 @@ class Plain:
 
     def list_of(self, which: int) -> list[tuple[int, int, int]]:
         """(page, key, row) from the head of a list to its tail."""
-        return [
-            (page, key, row) for page in self.chain(which) for key, rows in self.sid_sets(page) for row in rows
-        ]
+        return [(page, key, row) for page in self.chain(which) for key, rows in self.sid_sets(page) for row in rows]
 
     def leaf_items(self) -> list[Item]:
         """All but the head, by the links between leaf pages."""

@@ -1,5 +1,5 @@
-"""The PB+tree of the paper, in memory and on disk: its examples, its lists and pointers, what the coded model adds, and how
-many pages are visited."""
+"""The PB+tree of the paper, in memory and on disk: its examples, its lists and pointers, what the coded model adds,
+and how many pages are visited."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pbtree_model import KINDS, SMALL, clauses_of, events_of, matched, pairs_of, thirds
+from pbtree_model import KINDS, clauses_of, events_of, matched, pairs_of, thirds
 from pbtree_pages import Plain, check
 
 from coded import expected
 from dibs.coding.clauses import Clauses
 from dibs.index.papers.counters import counters, take_zeros
-from dibs.index.papers.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS, UNEQUAL
+from dibs.index.papers.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS
 from dibs.index.papers.pbtree.pbtree import PBTreeMemory
 
 Build = Callable[[Clauses], Any]
@@ -31,8 +31,8 @@ def build(request: pytest.FixtureRequest) -> Build:
 
 
 def test_an_index_as_in_the_figure(build):
-    """Fig. 5: items of the tree for all constants, each list with the keys of its own operator, pointers of items to the
-    page of the highest key that is not above: those of 5 and 6 are the same, where the > list has no 6."""
+    """Fig. 5: items of the tree for all constants, each list with the keys of its own operator, pointers of items to
+    the page of the highest key that is not above: those of 5 and 6 are the same, where the > list has no 6."""
     rows = [[(0, ">=", c)] for c in (2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)] + [[(0, "=", 6)], [(0, "<=", 40)]]
     tree = build(clauses_of(rows))
     check(tree)

@@ -1,5 +1,5 @@
-"""The PB+tree on disk: how much of its pages is in memory, whoever matches and builds; what is saved; what happens to its
-files, and when the disk fails."""
+"""The PB+tree on disk: how much of its pages is in memory, whoever matches and builds; what is saved; what happens to
+its files, and when the disk fails."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def large():
 
 
 class Watching:
-    """The most bytes of a tree's pool that were there meanwhile, whichever way it was divided: frames and tables. That the
-    process takes no more is measured from outside, see below."""
+    """The most bytes of a tree's pool that were there meanwhile, whichever way it was divided: frames and tables. That
+    the process takes no more is measured from outside, see below."""
 
     def __init__(self, tree: PBTree):
         self._pages, self.most, self.looks, self._over = tree._pages, 0, 0, threading.Event()
@@ -145,12 +145,12 @@ print(built, matched, updated, tree.plan()["bytes on disk"])
 
 
 def test_building_matching_and_updating_take_no_more_than_they_may():
-    """The peak of the resident memory of a process of its own; what is not bounded by `memory` is known, and what Python
-    itself takes is 2 MB."""
+    """The peak of the resident memory of a process of its own; what is not bounded by `memory` is known, and what
+    Python itself takes is 2 MB."""
     done = subprocess.run([sys.executable, "-c", MEASURED, *PATHS], capture_output=True, text=True, check=True)
     built, matched, updated, disk = map(int, done.stdout.split())
     assert disk > 11 * MB
-    assert built <= 4 * MB + 600_000 * 7 + 2 * MB, built  # need, verify and room for growth
+    assert built <= 4 * MB + 600_000 * 7 + 2 * MB, built  # numbers, need, verify
     assert matched <= 4 * MB + 600_000 * 6 + 2 * MB, matched  # counters and hits
     assert updated <= 4 * MB + 2 * MB, updated
 

@@ -31,8 +31,8 @@ def rows_of(entries):
 
 
 def check(entries, portions):
-    """All entries are there once; a portion is sorted; the rows of a key come in order. How many portions are not behind
-    all before them."""
+    """All entries are there once; a portion is sorted; the rows of a key come in order. How many portions are not
+    behind all before them."""
     found, before, not_behind = [], (-1, -1), 0
     for portion in portions:
         assert len(portion.key) <= MOST

@@ -101,8 +101,8 @@ def test_one_key_with_many_rows_spans_pages(kind):
 
 
 def of_kinds(first: int, last: int) -> Clauses:
-    """An attribute with constants of two kinds, cells 3 to 20 and 30 to 60, and what is about all kinds: IS NOT NULL from
-    the first to the last cell, NOT IN, a hole at either end; first, last: which of the rows."""
+    """An attribute with constants of two kinds, cells 3 to 20 and 30 to 60, and what is about all kinds: IS NOT NULL
+    from the first to the last cell, NOT IN, a hole at either end; first, last: which of the rows."""
     rows = [
         [(3, 10)],
         [(10, 20)],

@@ -1,6 +1,7 @@
-"""The B+tree of constants in a PB+tree: to find the item of a key, to add one, to take one out, and to make the pointers
-of items lead elsewhere. Pages are half full by the usual rules, splitting, borrowing and joining (but the last of each
-level, which are filled one after the other where keys come in order). See index.papers.pbtree.layout for the pages."""
+"""The B+tree of constants in a PB+tree: to find the item of a key, to add one, to take one out, and to make the
+pointers of items lead elsewhere. Pages are half full by the usual rules, splitting, borrowing and joining (but the
+last of each level, which are filled one after the other where keys come in order). See index.papers.pbtree.layout for
+the pages."""
 
 from __future__ import annotations
 
@@ -171,8 +172,8 @@ def _last_page_for(store, page, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def add_item(store, tree, key, leaf, place, path):  # type: ignore[no-untyped-def]
-    """Inserts Predicate.constant into the B+tree (Fig. 6), at this place of the leaf page: the page and the place where it
-    stands. Its pointers are those of PreviousItem."""
+    """Inserts Predicate.constant into the B+tree (Fig. 6), at this place of the leaf page: the page and the place
+    where it stands. Its pointers are those of PreviousItem."""
     before, last = previous_item(store, leaf, place)
     leaf, place, right = _room_for(store, tree, leaf, place, LEAF)
     _insert_at(store, leaf, place, LEAF, key)

@@ -1,7 +1,7 @@
 """What a PB+tree files where: from clauses to entries, and what it keeps beside its pages.
 
-An entry is (operator, key, row): subscription `row` has a predicate in the list `operator` with the constant `key`, which
-is tree << 32 | cell; trees 2a and 2a + 1 are those of attribute a.
+An entry is (operator, key, row): subscription `row` has a predicate in the list `operator` with the constant `key`,
+which is tree << 32 | cell; trees 2a and 2a + 1 are those of attribute a.
 
     = <= >= <>      one entry
     BETWEEN         two: >= lo and <= hi
@@ -11,8 +11,8 @@ is tree << 32 | cell; trees 2a and 2a + 1 are those of attribute a.
                     ends at the ceiling of its attribute needs only its other half.
 
 Floor and ceiling are those of index.operators, but nothing here asks them to be right: what leaves a half out begins at
-the floor (ends at the ceiling) exactly, and only values between the two ask for it. Tree 2a + 1 is for what does not lie
-within the limits of attribute a; nothing there relies on them. When a quarter of all entries is such, all pages are
+the floor (ends at the ceiling) exactly, and only values between the two ask for it. Tree 2a + 1 is for what does not
+lie within the limits of attribute a; nothing there relies on them. When a quarter of all entries is such, all pages are
 built again by limits that fit.
 
 Arrays:
@@ -219,11 +219,11 @@ def columns_of(clauses: Clauses) -> Columns:
     return Columns(*(getattr(clauses, name) for name in Columns._fields))
 
 
-def rows_of(c: Clauses, rows: NDArray[np.int64]) -> Clauses:
+def rows_of(c: Clauses, rows: NDArray[Any]) -> Clauses:
     """The clauses of some rows, in this order; they share the spans of all."""
     if len(rows) == len(c):
         return c
-    sizes = c.offsets[rows + 1] - c.offsets[rows]
+    sizes = c.offsets[1:][rows] - c.offsets[rows]
     predicates = runs(c.offsets[rows], sizes)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     attribute, lo, hi = c.attribute[predicates], c.lo[predicates], c.hi[predicates]

@@ -1,8 +1,8 @@
 """Where the pages of a PB+tree lie on disk: a file in a folder of its own, with the files that entries are sorted in.
 
 The index is a cache of what its segment knows, so nothing is synced and nothing has a checksum (what is saved has one:
-storage.files); the folder goes when the index goes, or at exit. Its process holds a lock on it: folders that nobody holds
-are those of processes that were killed, and the next one to make a folder there removes them.
+storage.files); the folder goes when the index goes, or at exit. Its process holds a lock on it: folders that nobody
+holds are those of processes that were killed, and the next one to make a folder there removes them.
 """
 
 from __future__ import annotations

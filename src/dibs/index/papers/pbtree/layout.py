@@ -1,4 +1,5 @@
-"""The pages of a PB+tree as kernels see them: how a page is laid out, how it is got at (see index.papers.pbtree.pbtree).
+"""The pages of a PB+tree as kernels see them: how a page is laid out, how it is got at (see
+index.papers.pbtree.pbtree).
 
 A kernel knows pages by their numbers. `fetch` says where in `store.frames` a page begins now, `touch` the same of a
 page that will be changed. All pages may lie there, one after the other (`store.tags` is empty); or they lie in a
@@ -10,12 +11,12 @@ no table that grows with the file, and of the last WAYS pages asked for none is 
 A page that cannot be read or written is an OSError, out of the kernel at once.
 
 A page is `size` int32:
-    head     COUNT of items; PREVIOUS and NEXT page of its level or list, or -1; of a list page how many ROWS it has, and
-             its FENCE (tree, cell): the key at which it begins, in its list
+    head     COUNT of items; PREVIOUS and NEXT page of its level or list, or -1; of a list page how many ROWS it has,
+             and its FENCE (tree, cell): the key at which it begins, in its list
     items    from HEAD on, in the order of their keys, each of so many int32:
              inner page  INNER  tree, cell, child: the page whose keys begin there
-             leaf page   LEAF   tree, cell, the page where each of the four lists is entered, USES: entries with this key
-             list page   ITEM   tree, cell, end: of its SidSet among the rows of the page
+             leaf page   LEAF   tree, cell, the page where each of the four lists is entered, USES: entries with this
+             key list page   ITEM   tree, cell, end: of its SidSet among the rows of the page
     rows     of a list page, from the end of the page backwards: the SidSets, one after the other
 """
 

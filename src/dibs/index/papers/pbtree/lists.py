@@ -1,9 +1,9 @@
-"""The four lists of a PB+tree: to put a row into the SidSet of a key and to take it out again, and the kernels that do so
-for many entries, with the B+tree (Fig. 6 and 7 of the paper). See index.papers.pbtree.layout for the pages.
+"""The four lists of a PB+tree: to put a row into the SidSet of a key and to take it out again, and the kernels that do
+so for many entries, with the B+tree (Fig. 6 and 7 of the paper). See index.papers.pbtree.layout for the pages.
 
-A list is a chain of pages in the order of keys. Each begins at its fence, the first one at the least key; the pointer of
-an item leads to the last page whose fence is not above its key: there its SidSet ends. (Where the SidSet goes on over
-several pages, all but the first of them have its key for their fence.) The rows of a SidSet ascend.
+A list is a chain of pages in the order of keys. Each begins at its fence, the first one at the least key; the pointer
+of an item leads to the last page whose fence is not above its key: there its SidSet ends. (Where the SidSet goes on
+over several pages, all but the first of them have its key for their fence.) The rows of a SidSet ascend.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dibs.index.papers.pbtree.layout import (
     HEAD,
     HEIGHT,
     ITEM,
-    KEYS,
     LEAF,
     LEAST,
     LISTS,
@@ -84,8 +83,8 @@ def begin(store, tree):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _cut(frames, at):  # type: ignore[no-untyped-def]
-    """Where a list page is halved: the first item that goes to the right, and how many of its rows stay. A SidSet that is
-    a large part of the page is cut, others stay in one piece."""
+    """Where a list page is halved: the first item that goes to the right, and how many of its rows stay. A SidSet that
+    is a large part of the page is cut, others stay in one piece."""
     half = filled(frames, at) // 2
     i, count = np.int64(0), np.int64(frames[at + COUNT])
     while i < count - 1 and (i + 1) * ITEM + value_of(frames, at, i, ITEM, VALUE) <= half:
@@ -126,8 +125,8 @@ def set_fence(frames, at, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def insert_to_list(store, tree, page, which, key, row, path):  # type: ignore[no-untyped-def]
-    """Puts a row, the highest of its SidSet, into the list page that the pointer of its key leads to (Fig. 7). Where the
-    page splits, pointers are adjusted. The page where the row is."""
+    """Puts a row, the highest of its SidSet, into the list page that the pointer of its key leads to (Fig. 7). Where
+    the page splits, pointers are adjusted. The page where the row is."""
     at, frames = touch(store, page), store.frames
     count = np.int64(frames[at + COUNT])
     i = below(frames, at, ITEM, key)

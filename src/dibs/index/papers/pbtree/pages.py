@@ -1,5 +1,5 @@
-"""Where the pages of a PB+tree are: all in memory (Resident), or in a file of which a pool of frames holds some (Pooled).
-Both give kernels a Store (index.papers.pbtree.layout) to read from and to write to.
+"""Where the pages of a PB+tree are: all in memory (Resident), or in a file of which a pool of frames holds some
+(Pooled). Both give kernels a Store (index.papers.pbtree.layout) to read from and to write to.
 
 The pool has so many bytes and no more, its tables included, whatever the size of the file. Threads that match at once
 share it out: each has sets of frames of its own, so that no kernel waits for another. When one more comes than there

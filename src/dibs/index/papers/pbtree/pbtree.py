@@ -1,5 +1,5 @@
-"""pbtree and pbtree-memory: the PB+tree of Wang, Zhang and Kitsuregawa (2004), one structure of pages of 4 KB, in a file
-behind a pool of frames or all in memory.
+"""pbtree and pbtree-memory: the PB+tree of Wang, Zhang and Kitsuregawa (2004), one structure of pages of 4 KB, in a
+file behind a pool of frames or all in memory.
 
 The idea: a B+tree over the constants of predicates. Each of its items points into four lists, Equal, GreaterThan,
 LessThan and Inequality, whose order is that of the tree. An event's value is searched once; the items found there know
@@ -11,13 +11,13 @@ those whose count is full match.
 
 Arrays:
     pages    int32  pages, 1024    4 KB each; index.papers.pbtree.layout has what is in them
-    tree     int64  6              root, height (levels of inner pages), keys, pointers adjusted so far, pages used, first
-                                   of the pages that were given back, or -1
+    tree     int64  6              root, height (levels of inner pages), keys, pointers adjusted so far, pages used,
+                                   first of the pages that were given back, or -1
     floor, ceiling, filed, need, verify   see index.papers.pbtree.filing, as for which entries a predicate has
 
 Invariants:
-- The tree has an item for each key that a list has, and one for the least key, the head of all lists. Its leaf pages are
-  linked in order; its pages are half full, but for the root and the last of each level.
+- The tree has an item for each key that a list has, and one for the least key, the head of all lists. Its leaf pages
+  are linked in order; its pages are half full, but for the root and the last of each level.
 - Pages 0 to 3 are the first of the lists. A list's pages are linked in order; no other one is empty, and two neighbours
   hold more than half a page.
 - A page of a list begins at its fence, and the pointer of an item leads to the last page whose fence is not above its
@@ -35,23 +35,23 @@ To the counters, a node is a page visited, and a predicate evaluated is an entry
 Useful for: indexes that are larger than the memory they may take; long runs of few attributes, which lie together;
 many updates.
 Not useful for: wherever one selective predicate would rule a subscription out: every satisfied predicate of every
-subscription is counted, which is half of all that are about the event's attributes. On disk, for very many attributes of
-few predicates: a value needs a page of the tree and one of each list, where a page for each attribute would do.
+subscription is counted, which is half of all that are about the event's attributes. On disk, for very many attributes
+of few predicates: a value needs a page of the tree and one of each list, where a page for each attribute would do.
 
 Where it differs from the paper:
 - One tree for all attributes, ordered by attribute first, instead of a tree for each: pages are full even where there
   are thousands of attributes with few predicates.
 - Below the coding stage there is no > and no <: `> 5` is `>=` of the next cell. So >= and <= are not kept both in the
   SidSet of their item and in a list, but in the list alone, which is entered at the key itself.
-- The SidSets of `=` are a fourth list with a pointer of its own, so that items of the tree have a fixed size. A SidSet may
-  go on over several pages of its list.
+- The SidSets of `=` are a fourth list with a pointer of its own, so that items of the tree have a fixed size. A SidSet
+  may go on over several pages of its list.
 - All four pointers are set as the paper sets GTPointer and INEQPointer. LessThan is entered by the pointer of the item
   before: that page may end before the key, which costs a page where a SidSet begins a page, and it leaves one rule.
 - Links lead both ways in every list, and there is a head but no tail: the end of a list is a page without a next one.
 - The paper leaves open how lists shrink (neighbours that hold little are joined), how the tree is built (all entries
-  are inserted in the order of their keys, and the last page of a list or level is filled to seven eighths before the next
-  is begun; so where more rows are inserted than there are) and how predicates are combined (they are counted, the one way
-  that needs all satisfied predicates, which is what this index finds).
+  are inserted in the order of their keys, and the last page of a list or level is filled to seven eighths before the
+  next is begun; so where more rows are inserted than there are) and how predicates are combined (they are counted, the
+  one way that needs all satisfied predicates, which is what this index finds).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PBTreeMemory(Filing):
         self._spaces: list[Space] = []  # of past calls
 
     @classmethod
-    def build(cls, clauses: Clauses, page: int | None = None) -> PBTreeMemory:
+    def build(cls, clauses: Clauses, *, page: int | None = None) -> PBTreeMemory:
         """page: bytes, a multiple of 64, at least 128."""
         tree = cls(clauses, Resident(_size(page)))
         tree._make_room()
@@ -118,7 +118,8 @@ class PBTreeMemory(Filing):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         self._check()
-        return {"pages": self._pages.content(int(self._tree[USED])), "tree": self._tree} | self._small_arrays()
+        own: dict[str, NDArray[Any]] = {"pages": self._pages.content(int(self._tree[USED])), "tree": self._tree}
+        return own | self._small_arrays()
 
     @property
     def nbytes(self) -> int:
@@ -211,7 +212,7 @@ class PBTreeMemory(Filing):
         with self._changing():
             self._pages.grow(int(self._tree[USED] + self._tree[HEIGHT]) + AT_A_TIME)
 
-    def _make_pages(self, rows: NDArray[np.int64]) -> None:
+    def _make_pages(self, rows: NDArray[Any]) -> None:
         """All pages again, from these rows."""
         self._clear(self._growing.clauses)
         self._pages.forget()
@@ -224,7 +225,7 @@ class PBTreeMemory(Filing):
         with self._changing():
             self._pages.trim(int(self._tree[USED]))
 
-    def _sorted(self, rows: NDArray[np.int64]) -> Iterable[Entries]:
+    def _sorted(self, rows: NDArray[Any]) -> Iterable[Entries]:
         """All entries of the rows in portions: see Sorting.sorted."""
         return [in_order(_entries(self._file(rows_of(self._growing.clauses, rows), rows)))]
 
@@ -253,13 +254,13 @@ class PBTree(PBTreeMemory):
 
     @classmethod
     def build(
-        cls, clauses: Clauses, memory: int = MEMORY, folder: str | None = None, page: int | None = None
+        cls, clauses: Clauses, *, memory: int = MEMORY, folder: str | None = None, page: int | None = None
     ) -> PBTree:
         """memory: bytes, see above; folder: where the folder with the pages is made, if not where temporary files are;
         page: bytes, a multiple of 64, at least 128."""
         tree = cls(clauses, Pooled(_size(page), _enough(memory), folder))
         tree._make_room()
-        tree._make_pages(np.arange(len(clauses)))
+        tree._make_pages(np.arange(len(clauses), dtype=np.int32))
         return tree
 
     @classmethod
@@ -288,9 +289,9 @@ class PBTree(PBTreeMemory):
             "blocks read": pages.reads,
         }
 
-    def _make_pages(self, rows: NDArray[np.int64]) -> None:
+    def _make_pages(self, rows: NDArray[Any]) -> None:
         memory = self._pages.memory
-        self._pages.use(memory // 2)
+        self._pages.use(memory // 3)  # the rest is for sorting
         try:
             super()._make_pages(rows)
         except StorageError:
@@ -298,20 +299,20 @@ class PBTree(PBTreeMemory):
             raise
         self._pages.use(memory)
 
-    def _sorted(self, rows: NDArray[np.int64]) -> Iterable[Entries]:
+    def _sorted(self, rows: NDArray[Any]) -> Iterable[Entries]:
         """By way of files where there are too many for the memory that the pool leaves."""
-        c, memory = self._growing.clauses, self._pages.memory
+        c, memory = self._growing.clauses, 2 * self._pages.memory
         width = (len(c.attribute) + len(c.span_lo)) / max(len(c), 1)
         step = max(int(memory // 4 / A_PREDICATE / max(width, 1)), 1)
-        sample = rows  # at random: what is regular may be out of step with the rows
-        if len(rows) > step:
-            sample = np.sort(np.random.default_rng(0).choice(rows, step, replace=False))
-        keys = self._entries_of(rows_of(c, sample), sample).key
+        sample = rows
+        if len(rows) > step:  # at random: what is regular may be out of step with the rows
+            sample = rows[np.unique(np.random.default_rng(0).integers(len(rows), size=step))]
+        keys = self._entries_of(rows_of(c, sample), sample.astype(np.int64)).key
         entries = len(keys) * len(rows) // max(len(sample), 1)
         with self._changing():
             sorting = Sorting(self._pages.own_folder(), memory, keys, entries)
             for start in range(0, len(rows), step):
-                some = rows[start : start + step]
+                some = rows[start : start + step].astype(np.int64)
                 sorting.add(_entries(self._file(rows_of(c, some), some)))
         return sorting.sorted()
 
@@ -330,7 +331,13 @@ def _enough(memory: int) -> int:
 def _checked(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
     """The pages of a saved index."""
     content, tree = arrays["pages"], arrays.get("tree")
-    if tree is None or content.ndim != 2 or content.dtype != np.int32 or len(tree) != STATE or len(content) < tree[USED]:
+    if (
+        tree is None
+        or content.ndim != 2
+        or content.dtype != np.int32
+        or len(tree) != STATE
+        or len(content) < tree[USED]
+    ):
         raise FormatError("the pages of a saved pbtree are not those of this version: compile the index again")
     return content
 

@@ -1,5 +1,5 @@
-"""The search of a PB+tree: which subscriptions an event satisfies, for a batch of events (Fig. 8 and 9 of the paper). See
-index.papers.pbtree.layout for the pages, index.papers.pbtree.lists for their order."""
+"""The search of a PB+tree: which subscriptions an event satisfies, for a batch of events (Fig. 8 and 9 of the paper).
+See index.papers.pbtree.layout for the pages, index.papers.pbtree.lists for their order."""
 
 from __future__ import annotations
 
@@ -93,9 +93,18 @@ class Room(NamedTuple):
 
 def space_for(need: NDArray[np.uint8], seen: int) -> Space:
     """For counters that need so many; seen: rows that are remembered one by one."""
-    values, sought, ends = (np.empty((3, AT_ONCE), np.int64) for _ in range(3))
-    parts, forth = np.empty((3, AT_ONCE * MOST_PARTS), np.int64), np.empty(AT_ONCE * MOST_PARTS, np.bool_)
-    together = Together(*values, Sought(*sought), *parts, forth, Sought(*ends))
+    values, sought, parts, ends = (np.empty((3, AT_ONCE * n), np.int64) for n in (1, 1, MOST_PARTS, 1))
+    together = Together(
+        number=values[0],
+        cell=values[1],
+        leaf=values[2],
+        sought=Sought(*sought),
+        page=parts[0],
+        low=parts[1],
+        high=parts[2],
+        forth=np.empty(AT_ONCE * MOST_PARTS, np.bool_),
+        ends=Sought(*ends),
+    )
     hits, tally = np.empty(len(need) + 1, np.int32), np.zeros(ALL + 1, np.int64)
     return Space(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
 

@@ -32,13 +32,19 @@ class Sorting:
         ranges = 1 if entries <= self._most else int(np.ceil(SPARE * entries / self._most))
         keys = np.sort(sample)
         self._bounds = np.unique(keys[len(keys) * np.arange(1, ranges) // ranges])  # a range begins at its bound
-        self._held: list[Entries] = []  # where there is one range only
+        self._held: list[Entries] = []  # not yet in a file; where there is one range only, all of them
         self._sizes = np.zeros(len(self._bounds) + 1, np.int64)
 
     def add(self, entries: Entries) -> None:
-        if not len(self._bounds):
-            self._held.append(entries)
+        self._held.append(entries)
+        if len(self._bounds) and sum(len(held.key) for held in self._held) > self._most // 2:
+            self._deal()
+
+    def _deal(self) -> None:
+        """What is held, to the files."""
+        if not self._held:
             return
+        entries, self._held = _joined(self._held), []
         at = np.searchsorted(self._bounds, entries.key, side="right")
         order = np.argsort(at, kind="stable")
         records = np.empty(len(order), RECORD)
@@ -59,6 +65,7 @@ class Sorting:
             if self._held:
                 yield in_order(_joined(self._held))
             return
+        self._deal()
         for number in np.flatnonzero(self._sizes).tolist():
             path = self._file(number)
             size = int(self._sizes[number])
@@ -115,4 +122,4 @@ def _joined(parts: list[Entries]) -> Entries:
 def in_order(entries: Entries) -> Entries:
     """In the order of keys; of one key they stay in the order of rows that they have."""
     order = np.argsort(entries.key, kind="stable")
-    return Entries(*(column[order] for column in entries))
+    return Entries(entries.operator[order], entries.key[order], entries.row[order])
