@@ -12,6 +12,7 @@ from dibs.index.papers.pbtree.layout import (
     ADJUSTED,
     COUNT,
     FREE,
+    FREED,
     HEAD,
     HEIGHT,
     INNER,
@@ -49,6 +50,7 @@ def take_page(store, tree):  # type: ignore[no-untyped-def]
         tree[USED] += 1
     else:
         tree[FREE] = store.frames[fetch(store, page) + NEXT]
+        tree[FREED] -= 1
     return page
 
 
@@ -59,6 +61,7 @@ def give_back(store, tree, page):  # type: ignore[no-untyped-def]
     before, after = store.frames[at + PREVIOUS], store.frames[at + NEXT]
     store.frames[at + NEXT] = tree[FREE]
     tree[FREE] = page
+    tree[FREED] += 1
     if before != NONE:
         store.frames[touch(store, before) + NEXT] = after
     if after != NONE:

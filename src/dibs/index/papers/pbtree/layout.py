@@ -15,8 +15,9 @@ A page is `size` int32:
              and its FENCE (tree, cell): the key at which it begins, in its list
     items    from HEAD on, in the order of their keys, each of so many int32:
              inner page  INNER  tree, cell, child: the page whose keys begin there
-             leaf page   LEAF   tree, cell, the page where each of the four lists is entered, USES: entries with this
-             key list page   ITEM   tree, cell, end: of its SidSet among the rows of the page
+             leaf page   LEAF   tree, cell, the page where each of the four lists is entered, and USES: how many entries
+                                have this key
+             list page   ITEM   tree, cell, end: of its SidSet among the rows of the page
     rows     of a list page, from the end of the page backwards: the SidSets, one after the other
 """
 
@@ -43,7 +44,8 @@ NONE = -1
 SHIFT = 2  # 2 ** 2 pages are a block
 WAYS = 8
 TICK, READS, FILE, START = range(4)  # of Store.state. START: bytes of the file before its pages
-ROOT, HEIGHT, KEYS, ADJUSTED, USED, FREE, STATE = range(7)  # of the tree's own state; FREE: a chain linked by NEXT
+# Of the tree's own state. USED: pages ever taken; FREE: the first of those given back, linked by NEXT; FREED: how many.
+ROOT, HEIGHT, KEYS, ADJUSTED, USED, FREE, FREED, STATE = range(8)
 
 # Of kernels that neither make arrays nor keep them: they do not count references (which took a third of the time).
 kernel = partial(njit, cache=True, nogil=True, _nrt=False)

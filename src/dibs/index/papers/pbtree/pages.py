@@ -12,50 +12,23 @@ emptied afterwards.
 
 from __future__ import annotations
 
-import mmap
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import StorageError
 from dibs.index.growing import grown
-from dibs.index.papers.pbtree.folder import Folder
+from dibs.index.papers.pbtree.folder import Folder, copy_bytes, file_of, mapped
 from dibs.index.papers.pbtree.layout import FILE, READS, SHIFT, START, WAYS, Store, flush, no_store
 
 A_FRAME = 4 + 8 + 1  # bytes of a frame's tag, stamp and mark
-NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python 3.10 does not name: memory is taken when it is used
 CANNOT_READ = "a page cannot be read: is the disk all right? Build the index again"
-
-
-class Pages(Protocol):
-    size: int  # of a page, in int32
-    room: int  # pages that there is room for
-
-    @contextmanager
-    def reading(self) -> Iterator[Store]: ...
-
-    @contextmanager
-    def writing(self) -> Iterator[Store]: ...
-
-    def forget(self) -> None:
-        """Nothing is there any more."""
-
-    def grow(self, pages: int) -> None:
-        """Room for so many pages, or some more. Not while a store is in use."""
-
-    def trim(self, pages: int) -> None:
-        """No room for more than so many pages, about."""
-
-    def content(self, pages: int) -> NDArray[np.int32]:
-        """The first pages, as an array that nobody will change."""
 
 
 class Resident:
@@ -68,6 +41,7 @@ class Resident:
 
     @property
     def room(self) -> int:
+        """Pages that there is room for."""
         return len(self._frames) // self.size if self._own else 0
 
     @contextmanager
@@ -77,18 +51,22 @@ class Resident:
     writing = reading
 
     def forget(self) -> None:
+        """Nothing is there any more."""
         self._frames, self._own = np.empty(0, np.int32), True
 
     def grow(self, pages: int) -> None:
+        """Room for so many pages, or some more. Not while a store is in use."""
         if not self._own:
             self._frames, self._own = self._frames.copy(), True
         self._frames = grown(self._frames, pages * self.size)
 
     def trim(self, pages: int) -> None:
+        """No room for many more than these."""
         if 8 * self.room > 9 * pages:
             self._frames = self._frames[: pages * self.size].copy()
 
     def content(self, pages: int) -> NDArray[np.int32]:
+        """The first pages."""
         return self._frames[: pages * self.size].reshape(pages, self.size)
 
 
@@ -101,7 +79,7 @@ class Pooled:
         self.size, self.memory, self.room = size, memory, 0
         self.folder: Folder | None = None
         self._above, self._content, self._length = above, content, 0 if content is None else content.nbytes
-        self._file, self._start = (-1, 0) if content is None else _file_of(content)
+        self._file, self._start = (-1, 0) if content is None else file_of(content)
         if self._file >= 0:
             weakref.finalize(self, os.close, self._file)
         self._change = threading.Condition()
@@ -118,7 +96,13 @@ class Pooled:
 
     @property
     def _sets(self) -> int:
+        """That there is memory for."""
         return max((self.memory - 4096) // (WAYS * (self._block + A_FRAME)), 1)
+
+    @property
+    def _needed(self) -> int:
+        """Sets that hold the whole file, with room to spare: blocks are not spread quite evenly."""
+        return 2 * self._length // (self._block * WAYS) + 1
 
     def _flush(self) -> None:
         if self.folder is not None and self._shares:
@@ -134,7 +118,7 @@ class Pooled:
     def _divide(self, shares: int) -> None:
         """The frames to so many shares, all of them empty."""
         self._drop()
-        each = self._sets // shares * WAYS
+        each = min(self._sets // shares, self._needed) * WAYS
         frames = np.empty(shares * each * self._block // 4, np.int32)
         for share in range(shares):
             own = frames[share * len(frames) // shares : (share + 1) * len(frames) // shares]
@@ -251,6 +235,8 @@ class Pooled:
                 os.ftruncate(self._file, length)
         self._length = max(length, self._length)
         self.room = self._length // (self.size * 4)
+        if self._shares and min(self._sets, self._needed) > 2 * sum(len(share.tags) for share in self._shares) // WAYS:
+            self._drop()  # a larger pool, from the next use on
 
     def trim(self, pages: int) -> None:
         self._flush()
@@ -268,7 +254,7 @@ class Pooled:
             if content is not None:
                 own = content.reshape(-1).view(np.uint8)
                 read = self._read if self._file >= 0 else lambda at, size: own[at : at + size].tobytes()
-                _copy(read, content.nbytes, file, self.memory // 4)
+                copy_bytes(read, content.nbytes, file, self.memory // 4)
         self._drop()  # what is in the pool is of another file
         self.folder, self._file, self._start = folder, file, 0
         self.room = self._length // (self.size * 4)
@@ -277,63 +263,13 @@ class Pooled:
         return os.pread(self._file, size, self._start + at)
 
     def content(self, pages: int) -> NDArray[np.int32]:
+        """The first pages, as an array that nobody will change."""
         if self._content is not None:
             return self._content
         self._flush()
         other = Folder(self._above)
         with other.writing(self._length), other.pages.open("wb") as file:
-            _copy(self._read, pages * self.size * 4, file.fileno(), self.memory // 4)
-        content = _mapped(other.pages)
+            copy_bytes(self._read, pages * self.size * 4, file.fileno(), self.memory // 4)
+        content = mapped(other.pages)
         other.close()  # what is mapped stays
         return content.reshape(pages, self.size)
-
-
-def _copy(read: Callable[[int, int], bytes], length: int, target: int, step: int) -> None:
-    """So many bytes to a file; read: gives those from a place on, at most so many."""
-    at = 0
-    while at < length:
-        piece = read(at, min(max(step, 1 << 16), length - at))
-        if not piece:
-            raise OSError("the file is shorter than it was")
-        at += os.pwrite(target, piece, at)
-
-
-def _mapped(path: Path) -> NDArray[np.int32]:
-    """The file as an array, which looks writable like any other; nothing is ever written."""
-    with path.open("rb") as file:
-        if sys.platform == "linux":
-            flags, protection = mmap.MAP_PRIVATE | NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, flags=flags, prot=protection), np.int32)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.int32)
-
-
-def _file_of(content: NDArray[np.int32]) -> tuple[int, int]:
-    """The file, opened, of which the array is a mapping, and where it begins there; -1: it is none, or the file is no
-    longer where it was."""
-    base: Any = content
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    if not isinstance(base, mmap.mmap):
-        return -1, 0
-    first, last = content.ctypes.data, content.ctypes.data + content.nbytes
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return -1, 0
-    for line in lines:
-        span, _, offset, device, inode, *path = line.split(maxsplit=5)
-        start, end = (int(x, 16) for x in span.split("-"))
-        if not start <= first < end:
-            continue
-        if last > end or not path or not path[0].startswith("/"):
-            return -1, 0
-        try:
-            file = os.open(path[0], os.O_RDONLY)
-        except OSError:
-            return -1, 0
-        is_now = os.fstat(file)
-        if f"{os.major(is_now.st_dev):02x}:{os.minor(is_now.st_dev):02x} {is_now.st_ino}" == f"{device} {inode}":
-            return file, int(offset, 16) + first - start
-        os.close(file)
-        return -1, 0
-    return -1, 0

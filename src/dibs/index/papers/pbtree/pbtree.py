@@ -11,8 +11,8 @@ those whose count is full match.
 
 Arrays:
     pages    int32  pages, 1024    4 KB each; index.papers.pbtree.layout has what is in them
-    tree     int64  6              root, height (levels of inner pages), keys, pointers adjusted so far, pages used,
-                                   first of the pages that were given back, or -1
+    tree     int64  7              root, height (levels of inner pages), keys, pointers adjusted so far, pages used, the
+                                   first of the pages that were given back, or -1, and how many these are
     floor, ceiling, filed, need, verify   see index.papers.pbtree.filing, as for which entries a predicate has
 
 Invariants:
@@ -70,7 +70,7 @@ from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.pbtree.filing import GONE, Entered, Filing, columns_of, rows_of
-from dibs.index.papers.pbtree.layout import ADJUSTED, FREE, HEIGHT, KEYS, LISTS, NEXT, NONE, STATE, USED, fetch
+from dibs.index.papers.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, LISTS, STATE, USED
 from dibs.index.papers.pbtree.lists import Entries, begin, delete, insert
 from dibs.index.papers.pbtree.pages import Pooled, Resident
 from dibs.index.papers.pbtree.search import Events, Filed, Room, Space, search, space_for
@@ -131,16 +131,12 @@ class PBTreeMemory(Filing):
         return sum(array.nbytes for array in own)
 
     def plan(self) -> dict[str, Any]:
-        free, page = 0, int(self._tree[FREE])
-        with self._pages.reading() as store:
-            while page != NONE:
-                free, page = free + 1, int(store.frames[fetch(store, page) + NEXT])
         return {
             "keys": int(self._tree[KEYS]),
             "entries": self._entries,
             "outside the limits": self._outside,
             "height": int(self._tree[HEIGHT]) + 1,
-            "pages": int(self._tree[USED]) - free,
+            "pages": int(self._tree[USED] - self._tree[FREED]),
             "pages visited": self._visited,
             "pointers adjusted": int(self._tree[ADJUSTED]),
             "grounds": "one search for each attribute of an event, then every predicate that it satisfies is counted",
