@@ -1,31 +1,29 @@
-"""The PB+tree in LMDB's pages on disk, with ten times less memory than it has bytes: is it exact, how many pages does
-an event touch as subscriptions grow, and what do structures in memory take for the same events?
+"""The PB+tree on disk, with ten times less memory than it has bytes: is it exact, how many pages does an event touch as
+subscriptions grow, and what do structures in memory take for the same events?
 
 For 1/100, 1/10 and all of the subscriptions, on dense and on sparse data. The index is built once to learn its size and
 again with a tenth of that as its budget (1 MB is the least it takes). Its matches are those of `auto`, pair by pair.
-What it keeps of its pages is what it says itself (tests/test_pbtree.py looks from outside). The file is in the file
-cache when rivals take turns; with the file cache cold it is timed apart: then what does not fit the budget is read from
-the disk once, and from the file cache again.
+What it keeps of its pages is what it says itself (tests/index/test_pbtree_disk.py looks from outside). The file is in
+the file cache when rivals take turns; with the file cache cold it is timed apart: then what does not fit the budget is
+read from the disk once, and from the file cache again.
 
 The bound: each event must touch at most so many pages, or the section fails. Nothing in it is fitted to what is
-measured: list sizes and what an event meets are counted in the entries that the clauses make, by binary search;
-capacities follow from the sizes of pages, entries and nodes. Only which keys lie in one page is read from the file, and
-that these pages are not more than the keys need is checked too.
+measured: keys and what an event meets are counted in the entries that the clauses make, by binary search; capacities
+follow from the sizes of pages, items and rows.
 
-    sum over the pages of keys that hold lists of the event:   levels(pages of all keys)
-  + sum over the runs that it reads of lists of their own:     2 * levels(pages of the list) - 1
-  + entries that it meets in these / 510                       (and the pages above them: 1 in 112 more)
+    sum over the trees that hold lists of the event's values:   levels(keys) + 1
+  + sum over the runs that it reads of their lists:             2 + what the run fills / what a page is filled to
 
-levels(p) = 1 + log(p), rounded up, to the base of the children that a half full branch page has. 510 entries fill a
-leaf page, and lists are written so. A run begins and ends within a page, so on each level but the root's it may
-touch one page more than its entries fill. An event has at most eight lists for each of its attributes, whatever n is:
-so this is O(log n + output).
+levels(n): of a tree of n keys whose pages are filled to seven eighths, as they are when it is built; one more page for
+the item before, which may be in the leaf before. A run begins and ends within a page, or it is entered a page before
+it begins, or left a page after it ends: two more pages than it fills. An item of a list fills three int32, each of its
+rows one; a page is filled to seven eighths less an item that did not fit and the key of a SidSet that goes on from the
+page before. An event has at most ten runs for each of its attributes, whatever n is: so this is O(log n + output).
 """
 
 from __future__ import annotations
 
 import gc
-import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,10 +33,20 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index import create
-from dibs.index.papers.pbtree.environment import PREFIX
-from dibs.index.papers.pbtree.filing import CELLS, EQUAL, GREATER, LESS, LISTS, UNEQUAL
-from dibs.index.papers.pbtree.kernels import ENTRY, KEY
-from dibs.index.papers.pbtree.lmdb_pages import HEAD, NODE
+from dibs.index.papers.pbtree.folder import PREFIX
+from dibs.index.papers.pbtree.layout import (
+    CELLS,
+    EQUAL,
+    GREATER,
+    HEAD,
+    INNER,
+    ITEM,
+    LEAF,
+    LESS,
+    LISTS,
+    UNEQUAL,
+    capacity,
+)
 from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
@@ -61,12 +69,6 @@ PARTS = (100, 10, 1)  # of the subscriptions, one in so many
 DISK, RIVALS = "pbtree", ("pbtree-memory", "counting", "auto")
 TIMES_SMALLER = 10  # the budget, than the index
 SECONDS_A_CALL = 0.3  # of the slowest rival; decides how many events are timed
-
-# What LMDB's pages hold. A node takes 2 bytes for its place besides, and is never larger than half a page.
-ROOM = 4096 - HEAD
-ENTRIES_A_PAGE = ROOM // ENTRY
-LEAST_LISTS, LEAST_ENTRIES = (ROOM // (2 + NODE + size) // 2 for size in (KEY, ENTRY))  # children of a half full page
-IN_A_NODE = (ROOM // 2 - 2 - NODE - KEY - HEAD) // ENTRY // 4 * 4  # a list of more entries is a tree of its own
 
 
 class TooManyPages(AssertionError):
@@ -212,72 +214,40 @@ def _check(bound: NDArray[np.float64], visited: NDArray[np.int64]) -> None:
 
 def _bound(tree: PBTree, coded: CodedEvents) -> NDArray[np.float64]:
     """The pages that each event may touch: see above."""
-    operator, key, *_ = tree._entries_of(tree._growing.clauses, np.arange(tree._rows))
-    owner = (key >> 32) * LISTS + operator
-    entries = np.sort(owner << 32 | key & CELLS)
-    size = np.bincount(owner, minlength=tree._filed.size)
-    start = np.cumsum(size) - size
+    entries = tree._entries_of(tree._growing.clauses, np.arange(tree._rows))
+    owner = (entries.key >> 32) * LISTS + entries.operator
+    items, rows = np.unique(owner << 32 | entries.key & CELLS, return_counts=True)
+    filled = ITEM * np.arange(len(items) + 1) + np.concatenate([[0], np.cumsum(rows)])  # by all items before
 
-    # The lists that each value asks, in order. Outside the limits of an attribute it asks no list of those within
-    # them, but that of =.
+    # The lists that each value asks. Outside the limits of an attribute it asks no list of those within them, but that
+    # of =.
     attribute, cell = coded.attribute.astype(np.int64), coded.lo.astype(np.int64)
     lists = 2 * LISTS * attribute[:, None] + np.arange(2 * LISTS)
     inside = (tree._floor[attribute] <= cell) & (cell <= tree._ceiling[attribute])
     always = (np.arange(2 * LISTS) == EQUAL) | (np.arange(2 * LISTS) >= LISTS)
-    asked = (size[lists] > 0) & (inside[:, None] | always)
-    lists, value = lists[asked], np.nonzero(asked)[0]
-    event = np.repeat(np.arange(len(coded)), np.diff(coded.offsets))[value]
+    asked = (tree._filed.reshape(-1)[lists] > 0) & (inside[:, None] | always)
+    searched = asked.reshape(-1, 2, LISTS).any(axis=2).sum(axis=1)
+    event = np.repeat(np.arange(len(coded)), np.diff(coded.offsets))
 
-    own = size[lists]
-    below = np.searchsorted(entries, lists << 32 | cell[value]) - start[lists]
-    up_to = np.searchsorted(entries, lists << 32 | cell[value], "right") - start[lists]
-    equal, op = up_to - below, lists % LISTS
+    value = np.nonzero(asked)[0]
+    own, cells, op = lists[asked], cell[value], lists[asked] % LISTS
+    first, last = (filled[np.searchsorted(items, own + more << 32)] for more in (0, 1))
+    below, up_to = (filled[np.searchsorted(items, own << 32 | cells, side)] for side in ("left", "right"))
     kinds = [op == EQUAL, op == GREATER, op == LESS, op == UNEQUAL]
-    met = np.select(kinds, [equal, up_to, own - below, own - equal])
-
-    keys = _least_keys(tree)
-    if len(keys) > _pages_of_keys(size):
-        raise TooManyPages(f"the keys take {len(keys):,} pages, where {_pages_of_keys(size):,} are the most")
-    page = np.searchsorted(keys, lists, "right")
-    another = np.ones(len(lists), np.bool_)
-    another[1:] = (page[1:] != page[:-1]) | (event[1:] != event[:-1])
-    levels = _levels(np.ceil(own / ENTRIES_A_PAGE), LEAST_ENTRIES)
-    of_run = 2 * levels - 1
-    reading = (1 + (op == UNEQUAL)) * of_run + met / ENTRIES_A_PAGE * LEAST_ENTRIES / (LEAST_ENTRIES - 1)
-    pages = another * _levels(len(keys), LEAST_LISTS) + np.where(own > IN_A_NODE, reading, 0)
-    return np.bincount(event, pages, len(coded))
+    met = np.select(kinds, [up_to - below, up_to - first, last - below, last - first - (up_to - below)])
+    room = tree._pages.size - HEAD
+    runs = (1 + (op == UNEQUAL)) * 2 + met / (room - room // 8 - 2 * ITEM)
+    levels = _levels(len(np.unique(entries.key)) + 1, tree._pages.size)
+    return np.bincount(event, searched * (levels + 1), len(coded)) + np.bincount(event[value], runs, len(coded))
 
 
-def _levels(leaves: Any, least: int) -> Any:
-    """Of a tree of so many leaf pages, at most, where branch pages have at least so many children."""
-    return 1 + np.ceil(np.log(leaves) / np.log(least))
-
-
-def _pages_of_keys(size: NDArray[np.int64]) -> int:
-    """The leaf pages that the keys of lists of these sizes take, at most: a page is left when the next list does not
-    fit, so two that are neighbours hold more than one has room for. (A list that became a tree has left its page when
-    it was as large as a node may be.)"""
-    size = np.minimum(size[size > 0], IN_A_NODE)
-    content = np.where(size > 1, HEAD + ENTRY * (-(-size // 4) * 4), ENTRY)
-    return int((2 + NODE + KEY + content).sum() / (ROOM / 2)) + 1
-
-
-def _least_keys(tree: PBTree) -> NDArray[np.int64]:
-    """The least key that each leaf page of keys may hold, as the branch pages in the file say."""
-    above, pages = [(0, tree._pages.tree.root)], tree._pages
-    with tree._environment.path.open("rb") as file:
-        for _ in range(pages.tree.depth - 1):
-            below = []
-            for least, number in above:
-                file.seek(number * pages.page_size)
-                page = file.read(pages.page_size)
-                (lower,) = struct.unpack_from("<H", page, 12)
-                for at in struct.unpack_from(f"<{(lower - HEAD) // 2}H", page, HEAD):
-                    low, high, more, length = struct.unpack_from("<4H", page, at)
-                    own = struct.unpack_from("<I", page, at + NODE)[0] if length else least
-                    below.append((own, low | high << 16 | more << 32))
-            above = below
-    return np.array([least for least, _ in above])
+def _levels(keys: int, size: int) -> int:
+    """Of a tree of so many keys that was built in pages of this size."""
+    leaf, inner = (most - most // 8 for most in (capacity(size, LEAF), capacity(size, INNER)))
+    levels, pages = 1, -(-keys // leaf)
+    while pages > 1:
+        levels, pages = levels + 1, -(-pages // inner)
+    return levels
 
 
 def _open_files(name: str) -> list[Path]:

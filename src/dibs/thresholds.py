@@ -148,6 +148,13 @@ class Thresholds:
     )
     catalog_checked_by_two: int = _threshold(10_000_000, 0, "bytes of a catalog that two threads check")
     catalog_rows_read: int = _threshold(10_000, 2, "rows of the catalog that are read at once")
+    # index.papers.pbtree
+    pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")
+    pbtree_most_ranges: int = _threshold(16, 1, "ranges of a predicate that are filed; one of more is verified")
+    pbtree_entries_outside: int = _threshold(64, 1, "entries outside the limits that are never worth building again")
+    pbtree_rows_a_row_seen: int = _threshold(
+        16, 1_000_000, "when more than one in so many rows was met, all counters are set back, not only theirs"
+    )
 
 
 def smallest() -> dict[str, Any]:

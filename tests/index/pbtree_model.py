@@ -1,10 +1,11 @@
-"""What both PB+trees are tested with: clauses as the paper writes them, events, and what a tree must hold after any
+"""What PB+trees are tested with: clauses as the paper writes them, events, and what a tree must hold after any
 updates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Union
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,25 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenated
 from dibs.index.conjunctions import select
-from dibs.index.papers.pbtree.memory import PBTreeMemory
-from dibs.index.papers.pbtree.pbtree import PBTree
+from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree, PBTreeMemory
 
-Tree = Union[PBTree, PBTreeMemory]
+SMALL = 128  # bytes, the smallest page: items for 3 keys, 8 children, 6 rows of different keys
 FLOOR, CEILING = 1, 100  # cells of one attribute in the examples; cell = constant
+
+
+def on_few_frames(clauses: Clauses) -> PBTree:
+    """On disk, with the smallest pages and the fewest frames that there can be: one set."""
+    tree = PBTree.build(clauses, memory=LEAST_MEMORY, page=SMALL)
+    tree._pages.use(1)
+    return tree
+
+
+KINDS: dict[str, Callable[[Clauses], PBTreeMemory]] = {
+    "memory": partial(PBTreeMemory.build, page=4096),
+    "memory, small pages": partial(PBTreeMemory.build, page=SMALL),
+    "disk": partial(PBTree.build, page=4096),
+    "disk, small pages, few frames": on_few_frames,
+}
 
 
 def clauses_of(rows: Any, attributes: int = 1) -> Clauses:
@@ -62,6 +77,36 @@ def thirds(constants: Any, ceiling: int) -> Clauses:
     return Clauses(np.arange(n + 1), np.zeros(n, np.int32), lo, hi, none, none, none, none, n, 1)
 
 
+def wide_clauses(rng: np.random.Generator, rows: int, attributes: int = 4, cells: int = 1000) -> Clauses:
+    """One =, <= or >= for each attribute."""
+    n = rows * attributes
+    constant = rng.integers(2, cells, n).astype(np.int32)
+    kind = rng.integers(3, size=n)
+    lo = np.where(kind == 1, 1, constant).astype(np.int32)
+    hi = np.where(kind == 2, cells, constant).astype(np.int32)
+    attribute = np.tile(np.arange(attributes, dtype=np.int32), rows)
+    none = np.empty(0, np.int32)
+    return Clauses(np.arange(rows + 1) * attributes, attribute, lo, hi, none, none, none, none, rows, attributes)
+
+
+def held(clauses: Clauses, events: CodedEvents) -> list[int]:
+    """The keys of the pairs of wide_clauses, where every event has every attribute."""
+    width = clauses.attributes
+    lo, hi, found = clauses.lo.reshape(-1, width), clauses.hi.reshape(-1, width), []
+    for e, cells in enumerate(events.lo.reshape(-1, width)):
+        found.append((e << 32) + np.flatnonzero(((lo <= cells) & (cells <= hi)).all(axis=1)))
+    return np.concatenate(found).tolist()
+
+
+def keys_of(tree: PBTreeMemory, events: CodedEvents, threads: int = 1) -> list[int]:
+    pairs = tree.match(events, threads)
+    return np.sort(pairs.event.astype(np.int64) << 32 | pairs.row).tolist()
+
+
+def wide_events(rng: np.random.Generator, events: int, attributes: int = 4, cells: int = 1000) -> CodedEvents:
+    return events_of([{a: int(rng.integers(1, cells + 1)) for a in range(attributes)} for _ in range(events)])
+
+
 def events_of(events: Any) -> CodedEvents:
     """Dictionaries of attribute to cell."""
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
@@ -70,14 +115,14 @@ def events_of(events: Any) -> CodedEvents:
     return CodedEvents(offsets, np.array([a for a, _ in entries], np.int32), cell, cell, True)
 
 
-def pairs_of(tree: Tree, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
+def pairs_of(tree: PBTreeMemory, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
     pairs = tree.match(events, threads)
     found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
     assert len(found) == len(set(found))
     return set(found)
 
 
-def matched(tree: Tree, events: Any) -> list[set[int]]:
+def matched(tree: PBTreeMemory, events: Any) -> list[set[int]]:
     found: list[set[int]] = [set() for _ in events]
     for e, r in pairs_of(tree, events_of(events)):
         found[e].add(r)
@@ -87,7 +132,7 @@ def matched(tree: Tree, events: Any) -> list[set[int]]:
 class Updated:
     """A tree that is updated, and the rows that it must hold then."""
 
-    def __init__(self, tree: Tree, clauses: Clauses):
+    def __init__(self, tree: PBTreeMemory, clauses: Clauses):
         self.tree, self.parts = tree, [clauses]
         self.alive = set(range(len(clauses)))
 

@@ -1,123 +1,84 @@
-"""The PB+tree in LMDB's pages: what they hold after any updates, how much of them is resident and how many are
-visited, and what happens to its files."""
+"""The PB+tree of the paper, in memory and on disk: its examples, its lists and pointers, what the coded model adds,
+and how many pages are visited."""
 
 from __future__ import annotations
 
-import gc
-import mmap
-import os
-import re
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
-import lmdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pbtree_model import (
-    Updated,
-    any_order,
-    clauses_of,
-    events_of,
-    matched,
-    pairs_of,
-    plain_clauses,
-    random_updates,
-    thirds,
-)
+from pbtree_model import KINDS, clauses_of, events_of, matched, pairs_of, thirds
+from pbtree_pages import Plain, check
 
-from coded import random_clauses, random_events
-from dibs.coding.batch import CodedEvents
+from coded import expected
 from dibs.coding.clauses import Clauses
-from dibs.errors import FormatError, StorageError
-from dibs.index import create, restore
-from dibs.index.papers.pbtree.environment import Environment, _remove_abandoned
-from dibs.index.papers.pbtree.filing import EQUAL, GONE, GREATER, LESS, LISTS, UNEQUAL, rows_of
-from dibs.index.papers.pbtree.pages import KNOWN_TURN, POOL, SIZE, TURN
-from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree
+from dibs.index.papers.counters import counters, take_zeros
+from dibs.index.papers.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS
+from dibs.index.papers.pbtree.pbtree import PBTreeMemory
 
-MB = 1 << 20
+Build = Callable[[Clauses], Any]
 
 
-def stored(tree: PBTree) -> list[tuple[int, int, int, int]]:
-    """(tree, list, cell, row) of all entries, as LMDB itself reads them."""
-    found = []
-    with lmdb.open(str(tree._environment.folder), lock=False, readonly=True, max_dbs=1) as environment:
-        database = environment.open_db(b"lists", create=False)
-        with environment.begin(db=database) as transaction, transaction.cursor() as cursor:
-            for key, value in cursor:
-                number, entry = (int.from_bytes(x, sys.byteorder) for x in (key, value))
-                found.append((number // LISTS, number % LISTS, entry >> 32, entry & 0xFFFFFFFF))
-    return found
-
-
-def check(tree: PBTree) -> None:
-    """The pages hold just the entries of the rows that are there, in order, and the counts agree."""
-    rows = np.flatnonzero(tree._need[: tree._rows] != GONE)
-    operator, key, row, need, verify = tree._entries_of(rows_of(tree._growing.clauses, rows), rows)
-    wanted = sorted(zip((key >> 32).tolist(), operator.tolist(), (key & 0xFFFFFFFF).tolist(), row.tolist()))
-    found = stored(tree)
-    assert found == wanted
-    filed = np.zeros_like(tree._filed)
-    for number, op, _, _ in found:
-        filed[number, op] += 1
-    assert (filed == tree._filed).all()
-    assert (tree._need[rows] == need).all() and (tree._verify[rows] == verify).all()
-    plan = tree.plan()
-    assert plan["entries"] == len(found) and plan["outside the limits"] == filed[1::2].sum()
-    assert plan["keys"] == np.count_nonzero(filed)
-
-
-def wide_clauses(rng: np.random.Generator, rows: int, attributes: int = 4, cells: int = 1000) -> Clauses:
-    """One =, <= or >= for each attribute: an index of 8 bytes for each."""
-    n = rows * attributes
-    constant = rng.integers(2, cells, n).astype(np.int32)
-    kind = rng.integers(3, size=n)
-    lo = np.where(kind == 1, 1, constant).astype(np.int32)
-    hi = np.where(kind == 2, cells, constant).astype(np.int32)
-    attribute = np.tile(np.arange(attributes, dtype=np.int32), rows)
-    none = np.empty(0, np.int32)
-    return Clauses(np.arange(rows + 1) * attributes, attribute, lo, hi, none, none, none, none, rows, attributes)
-
-
-def held(clauses: Clauses, events: CodedEvents) -> list[int]:
-    """The keys of the pairs of wide_clauses, where every event has every attribute."""
-    width = clauses.attributes
-    lo, hi, found = clauses.lo.reshape(-1, width), clauses.hi.reshape(-1, width), []
-    for e, cells in enumerate(events.lo.reshape(-1, width)):
-        found.append((e << 32) + np.flatnonzero(((lo <= cells) & (cells <= hi)).all(axis=1)))
-    return np.concatenate(found).tolist()
-
-
-def keys_of(tree: PBTree, events: CodedEvents, threads: int = 1) -> list[int]:
-    pairs = tree.match(events, threads)
-    return np.sort(pairs.event.astype(np.int64) << 32 | pairs.row).tolist()
-
-
-def wide_events(rng: np.random.Generator, events: int, attributes: int = 4, cells: int = 1000) -> CodedEvents:
-    return events_of([{a: int(rng.integers(1, cells + 1)) for a in range(attributes)} for _ in range(events)])
+@pytest.fixture(params=KINDS)
+def build(request: pytest.FixtureRequest) -> Build:
+    return KINDS[request.param]
 
 
 # ---- the paper ----
 
 
-def test_lists_are_in_the_order_of_constants():
+def test_an_index_as_in_the_figure(build):
+    """Fig. 5: items of the tree for all constants, each list with the keys of its own operator, pointers of items to
+    the page of the highest key that is not above: those of 5 and 6 are the same, where the > list has no 6."""
+    rows = [[(0, ">=", c)] for c in (2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13)] + [[(0, "=", 6)], [(0, "<=", 40)]]
+    tree = build(clauses_of(rows))
+    check(tree)
+    plain = Plain(tree)
+    items = {item.key: item.pointers for item in plain.leaf_items()}
+    assert list(items) == [*range(2, 14), 40]
+    page_of = {key: page for page, key, _ in plain.list_of(GREATER)}
+    assert [key for _, key, _ in plain.list_of(GREATER)] == [2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13]
+    assert [key for _, key, _ in plain.list_of(EQUAL)] == [6] and [key for _, key, _ in plain.list_of(LESS)] == [40]
+    assert items[5][GREATER] == items[6][GREATER] == page_of[5] and items[7][GREATER] == page_of[7]
+    assert matched(tree, [{0: 6}, {0: 5}, {0: 41}]) == [{0, 1, 2, 3, 11, 12}, {0, 1, 2, 3, 12}, set(range(11))]
+
+
+def test_lists_are_in_the_order_of_constants(build):
+    """Whether they are built or inserted one by one; the tree has all constants."""
     constants = [50, 10, 5, 30, 20, 80, 6]
     rows = [[(0, op, c)] for c in constants for op in (">=", "<=", "!=", "=")]
-    for tree in (PBTree.build(clauses_of(rows)), PBTree.build(clauses_of(rows[:1]))):
+    for tree in (build(clauses_of(rows)), build(clauses_of(rows[:1]))):
         for i in range(tree._rows, len(rows)):
             tree.insert(clauses_of(rows[i : i + 1]))
         check(tree)
-        for op in (EQUAL, GREATER, LESS, UNEQUAL):
-            inside = [cell for number, own, cell, _ in stored(tree) if own == op and number == 0]
-            assert inside == sorted(constants)
+        plain = Plain(tree)
+        for which in range(LISTS):
+            assert [key & 0xFFFFFFFF for _, key, _ in plain.list_of(which)] == sorted(constants)
 
 
-def test_pages_visited_grow_with_the_logarithm_and_the_output():
+def test_a_split_adjusts_only_the_pointers_that_changed():
+    """Fig. 7, line 7. Section 5: where constants are spread evenly, an insertion adjusts far fewer pointers than n."""
+    rng = np.random.default_rng(2)
+    ops = ("<=", ">=", "=", "!=")
+
+    def part(n: int) -> Clauses:
+        return clauses_of(
+            [[(int(rng.integers(40)), ops[int(rng.integers(4))], int(rng.integers(2, 99)))] for _ in range(n)], 40
+        )
+
+    tree = PBTreeMemory.build(part(3000), page=4096)
+    for _ in range(3000):
+        tree.insert(part(1))
+    check(tree)
+    assert tree._tree[KEYS] > 3000
+    assert 0 < tree._tree[ADJUSTED] / 3000 < 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_pages_visited_grow_with_the_logarithm_and_the_output(kind):
     """O(log n + L): entries met are predicates satisfied, and pages visited are few more than hold these."""
     rng = np.random.default_rng(1)
     fixed = {}
@@ -125,394 +86,131 @@ def test_pages_visited_grow_with_the_logarithm_and_the_output():
         clauses = thirds(rng.integers(3_000, 2_000_000, n), 2_000_001)
         lo, hi = clauses.lo, clauses.hi
         lo[-1000:] = np.arange(1000) + 2  # what an event of 1,500 satisfies of >=, for every n
-        tree = PBTree.build(clauses)
+        tree = KINDS[kind](clauses)
         height = tree.plan()["height"]
         for x in (1, 1_500, 700_000, 1_999_999):
             pairs = tree.match(events_of([{0: x}]), 1)
             holds = int(((lo <= x) & (x <= hi)).sum())
             assert pairs.count == pairs.candidates == pairs.predicates == holds
-            assert pairs.nodes <= 3 * height + 2 + holds / (510 * 0.9)
+            entries_a_page = (1024 - HEAD) / (ITEM + 1)  # where each has a key of its own
+            assert pairs.nodes <= height + 1 + 2 * LISTS + holds / (entries_a_page * 0.8)
         less = clauses.take(np.arange(0, n // 3).astype(np.int64))  # = only: the output stays the same
-        fixed[n] = PBTree.build(less).match(events_of([{0: int(lo[0])}]), 1).nodes
-    assert fixed[300_000] <= fixed[3_000] + 1 <= 4
+        fixed[n] = KINDS[kind](less).match(events_of([{0: int(lo[0])}]), 1).nodes
+    assert fixed[300_000] <= fixed[3_000] + 2 <= 6
 
 
-# ---- updates ----
+def test_a_larger_value_satisfies_every_smaller_bound(build):
+    """Attribute > 10 is true means that Attribute > 5 is true too."""
+    tree = build(clauses_of([[(0, ">", 10)], [(0, ">", 5)], [(0, "<", 10)], [(0, "<", 5)]]))
+    assert matched(tree, [{0: 11}, {0: 10}, {0: 6}, {0: 5}, {0: 4}]) == [{0, 1}, {1}, {1, 2}, {2}, {2, 3}]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_entries_after_random_updates(seed):
-    rng, first = np.random.default_rng(seed), 600 if seed % 2 else 40
-    tree = random_updates(PBTree.build, check, rng, first, inserted=300, deleted=400, steps=24)
-    assert stored(tree) == [] and tree.plan()["height"] == 0
+def test_stock_example(build):
+    """Section 2: CompanyName 0 (Intel is 3, Yahoo is 7), Price 1, ChangeRatio 2, in cells."""
+    price, ratio = {500: 50, 1000: 60, 5000: 70}, {0.03: 10, 0.05: 20, 0.1: 30}
+    rows = [
+        [(0, "=", 7), (1, ">", price[1000]), (2, "<", ratio[0.05])],
+        [(0, "=", 7), (1, "<", price[1000])],
+    ]
+    tree = build(clauses_of(rows, 3))
+    events = [
+        {0: 3, 1: price[5000], 2: ratio[0.03]},
+        {0: 7, 1: price[500], 2: ratio[0.1]},
+        {0: 7, 1: price[5000], 2: ratio[0.03]},
+    ]
+    assert matched(tree, events) == [set(), {1}, {0}]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["=", "<=", ">=", "!="]), st.integers(2, 30)), max_size=25), st.randoms())
-@settings(max_examples=40, deadline=None)
-def test_any_order_of_insertion_and_deletion(predicates, random):
-    any_order(PBTree.build, check, predicates, random)
+@pytest.mark.parametrize("times", [1, 200, 2000])
+def test_every_operator_at_below_and_above_its_constant(build, times):
+    """Lists of one entry, of a page, and of many pages."""
+    rows = [[(0, op, 50)] for op in ("<", "<=", "=", "!=", ">=", ">")] * times
+    tree = build(clauses_of(rows))
+    # 51 stands for all values between 50 and the next constant.
+    found = matched(tree, [{0: 49}, {0: 50}, {0: 51}])
+    kinds = [{0, 1, 3}, {1, 2, 4}, {3, 4, 5}]
+    assert found == [{6 * i + k for i in range(times) for k in own} for own in kinds]
 
 
-def test_a_file_that_outgrows_its_mapping():
-    environment = Environment(LEAST_MEMORY)
-    environment._room = 1 << 14
-    lists, values = np.zeros(50_000, np.uint32), np.arange(50_000, dtype=np.int64)
-    environment.append(lists, values)
-    environment.delete(lists[::2], values[::2])
-    with pytest.raises(AssertionError, match="were not as expected: delete"):
-        environment.delete(lists[::2], values[::2])
-    with lmdb.open(str(environment.folder), lock=False, readonly=True, max_dbs=1) as opened:
-        database = opened.open_db(b"lists", create=False)
-        with opened.begin() as transaction:
-            assert transaction.stat(database)["entries"] == 25_000
+@pytest.mark.parametrize("times", [1, 2000])
+def test_one_constant_of_many_inequalities(build, times):
+    """Its entries go on over pages, with keys of other operators below and above it, or none."""
+    other = [[(0, "=", 30)], [(0, "!=", 70)], [(0, "<=", 90)]]
+    for others in ([], other[:1], other[1:], other):
+        tree = build(clauses_of([[(0, "!=", 50)] for _ in range(times)] + others))
+        found = matched(tree, [{0: x} for x in (1, 30, 49, 50, 51, 70, 100)])
+        assert [len({r for r in own if r < times}) for own in found] == [times] * 3 + [0] + [times] * 3
 
 
-# ---- memory ----
+# ---- what the coded model adds ----
 
 
-@pytest.fixture(scope="module")
-def large():
-    """Clauses, their tree of 11 MB that may take 1 MB, events, and the keys of their pairs."""
-    rng = np.random.default_rng(3)
-    clauses, events = wide_clauses(rng, 340_000), wide_events(rng, 8)
-    tree = PBTree.build(clauses, memory=MB)
-    assert tree.plan()["bytes on disk"] >= 10 * tree.plan()["memory"]
-    return clauses, tree, events, held(clauses, events)
-
-
-def resident(own: np.ndarray) -> int:
-    """Bytes of a pool that are resident, as the operating system has it."""
-    page = mmap.PAGESIZE
-    assert own[POOL] % page == own[SIZE] % page == 0
-    known = np.fromfile("/proc/self/pagemap", np.uint64, int(own[SIZE]) // page, offset=int(own[POOL]) // page * 8)
-    return int(np.count_nonzero(known >> np.uint64(63))) * page
-
-
-class Watching:
-    """The most bytes of a tree's pools that were resident meanwhile, as the operating system counts them. (Everything
-    else is there before: counters and work space do not grow.)"""
-
-    def __init__(self, tree: PBTree):
-        self._pages, self.most, self.looks, self._over = tree._pages, 0, 0, threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def _watch(self) -> None:
-        over = False
-        while not over:  # at least once afterwards
-            over = self._over.is_set()
-            turn, pools = int(self._pages.shared[TURN]), [own for _, _, own in list(self._pages._all)]
-            steady = all(own[KNOWN_TURN] == turn for own in pools)
-            found = sum(resident(own) for own in pools)
-            # The pools are looked at one after the other: while memory goes from one to another it counts twice.
-            if steady and self._pages.shared[TURN] == turn:
-                self.most = max(self.most, found)
-                self.looks += 1
-
-    def __enter__(self) -> Watching:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-def test_an_index_of_ten_times_its_memory(large):
-    clauses, tree, events, wanted = large
-    with Watching(tree) as seen:
-        for threads in (1, 2, 1):
-            assert keys_of(tree, events, threads) == wanted
-        with ThreadPoolExecutor(5) as pool:
-            for found in pool.map(lambda _: keys_of(tree, events), range(5)):
-                assert found == wanted
-    plan = tree.plan()
-    assert seen.looks > 2 and 0 < seen.most <= MB, seen.most
-    assert plan["resident"] <= plan["resident at most"] <= MB
-    assert plan["blocks read"] > 5_000
-    unbounded = PBTree.build(clauses)
-    assert keys_of(unbounded, events) == wanted
-    plan = unbounded.plan()
-    assert plan["resident"] == plan["blocks read"] * 4 * 4096 > 5 * MB, "each block is read once"
-    assert plan["pages visited"] == unbounded.match(events, 1).nodes
-
-
-def test_more_threads_than_there_is_memory_for_wait():
-    rng = np.random.default_rng(8)
-    clauses, events = wide_clauses(rng, 60_000), wide_events(rng, 3)
-    tree, wanted = PBTree.build(clauses, memory=MB), held(clauses, events)
-    with Watching(tree) as seen, ThreadPoolExecutor(20) as pool:
-        for found in pool.map(lambda _: keys_of(tree, events), range(40)):
-            assert found == wanted
-    assert 0 < seen.most <= MB and len(tree._pages._all) <= 8
-
-
-def test_building_and_updating_take_no_more_than_they_may():
-    """Measured in a process of its own; what is not bounded by `memory` is there before."""
-    program = """
-import re, sys
-import numpy as np
-sys.path[:0] = sys.argv[1:]
-from test_pbtree import MB, PBTree, wide_clauses, wide_events
-def now(what):
-    return int(re.search(rf"^{what}:\\s+(\\d+)", open("/proc/self/status").read(), re.M)[1]) * 1024
-rng = np.random.default_rng(3)
-clauses, more, events = wide_clauses(rng, 400_000), wide_clauses(rng, 500), wide_events(rng, 2)
-first = PBTree.build(clauses.take(np.arange(20_000)), memory=MB)
-first.match(events, 1)
-first.insert(more)
-first.delete(np.arange(100))
-del first
-def peak(work):
-    before = now("VmRSS")
-    open("/proc/self/clear_refs", "w").write("5")
-    result = work()
-    return now("VmHWM") - before, result
-built, tree = peak(lambda: PBTree.build(clauses, memory=4 * MB))
-updated, _ = peak(lambda: tree.delete(np.arange(0, 400_000, 2000)))
-print(built, updated, tree.plan()["bytes on disk"])
-"""
-    paths = [str(Path(__file__).parent), *sys.path]
-    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=True)
-    built, updated, disk = map(int, done.stdout.split())
-    assert disk > 12 * MB
-    assert built <= 4 * MB + 400_000 * 7 + 2 * MB, built  # need, verify and room for growth; what Python itself takes
-    assert updated <= 4 * MB + 2 * MB, updated
-
-
-def test_one_constant_of_more_entries_than_memory_sorts():
-    rows = 60_000
-    none = np.empty(0, np.int32)
-    attribute = np.tile(np.array([0, 1], np.int32), rows)
-    lo = np.full(2 * rows, 5, np.int32)
-    lo[1::2] = np.random.default_rng(5).integers(1, 50, rows)
-    clauses = Clauses(np.arange(rows + 1) * 2, attribute, lo, lo.copy(), none, none, none, none, rows, 2)
-    tree = PBTree.build(clauses, memory=MB)
+def test_what_lies_outside_the_limits_is_filed_apart_until_it_is_much(build):
+    """Limits stand as they were taken, and rows beyond them are right all the same; after many, limits move."""
+    first = set(range(200))
+    tree = build(clauses_of([[(0, "between", (20, 60))] for _ in first]))
+    assert tree._filed[0, GREATER] == 0, "each begins at the floor, 20"
+    tree.insert(clauses_of([[(0, "between", (10, 30))], [(0, "between", (50, 90))], [(0, "between", (5, 95))]]))
     check(tree)
-    found = matched(tree, [{0: 5, 1: 7}, {0: 4, 1: 7}])
-    assert found == [set(np.flatnonzero(lo[1::2] == 7).tolist()), set()]
-
-
-def test_too_little_memory_is_refused():
-    with pytest.raises(ValueError, match=r"memory is 1,000 bytes; a pbtree needs at least 1,048,576"):
-        PBTree.build(clauses_of([[(0, "=", 1)]]), memory=1000)
-
-
-# ---- saved and restored ----
-
-
-def test_restored_from_a_file_it_reads_there(large, tmp_path):
-    clauses, built, events, wanted = large
-    arrays = built.arrays()
-    for shift in (0, 64, 4096):  # of the pages in the file, which need not be those of the operating system
-        path = tmp_path / f"segment-{shift}"
-        with path.open("wb") as file:
-            file.write(b"x" * shift)
-            file.write(arrays["pages"].data)
-            file.write(b"x" * 100)
-        with path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        pages = np.frombuffer(content, np.uint8, len(arrays["pages"]), shift)
-        tree = PBTree.restore(clauses, arrays | {"pages": pages}, memory=MB)
-        with Watching(tree) as seen:
-            for threads in (1, 2):
-                assert keys_of(tree, events, threads) == wanted
-        assert 0 < seen.most <= MB and tree.plan()["blocks read"] > 1000
-        assert tree._environment is None
-
-
-def test_restored_from_ordinary_memory_it_reads_there_too(large):
-    """What has no file, or has none any more."""
-    clauses, built, events, wanted = large
-    arrays = built.arrays()
-    anonymous = mmap.mmap(-1, len(arrays["pages"]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    anonymous[:] = arrays["pages"].tobytes()
-    for pages in (arrays["pages"], arrays["pages"].copy(), np.frombuffer(anonymous, np.uint8)):
-        tree = PBTree.restore(clauses, arrays | {"pages": pages}, memory=MB)
-        assert keys_of(tree, events) == keys_of(tree, events, 2) == wanted
-        assert tree.plan()["blocks read"] == 0
-
-
-def test_a_page_that_cannot_be_read(tmp_path):
-    """The file became shorter, which nobody should do: an error, not a wrong answer or the end of the process."""
-    rng = np.random.default_rng(9)
-    clauses, events = wide_clauses(rng, 60_000), wide_events(rng, 3)
-    tree = PBTree.build(clauses, memory=MB, folder=str(tmp_path))
-    assert keys_of(tree, events) == held(clauses, events)
-    os.truncate(tree._environment.path, MB)
-    for _ in range(2):
-        with pytest.raises(StorageError, match=r"a page cannot be read: is the disk all right\? Build the index again"):
-            tree.match(events, 2)
-
-
-def test_updates_after_restoring(tmp_path):
-    rng = np.random.default_rng(4)
-    first, more = plain_clauses(rng, 2000, 3, 30), plain_clauses(rng, 300, 3, 30)
-    arrays = PBTree.build(first).arrays()
-    np.save(tmp_path / "pages.npy", arrays["pages"])
-    before = arrays["pages"].tobytes()
-    mapped = np.load(tmp_path / "pages.npy", mmap_mode="c")
-    tree = PBTree.restore(first, {k: v.copy() for k, v in arrays.items()} | {"pages": np.asarray(mapped)})
-    model = Updated(tree, first)
-    model.insert(more)
-    model.delete(np.arange(0, len(first), 3))
+    assert tree.plan()["outside the limits"] == 6
+    found = matched(tree, [{0: 7}, {0: 15}, {0: 25}, {0: 55}, {0: 70}, {0: 95}, {0: 96}])
+    late = [[202], [200, 202], [200, 202], [201, 202], [201, 202], [202], []]
+    assert [sorted(f - first) for f in found] == late
+    assert [len(f & first) for f in found] == [0, 0, 200, 200, 0, 0, 0]
+    for _ in range(60):
+        tree.insert(clauses_of([[(0, "<=", 70)]]))
     check(tree)
-    events = random_events(rng, 40, 3, 30, several=False)
-    assert pairs_of(tree, events) == model.expected(events)
-    assert np.load(tmp_path / "pages.npy").tobytes() == before, "the saved file is as it was"
+    assert tree.plan()["outside the limits"] < 60
+    assert [len(f) for f in matched(tree, [{0: 7}, {0: 25}, {0: 70}, {0: 96}])] == [61, 262, 62, 0]
 
 
-def test_arrays_stay_when_the_index_changes_or_goes():
-    rng = np.random.default_rng(6)
-    clauses, more = plain_clauses(rng, 500, 3, 30), plain_clauses(rng, 100, 3, 30)
-    events = random_events(rng, 30, 3, 30, several=False)
-    tree = PBTree.build(clauses)
-    arrays = {k: v if k == "pages" else v.copy() for k, v in tree.arrays().items()}
-    wanted = pairs_of(tree, events)
-    tree.insert(more)
-    tree.delete(np.arange(200))
-    del tree
-    gc.collect()
-    assert pairs_of(PBTree.restore(clauses, arrays), events) == wanted
+def test_lists_of_ranges_are_counted(build):
+    """A predicate of ranges and points holds once for any value in them; long lists and long conjunctions, whose
+    counts do not fit, are tested on the clause."""
+    rng = np.random.default_rng(5)
+    size, attribute, lo, hi, span_lo, span_hi = [], [], [], [], [], []
+    for predicates, spans in ((1, 3), (2, 16), (1, 30), (3, 40), (40, 9), (300, 1), (1, 100)):
+        size.append(predicates)
+        for a in range(predicates):
+            attribute.append(a)
+            bounds = np.sort(rng.choice(np.arange(1, 400), 2 * spans, replace=False)).tolist()
+            own = [(x, x if rng.random() < 0.3 else y) for x, y in zip(bounds[::2], bounds[1::2])]
+            if spans == 1:
+                lo.append(1)
+                hi.append(390)
+            else:
+                lo.append(len(span_lo))
+                hi.append(-spans)
+                span_lo += [x for x, _ in own]
+                span_hi += [y for _, y in own]
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, [], []))
+    clauses = Clauses(offsets, *columns, conjunctions=len(size), attributes=300)
+    tree = build(clauses)
+    check(tree)
+    assert tree._verify[:7].tolist() == [0, 0, 1, 1, 1, 1, 1]
+    # Values that satisfy the first 40 attributes' predicates more often than chance: starts of their spans.
+    events = [{a: int(rng.integers(1, 400)) for a in range(300)} for _ in range(150)]
+    for e in range(0, 150, 3):
+        for a in range(40):
+            p = int(offsets[4]) + a
+            events[e][a] = int(clauses.span_lo[clauses.lo[p]])
+    batch = events_of(events)
+    wanted = expected(clauses, batch)
+    assert pairs_of(tree, batch) == wanted
+    assert len({r for _, r in wanted}) >= 5
 
 
-def test_options_go_through_create_and_restore(tmp_path):
-    rng = np.random.default_rng(7)
-    clauses, events = random_clauses(rng, 300, 3, 30), random_events(rng, 20, 3, 30)
-    index = create("pbtree", clauses, memory=3 * MB, folder=str(tmp_path))
-    assert index.plan()["memory"] == 3 * MB and len(list(tmp_path.iterdir())) == 1
-    again = restore("pbtree", clauses, index.arrays(), memory=2 * MB)
-    assert again.plan()["memory"] == 2 * MB
-    one, two = index.match(events, 1), again.match(events, 2)
-    assert sorted(zip(one.event, one.row)) == sorted(zip(two.event, two.row))
+# ---- counters ----
 
 
-def test_pages_of_another_kind_are_refused():
-    clauses = clauses_of([[(0, "=", 1)]])
-    arrays = PBTree.build(clauses).arrays()
-    with pytest.raises(FormatError, match="none of LMDB's: compile the index again"):
-        PBTree.restore(clauses, arrays | {"pages": np.zeros(1 << 14, np.uint8)})
-
-
-# ---- files ----
-
-
-def test_the_folder_goes_with_the_index(tmp_path):
-    clauses = clauses_of([[(0, "=", 1)]] * 300)
-    tree = PBTree.build(clauses, folder=str(tmp_path))
-    assert [p.name for p in tree._environment.folder.iterdir()] == ["data.mdb"]
-    tree.insert(clauses_of([[(0, "=", 1)]] * 400))  # all pages anew
-    assert len(list(tmp_path.iterdir())) == 1
-    arrays = tree.arrays()
-    if child := os.fork():
-        assert os.waitpid(child, 0)[1] == 0
-    else:  # a forked child has it too, and it is not its own
-        del tree
-        gc.collect()
-        os._exit(0)
-    assert len(list(tmp_path.iterdir())) == 1 and len(matched(tree, [{0: 1}])[0]) == 700
-    del tree
-    gc.collect()
-    assert list(tmp_path.iterdir()) == []
-    assert len(arrays["pages"]) > 0 and arrays["pages"][-1] >= 0, "what was mapped stays"
-
-
-def test_the_folder_goes_at_exit(tmp_path):
-    program = """
-import sys
-sys.path[:0] = sys.argv[2:]
-from test_pbtree import PBTree, clauses_of
-tree = PBTree.build(clauses_of([[(0, "=", 1)]]), folder=sys.argv[1])
-assert tree._environment.path.exists()
-"""
-    paths = [str(Path(__file__).parent), *sys.path]
-    subprocess.run([sys.executable, "-c", program, str(tmp_path), *paths], check=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(tmp_path):
-    program = """
-import os, signal, sys
-sys.path[:0] = sys.argv[2:]
-from test_pbtree import PBTree, clauses_of
-tree = PBTree.build(clauses_of([[(0, "=", 1)]]), folder=sys.argv[1])
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    paths = [str(Path(__file__).parent), *sys.path]
-    clauses = clauses_of([[(0, "=", 1)]])
-    alive = PBTree.build(clauses, folder=str(tmp_path))
-    subprocess.run([sys.executable, "-c", program, str(tmp_path), *paths])
-    other = tmp_path / "another"
-    other.mkdir()
-    (left,) = set(tmp_path.iterdir()) - {alive._environment.folder, other}
-    for folder in tmp_path.iterdir():
-        os.utime(folder, (0, 0))
-    _remove_abandoned.cache_clear()
-    again = PBTree.build(clauses, folder=str(tmp_path))
-    assert not left.exists()
-    assert set(tmp_path.iterdir()) == {alive._environment.folder, again._environment.folder, other}
-
-
-FULL_DISK = """
-import os, resource, signal, sys
-folder, kind = sys.argv[1:3]
-sys.path[:0] = sys.argv[3:]
-import numpy as np
-from test_pbtree import MB, PBTree, StorageError, wide_clauses, wide_events
-rng = np.random.default_rng(1)
-few, many, events = wide_clauses(rng, 4000), wide_clauses(rng, 200_000), wide_events(rng, 2)
-if kind == "limit":
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MB, 2 * MB))
-tree = PBTree.build(few, memory=MB, folder=folder)
-for memory in (MB, 64 * MB):  # while sorting in files, while LMDB writes
-    try:
-        PBTree.build(many, memory=memory, folder=folder)
-    except StorageError as e:
-        print(e)
-        assert str(e).startswith(folder)
-    else:
-        raise SystemExit("it did not fail")
-assert len(os.listdir(folder)) == 1, "what came to nothing is gone"
-before = tree.match(events, 1).count
-for _ in range(200):
-    try:
-        tree.insert(wide_clauses(rng, 2000))
-    except StorageError as e:
-        print(e)
-        break
-else:
-    raise SystemExit("it did not fail")
-try:
-    tree.match(events, 1)
-except StorageError as e:
-    print(e)
-    assert "incomplete" in str(e)
-else:
-    raise SystemExit("an index with half of its rows matched")
-"""
-
-
-def test_a_full_disk(tmp_path):
-    """A file system of 3 MB where we may mount one, otherwise files that cannot be larger than 2 MB."""
-    program = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
-    paths = [str(Path(__file__).parent), *sys.path]
-    mount = f"mount -t tmpfs -o size=3m none {tmp_path}"
-    allowed = subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode == 0
-    if allowed:
-        command = ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", *program, "disk", *paths]
-    else:
-        command = [*program, "limit", *paths]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4
-    for line in lines[:3]:
-        assert re.search(
-            r"cannot be written \(.*\); [\d,]+ bytes are free, about [\d,]+ more are needed: make room", line
-        )
-    assert "folder=..." in lines[0] and "TMPDIR" in lines[0]
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(StorageError, match=r"nowhere: no folder for the pages can be made there \(No such file"):
-        PBTree.build(clauses_of([[(0, "=", 1)]]), folder=str(tmp_path / "nowhere"))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), max_size=200), st.sampled_from(["u1", "u2", "u4"]))
+def test_counters_that_are_zero_are_taken_and_all_are_set_back(rows, dtype):
+    now, sizes = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+    size = counters(sizes, 5).astype(dtype)
+    left, found = size.copy(), np.full(len(size) + 1, -1, np.int32)
+    left[: len(rows)] = now
+    n, changed = take_zeros(left, size, found)
+    assert found[:n].tolist() == np.flatnonzero(now == 0).tolist() and (found[n:] == -1).all()
+    assert changed == np.count_nonzero(now != sizes)
+    assert (left == size).all()

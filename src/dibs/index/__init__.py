@@ -37,7 +37,7 @@ INDEXES: dict[str, str] = {
     "segment-tree": "papers.tatbul.segment_tree.SegmentTree",
     "interval-tree": "papers.tatbul.interval_tree.IntervalTree",
     "pbtree": "papers.pbtree.pbtree.PBTree",
-    "pbtree-memory": "papers.pbtree.memory.PBTreeMemory",
+    "pbtree-memory": "papers.pbtree.pbtree.PBTreeMemory",
 }
 
 __all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]

@@ -1,277 +1,275 @@
-"""The pages of a PB+tree as a kernel reads them, in bounded memory (see index.pbtree).
+"""Where the pages of a PB+tree are: all in memory (Resident), or in a file of which a pool of frames holds some
+(Pooled). Both give kernels a Store (index.papers.pbtree.layout) to read from and to write to.
 
-A kernel asks for pages by their number. A file is read in blocks of four pages into pools, one for each thread that is
-at work; all pools together have so many bytes and no more. A block that is needed takes the place of the one that came
-first. (A mapping of the file could not be bounded: the operating system makes more resident than is touched, 64 KB or,
-where it keeps files in large pieces, 2 MB.) When another thread comes, pools get smaller: all begin anew.
+The pool has so many bytes and no more, its tables included, whatever the size of the file. Threads that match at once
+share it out: each has sets of frames of its own, so that no kernel waits for another. When one more comes than there
+are shares, it waits until all shares are given back, and the frames are divided again. (A mapping of the file could
+not be bounded: the operating system makes more of it resident than is touched.)
 
-What is an ordinary array is read where it is.
-
-    place    int64   what a kernel must know of the pages, see below
-    shared   int64   LIMIT: blocks that a pool may have; TURN: goes up when the limit goes down
-    slots    int32   by block of the file: its place in the pool of this thread, or -1
-    blocks   int32   by place in the pool: the block that is there, or -1
-    own      int64   of this thread, see below
+Nobody matches while the index is updated (see segments.live): updates write to the first share, and the others are
+emptied afterwards.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numba import njit, types
 from numpy.typing import NDArray
 
-from dibs.errors import FormatError
-from dibs.index.papers.pbtree.lmdb_pages import HEAD, LAYOUT, MAGIC, NO_PAGE, NODE, TREE, Meta, Tree, meta
+from dibs.errors import StorageError
+from dibs.index.growing import grown
+from dibs.index.papers.pbtree.folder import Folder, copy_bytes, file_of, mapped
+from dibs.index.papers.pbtree.layout import FILE, READS, SHIFT, START, WAYS, Store, flush, no_store
 
-PAGES = 2  # 2 ** 2 pages are a block
-FEWEST = 8  # blocks of a pool
-PAGE_SIZE, ROOT, BASE, FILE, START = range(5)  # of `place`. BASE: address of the pages, or 0: START bytes into a file
-LIMIT, TURN = range(2)
-POOL, SIZE, NEXT, KNOWN_TURN, READS, FAILED = range(6)  # of `own`. POOL: address; NEXT: the place for the next block
-SLACK = 1 << 17  # bytes behind a pool that are never used: whatever a page says when it was not read, it is not far
-DONTNEED = mmap.MADV_DONTNEED
-NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python 3.10 does not name: memory is taken when it is used
-
-ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (NO_RESERVE if sys.platform == "linux" else 0)
-
-Pool = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
-
-_madvise = types.ExternalFunction("madvise", types.int32(types.uintp, types.uintp, types.int32))
-_pread = types.ExternalFunction("pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))
+A_FRAME = 4 + 8 + 1  # bytes of a frame's tag, stamp and mark
+CANNOT_READ = "a page cannot be read: is the disk all right? Build the index again"
 
 
-@njit(cache=True, nogil=True)
-def _read(place, shared, slots, blocks, own, page):  # type: ignore[no-untyped-def]
-    if own[KNOWN_TURN] != shared[TURN]:
-        turn = shared[TURN]
-        slots[:] = -1
-        blocks[:] = -1
-        own[NEXT] = 0
-        _madvise(np.uint64(own[POOL]), np.uint64(own[SIZE]), np.int32(DONTNEED))  # it has no file: it is free
-        own[KNOWN_TURN] = turn  # now others may take more
-    size = place[PAGE_SIZE] << PAGES
-    block, at = page >> PAGES, own[NEXT]
-    if block >= len(slots):
-        own[FAILED] = 1
-        return own[POOL]
-    own[NEXT] = at + 1 if at + 1 < shared[LIMIT] else 0
-    if blocks[at] >= 0:
-        slots[blocks[at]] = -1
-    to, start = own[POOL] + at * size, place[START] + block * size
-    got = _pread(np.int32(place[FILE]), np.uint64(to), np.uint64(size), start)
-    own[READS] += 1
-    within = (page - (block << PAGES)) * place[PAGE_SIZE]
-    if got < within + place[PAGE_SIZE]:
-        own[FAILED] = 1
-        blocks[at] = -1
-    else:
-        blocks[at], slots[block] = block, at
-    return to + within
+class Resident:
+    """All pages are in memory."""
 
-
-@njit(cache=True, nogil=True, forceinline=True)
-def fetch(place, shared, slots, blocks, own, page):  # type: ignore[no-untyped-def]
-    """The address of a page, which holds until the next call. When it cannot be read, own[FAILED] is set, and anything
-    may be there."""
-    if place[BASE] != 0:
-        return place[BASE] + page * place[PAGE_SIZE]
-    block = page >> PAGES
-    if own[KNOWN_TURN] == shared[TURN] and block < len(slots) and slots[block] >= 0:
-        return own[POOL] + (np.int64(slots[block]) << PAGES | page - (block << PAGES)) * place[PAGE_SIZE]
-    return _read(place, shared, slots, blocks, own, page)
-
-
-class Pages:
-    """A snapshot: the tree as the newest meta page has it. Nobody may write to the file while it is read."""
-
-    def __init__(self, source: Path | NDArray[np.uint8], memory: int):
-        """source: a file, or an array (if it is the mapping of a file, that file is read); memory: bytes of all
-        pools."""
-        self._content: NDArray[np.uint8] | None = None
-        if isinstance(source, Path):
-            self._file, self._start = os.open(source, os.O_RDONLY), 0
-            self.nbytes = os.fstat(self._file).st_size
-        else:
-            self.nbytes = len(source)
-            self._file, self._start = _file_of(source)
-            if self._file < 0:
-                self._content = source
-        if self._file >= 0:
-            weakref.finalize(self, os.close, self._file)
-        self.meta, self.tree = self._newest()
-        base = 0 if self._content is None else self._content.ctypes.data
-        root = -1 if self.tree.root == NO_PAGE else self.tree.root
-        self.place = np.array([self.page_size, root, base, self._file, self._start], np.int64)
-        self._block = self.page_size << PAGES
-        self._blocks = -(-self.nbytes // self._block)
-        self._total = max(memory // self._block, FEWEST)
-        self.shared = np.array([min(self._total, self._blocks), 0], np.int64)
-        self._change = threading.Condition()
-        self._turns = threading.BoundedSemaphore(self._total // FEWEST)  # more threads than that wait
-        self._memory: dict[int, mmap.mmap] = {}  # of pools, by address
-        self._count = 0
-        self._all: list[Pool] = []
-        self._idle: list[Pool] = []
-        self._most = 0
+    def __init__(self, size: int, content: NDArray[np.int32] | None = None):
+        """content: pages that it begins with; they are copied before they are changed."""
+        self.size, self._own = size, content is None
+        self._frames = np.empty(0, np.int32) if content is None else content.reshape(-1)
 
     @property
-    def page_size(self) -> int:
-        return self.meta.free.pad
+    def room(self) -> int:
+        """Pages that there is room for."""
+        return len(self._frames) // self.size if self._own else 0
 
-    def read(self, start: int, size: int) -> bytes:
-        if self._content is not None:
-            return self._content[start : start + size].tobytes()
-        return os.pread(self._file, min(size, self.nbytes - start), self._start + start)
+    @contextmanager
+    def reading(self) -> Iterator[Store]:
+        yield Store(self._frames, *no_store(self.size))
 
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """All of it."""
-        for start in range(0, self.nbytes, size):
-            yield self.read(start, size)
+    writing = reading
 
-    def array(self) -> NDArray[np.uint8] | None:
-        """The array that is read where it is."""
-        return self._content
+    def forget(self) -> None:
+        """Nothing is there any more."""
+        self._frames, self._own = np.empty(0, np.int32), True
 
-    def take(self) -> Pool:
-        """A pool for a thread, to be given back by `put`."""
-        self._turns.acquire()
+    def grow(self, pages: int) -> None:
+        """Room for so many pages, or some more. Not while a store is in use."""
+        if not self._own:
+            self._frames, self._own = self._frames.copy(), True
+        self._frames = grown(self._frames, pages * self.size)
+
+    def trim(self, pages: int) -> None:
+        """No room for many more than these."""
+        if 8 * self.room > 9 * pages:
+            self._frames = self._frames[: pages * self.size].copy()
+
+    def content(self, pages: int) -> NDArray[np.int32]:
+        """The first pages."""
+        return self._frames[: pages * self.size].reshape(pages, self.size)
+
+
+class Pooled:
+    """The pages are in a file; see above."""
+
+    def __init__(self, size: int, memory: int, above: str | None, content: NDArray[np.int32] | None = None):
+        """memory: bytes of the pool; above: where the folder for the file is made; content: pages that it begins with,
+        which are read where they are (in the file that they are a mapping of) until something changes."""
+        self.size, self.memory, self.room = size, memory, 0
+        self.folder: Folder | None = None
+        self._above, self._content, self._length = above, content, 0 if content is None else content.nbytes
+        self._file, self._start = (-1, 0) if content is None else file_of(content)
+        if self._file >= 0:
+            weakref.finalize(self, os.close, self._file)
+        self._change = threading.Condition()
+        self._users = 0  # threads that have a share or wait for one
+        self._shares: list[Store] = []
+        self._idle: list[Store] = []
+        self._reads = self._most = 0  # of shares that are no more
+
+    # ---- the pool ----
+
+    @property
+    def _block(self) -> int:
+        return self.size * 4 << SHIFT
+
+    @property
+    def _sets(self) -> int:
+        """That there is memory for."""
+        return max((self.memory - 4096) // (WAYS * (self._block + A_FRAME)), 1)
+
+    @property
+    def _needed(self) -> int:
+        """Sets that hold the whole file, with room to spare: blocks are not spread quite evenly."""
+        return 2 * self._length // (self._block * WAYS) + 1
+
+    def _flush(self) -> None:
+        if self.folder is not None and self._shares:
+            with self.folder.writing(0):
+                flush(self._shares[0])
+
+    def _drop(self) -> None:
+        """No shares, no frames. Nobody has one."""
+        self._flush()
+        self._most, self._reads = self.most, self.reads
+        self._shares, self._idle = [], []
+
+    def _divide(self, shares: int) -> None:
+        """The frames to so many shares, all of them empty."""
+        self._drop()
+        each = min(self._sets // shares, self._needed) * WAYS
+        frames = np.empty(shares * each * self._block // 4, np.int32)
+        for share in range(shares):
+            own = frames[share * len(frames) // shares : (share + 1) * len(frames) // shares]
+            state = np.zeros(START + 1, np.int64)
+            state[FILE], state[START] = self._file, self._start
+            tags, stamps, dirty = np.full(each, -1, np.int32), np.zeros(each, np.int64), np.zeros(each, np.uint8)
+            self._shares.append(Store(own, tags, stamps, dirty, state, self.size))
+        self._idle = self._shares[:]
+
+    def _take(self) -> Store:
         with self._change:
-            if self._idle:
-                return self._idle.pop()
-            own = np.zeros(6, np.int64)
-            if self._content is not None:
-                none = np.empty(0, np.int32)
-                self._all.append((none, none, own))
-                return self._all[-1]
-            self._count += 1
-            self._make_smaller(max(min(self._total // self._count, self._blocks), 1))
-            limit = int(self.shared[LIMIT])
-            memory = mmap.mmap(-1, limit * self._block + SLACK, flags=ANONYMOUS)
-            with suppress(AttributeError, OSError):  # where there are no huge pages
-                memory.madvise(mmap.MADV_NOHUGEPAGE)
-            own[POOL], own[SIZE] = np.frombuffer(memory, np.uint8).ctypes.data, limit * self._block
-            own[KNOWN_TURN] = self.shared[TURN]
-            self._memory[int(own[POOL])] = memory
-            self._all.append((np.full(self._blocks, -1, np.int32), np.full(limit, -1, np.int32), own))
-            return self._all[-1]
+            self._users += 1
+            while True:
+                wanted = min(self._users, self._sets)
+                if wanted > len(self._shares) and len(self._idle) == len(self._shares):
+                    self._divide(wanted)
+                if self._idle and wanted <= len(self._shares):
+                    return self._idle.pop()
+                self._change.wait()
 
-    def _make_smaller(self, limit: int) -> None:
-        """From now on pools have so many blocks at most. Those that are at work begin anew at their next page, those
-        that are not are emptied here; nobody gets more before they have done so."""
-        if limit >= self.shared[LIMIT]:
-            return
-        self._most = max(self._most, self.resident())
-        self.shared[LIMIT] = limit
-        self.shared[TURN] += 1
-        for pool in self._idle:
-            self._empty(pool)
-        while any(own[KNOWN_TURN] != self.shared[TURN] for _, _, own in self._all):
-            self._change.wait(0.001)
-
-    def _empty(self, pool: Pool) -> None:
-        slots, blocks, own = pool
-        slots[:] = -1
-        blocks[:] = -1
-        own[NEXT], own[KNOWN_TURN] = 0, self.shared[TURN]
-        self._memory[int(own[POOL])].madvise(DONTNEED)
-
-    def put(self, pool: Pool) -> None:
+    def _put(self, share: Store) -> None:
         with self._change:
-            if self._content is None and pool[2][KNOWN_TURN] != self.shared[TURN]:
-                self._empty(pool)
-            self._idle.append(pool)
+            self._users -= 1
+            self._idle.append(share)
             self._change.notify_all()
-        self._turns.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[Store]:
+        if self._content is not None and self._file < 0:
+            yield Store(self._content.reshape(-1), *no_store(self.size))
+            return
+        share = self._take()
+        try:
+            yield share
+        except OSError as e:
+            raise StorageError(self._place, CANNOT_READ) from e
+        finally:
+            self._put(share)
+
+    @contextmanager
+    def writing(self) -> Iterator[Store]:
+        """Not while anybody reads."""
+        assert self.folder is not None and not self._users
+        if not self._shares:
+            self._divide(1)
+        with self.folder.writing(self.room * self.size * 4 // 8):
+            yield self._shares[0]
+            if len(self._shares) > 1:
+                flush(self._shares[0])
+                for share in self._shares[1:]:
+                    share.tags[:] = -1
+
+    def use(self, memory: int) -> None:
+        """From now on the pool may have so many bytes. Not while a store is in use."""
+        self._drop()
+        self.memory = memory
 
     @property
     def tables(self) -> int:
-        """Bytes that say which block is where: four for each block of the file and thread."""
-        return sum(slots.nbytes + blocks.nbytes for slots, blocks, _ in self._all)
-
-    @property
-    def failed(self) -> bool:
-        return any(own[FAILED] for _, _, own in self._all)
+        """Bytes of the tables of the pool, which are within its memory."""
+        return sum(len(share.tags) * A_FRAME for share in self._shares)
 
     @property
     def reads(self) -> int:
         """Blocks that were read."""
-        return sum(int(own[READS]) for _, _, own in self._all)
+        return self._reads + sum(int(share.state[READS]) for share in self._shares)
+
+    @property
+    def resident(self) -> int:
+        """Bytes of the pool that are in use. Content that is in memory is read there and counts as a whole."""
+        if self._content is not None and self._file < 0:
+            return self._content.nbytes
+        return sum(int(np.count_nonzero(share.tags >= 0)) for share in self._shares) * self._block + self.tables
 
     @property
     def most(self) -> int:
-        """Bytes of the pools that were in use, at most."""
-        return max(self._most, self.resident())
+        return max(self._most, self.resident)
 
-    def resident(self) -> int:
-        """Bytes of the pools that are in use; an array that is read where it is counts as a whole."""
+    # ---- the file ----
+
+    @property
+    def nbytes(self) -> int:
+        return self._length
+
+    @property
+    def _place(self) -> Path | str:
+        return self.folder.path if self.folder else "a saved pbtree"
+
+    def forget(self) -> None:
         if self._content is not None:
-            return self.nbytes
-        turn = self.shared[TURN]
-        pools = [blocks for _, blocks, own in self._all if own[KNOWN_TURN] == turn]
-        return sum(int(np.count_nonzero(blocks >= 0)) for blocks in pools) * self._block
+            self._content, self._file, self._start, self._length = None, -1, 0, 0
 
-    def _newest(self) -> tuple[Meta, Tree]:
-        """The meta page that counts, and the tree of lists: the one database that the file has."""
-        first = meta(self.read(0, 256).ljust(256, b"\0"))
-        if first.magic != MAGIC or first.layout != LAYOUT:
-            raise FormatError("the pages of a saved pbtree are none of LMDB's: compile the index again")
-        size = first.free.pad
-        second = meta(self.read(size, 256).ljust(256, b"\0"))
-        newest = max(first, second, key=lambda m: m.transaction)
-        if newest.main.root == NO_PAGE:
-            raise FormatError("the pages of a saved pbtree hold no tree: compile the index again")
-        page = self.read(newest.main.root * size, size)
-        record = int.from_bytes(page[HEAD : HEAD + 2], sys.byteorder)
-        data = record + NODE + int.from_bytes(page[record + 6 : record + 8], sys.byteorder)
-        return newest, Tree(*TREE.unpack_from(page, data))
+    def close(self) -> None:
+        """Removes the files; nothing can be read after that."""
+        if self.folder is not None:
+            self.folder.close()
 
+    def own_folder(self) -> Folder:
+        if self.folder is None:
+            self._begin()
+        assert self.folder is not None
+        return self.folder
 
-def mapped(path: Path) -> NDArray[np.uint8]:
-    """The file as an array, which looks writable like any other; nothing is ever written."""
-    with path.open("rb") as file:
-        if sys.platform == "linux":
-            flags, protection = mmap.MAP_PRIVATE | NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, flags=flags, prot=protection), np.uint8)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    def grow(self, pages: int) -> None:
+        """The disk has room for all that kernels will write, or this fails: nothing has changed then."""
+        folder = self.own_folder()
+        if pages <= self.room:
+            return
+        length = -(-max(pages, self.room + self.room // 8) * self.size * 4 // self._block) * self._block
+        with folder.writing(length - self._length):
+            if length > self._length and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file, self._length, length - self._length)
+            elif length > self._length:
+                os.ftruncate(self._file, length)
+        self._length = max(length, self._length)
+        self.room = self._length // (self.size * 4)
+        if self._shares and min(self._sets, self._needed) > 2 * sum(len(share.tags) for share in self._shares) // WAYS:
+            self._drop()  # a larger pool, from the next use on
 
+    def trim(self, pages: int) -> None:
+        self._flush()
+        self._length = -(-pages * self.size * 4 // self._block) * self._block
+        self.room = self._length // (self.size * 4)
+        os.ftruncate(self._file, self._length)
 
-def _file_of(content: NDArray[np.uint8]) -> tuple[int, int]:
-    """The file, opened, of which the array is a mapping, and where it begins there; -1: it is none, or the file is no
-    longer where it was."""
-    base: Any = content
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    if not isinstance(base, mmap.mmap):
-        return -1, 0
-    first, last = content.ctypes.data, content.ctypes.data + len(content)
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return -1, 0
-    for line in lines:
-        span, _, offset, device, inode, *path = line.split(maxsplit=5)
-        start, end = (int(x, 16) for x in span.split("-"))
-        if not start <= first < end:
-            continue
-        if last > end or not path or not path[0].startswith("/"):
-            return -1, 0
-        try:
-            file = os.open(path[0], os.O_RDONLY)
-        except OSError:
-            return -1, 0
-        is_now = os.fstat(file)
-        if f"{os.major(is_now.st_dev):02x}:{os.minor(is_now.st_dev):02x} {is_now.st_ino}" == f"{device} {inode}":
-            return file, int(offset, 16) + first - start
-        os.close(file)
-        return -1, 0
-    return -1, 0
+    def _begin(self) -> None:
+        """A file of its own, with the content if there is any."""
+        folder = Folder(self._above)
+        content, self._content = self._content, None
+        file = os.open(folder.pages, os.O_RDWR | os.O_CREAT, 0o600)
+        weakref.finalize(self, os.close, file)
+        with folder.writing(self._length):
+            if content is not None:
+                own = content.reshape(-1).view(np.uint8)
+                read = self._read if self._file >= 0 else lambda at, size: own[at : at + size].tobytes()
+                copy_bytes(read, content.nbytes, file, self.memory // 4)
+        self._drop()  # what is in the pool is of another file
+        self.folder, self._file, self._start = folder, file, 0
+        self.room = self._length // (self.size * 4)
+
+    def _read(self, at: int, size: int) -> bytes:
+        return os.pread(self._file, size, self._start + at)
+
+    def content(self, pages: int) -> NDArray[np.int32]:
+        """The first pages, as an array that nobody will change."""
+        if self._content is not None:
+            return self._content
+        self._flush()
+        other = Folder(self._above)
+        with other.writing(self._length), other.pages.open("wb") as file:
+            copy_bytes(self._read, pages * self.size * 4, file.fileno(), self.memory // 4)
+        content = mapped(other.pages)
+        other.close()  # what is mapped stays
+        return content.reshape(pages, self.size)

@@ -1,5 +1,5 @@
 """All entries of a PB+tree in order, in bounded memory: they are dealt out to files by ranges of keys, each of which
-holds so many that they can be sorted in memory (see index.pbtree). Where all entries can, there are no files."""
+holds so many that they can be sorted in memory. Where all entries can, there are no files."""
 
 from __future__ import annotations
 
@@ -10,93 +10,97 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.index.papers.pbtree.environment import AN_ENTRY, Environment
+from dibs.index.papers.pbtree.folder import Folder
+from dibs.index.papers.pbtree.lists import Entries
 
 SORTED = 64  # bytes for each entry while it is sorted
 ABOVE = 2**63 - 1  # all keys
 KEYS = 24  # bytes for each key while keys alone are sorted
-RECORD = np.dtype([("list", "<u4"), ("value", "<i8")])  # 12 bytes
+RECORD = np.dtype([("key", "<i8"), ("row", "<i4"), ("operator", "u1")])  # 13 bytes
+AN_ENTRY = 24  # bytes on disk, about, while building: once in pages, once in files that are sorted
 SPARE = 1.5  # ranges are made from a sample, so they are made smaller than they could be
-
-Lists = NDArray[np.uint32]
-Values = NDArray[np.int64]
 
 
 class Sorting:
-    """lists: tree * 4 + operator; values: cell << 32 | row. Rows must come in their order."""
+    """Rows must come in their order."""
 
-    def __init__(self, environment: Environment, memory: int, sample: tuple[Lists, Values], entries: int):
-        """sample: some of the entries; entries: how many there are, about."""
-        self._environment = environment
+    def __init__(self, folder: Folder, memory: int, sample: NDArray[np.int64], entries: int):
+        """sample: the keys of some of the entries; entries: how many there are, about."""
+        self._folder = folder
         self._most = max(memory // SORTED, 1)
         self._entries = entries
         ranges = 1 if entries <= self._most else int(np.ceil(SPARE * entries / self._most))
-        keys = np.sort(_keys(*sample))
+        keys = np.sort(sample)
         self._bounds = np.unique(keys[len(keys) * np.arange(1, ranges) // ranges])  # a range begins at its bound
-        self._held: list[tuple[Lists, Values]] = []  # where there is one range only
+        self._held: list[Entries] = []  # not yet in a file; where there is one range only, all of them
         self._sizes = np.zeros(len(self._bounds) + 1, np.int64)
 
-    def add(self, lists: Lists, values: Values) -> None:
-        if not len(self._bounds):
-            self._held.append((lists, values))
+    def add(self, entries: Entries) -> None:
+        self._held.append(entries)
+        if len(self._bounds) and sum(len(held.key) for held in self._held) > self._most // 2:
+            self._deal()
+
+    def _deal(self) -> None:
+        """What is held, to the files."""
+        if not self._held:
             return
-        at = np.searchsorted(self._bounds, _keys(lists, values), side="right")
+        entries, self._held = _joined(self._held), []
+        at = np.searchsorted(self._bounds, entries.key, side="right")
         order = np.argsort(at, kind="stable")
         records = np.empty(len(order), RECORD)
-        records["list"], records["value"] = lists[order], values[order]
+        for name in RECORD.names or ():
+            records[name] = getattr(entries, name)[order]
         sizes = np.bincount(at, minlength=len(self._sizes))
         ends = np.cumsum(sizes)
-        with self._environment.writing(AN_ENTRY * self._entries - RECORD.itemsize * int(self._sizes.sum())):
+        with self._folder.writing(AN_ENTRY * self._entries - RECORD.itemsize * int(self._sizes.sum())):
             for number in np.flatnonzero(sizes).tolist():
                 with self._file(number).open("ab") as file:
                     file.write(records[ends[number] - sizes[number] : ends[number]].data)
         self._sizes += sizes
 
-    def sorted(self) -> Iterator[tuple[Lists, Values, bool]]:
-        """Portions in order, and whether they are behind all before."""
+    def sorted(self) -> Iterator[Entries]:
+        """Portions, each in the order of keys, of one key in the order of rows. Mostly a portion is behind all before;
+        where it is not, no key of it has a lower row than before."""
         if not len(self._bounds):
             if self._held:
-                yield *_in_order(*(np.concatenate(column) for column in zip(*self._held))), True
+                yield in_order(_joined(self._held))
             return
+        self._deal()
         for number in np.flatnonzero(self._sizes).tolist():
             path = self._file(number)
             size = int(self._sizes[number])
             if size <= self._most:
-                records = np.fromfile(path, RECORD)
-                yield *_in_order(records["list"], records["value"]), True
+                yield in_order(_entries(np.fromfile(path, RECORD)))
             else:
                 yield from self._divided(path, size)
             path.unlink()
 
-    def _divided(self, path: Path, size: int) -> Iterator[tuple[Lists, Values, bool]]:
+    def _divided(self, path: Path, size: int) -> Iterator[Entries]:
         """The portions of a range that is too large to be sorted at once, because the sample was not good enough or one
         key has very many entries. It is read again for each of its parts."""
         stride = -(-size // (self._most * SORTED // KEYS))  # 1: there is memory for all keys
-        keys = np.sort(np.concatenate([_keys(r["list"], r["value"])[::stride] for r in self._read(path, size)]))
+        keys = np.sort(np.concatenate([records["key"][::stride] for records in self._read(path, size)]))
         step = max(self._most // (4 * stride), 1)
         cuts = keys[step::step]
         often = cuts[:-1][cuts[1:] == cuts[:-1]]  # a key of as many as there is memory for is a part of its own
         bounds = np.unique(np.concatenate([cuts, often + 1])).tolist()
         for first, last in zip([0, *bounds], [*bounds, ABOVE]):
-            behind = True
-            for lists, values in self._between(path, size, first, last):
-                yield *_in_order(lists, values), behind
-                behind = last == first + 1  # rows come in order
+            for entries in self._between(path, size, first, last):
+                yield in_order(entries)
 
-    def _between(self, path: Path, size: int, first: int, last: int) -> Iterator[tuple[Lists, Values]]:
+    def _between(self, path: Path, size: int, first: int, last: int) -> Iterator[Entries]:
         """The entries of these keys, as many at once as there is memory for."""
-        held: list[tuple[Lists, Values]] = []
+        held: list[Entries] = []
         count = 0
         for records in self._read(path, size):
-            key = _keys(records["list"], records["value"])
-            own = records[(key >= first) & (key < last)]
+            own = records[(records["key"] >= first) & (records["key"] < last)]
             if held and count + len(own) > self._most:
-                yield tuple(np.concatenate(column) for column in zip(*held))  # type: ignore[misc]
+                yield _joined(held)
                 held, count = [], 0
-            held.append((own["list"].copy(), own["value"].copy()))
+            held.append(_entries(own))
             count += len(own)
         if count:
-            yield tuple(np.concatenate(column) for column in zip(*held))  # type: ignore[misc]
+            yield _joined(held)
 
     def _read(self, path: Path, size: int) -> Iterator[NDArray[Any]]:
         step = max(self._most // 4, 1)
@@ -104,20 +108,18 @@ class Sorting:
             yield np.fromfile(path, RECORD, step, offset=start * RECORD.itemsize)
 
     def _file(self, number: int) -> Path:
-        return self._environment.folder / f"entries-{number}"
+        return self._folder.path / f"entries-{number}"
 
 
-def _keys(lists: Lists, values: Values) -> NDArray[np.int64]:
-    """Order of lists and constants."""
-    return lists.astype(np.int64) << 32 | values >> 32
+def _entries(records: NDArray[Any]) -> Entries:
+    return Entries(*(records[name].copy() for name in Entries._fields))
 
 
-def _in_order(lists: Lists, values: Values) -> tuple[Lists, Values]:
-    order = np.argsort(_keys(lists, values), kind="stable")  # of one constant the rows are in order already
-    return lists[order], values[order]
+def _joined(parts: list[Entries]) -> Entries:
+    return Entries(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
-def in_order(lists: Lists, values: Values) -> tuple[Lists, Values]:
-    """The same, in the order of lists and values, whatever the order of rows."""
-    order = np.lexsort((values, lists))
-    return lists[order], values[order]
+def in_order(entries: Entries) -> Entries:
+    """In the order of keys; of one key they stay in the order of rows that they have."""
+    order = np.argsort(entries.key, kind="stable")
+    return Entries(entries.operator[order], entries.key[order], entries.row[order])
