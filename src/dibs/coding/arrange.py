@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.jit.interpreter import keeping
+from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.thresholds import thresholds
 
@@ -49,8 +49,8 @@ def writable(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable else array.copy()
 
 
-@njit(cache=True, nogil=True)
-def _arrange(  # type: ignore[no-untyped-def]
+@kernel
+def _arrange(
     events,
     most,
     number_event,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
 from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell
 from dibs.jit.interpreter import keeping
+from dibs.jit.kernel import kernel
 from dibs.jit.prefetching import prefetch
 
 AHEAD = 16  # values whose constants are asked for before they are needed
 
 
-@njit(cache=True, nogil=True)
-def are_single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-def]
+@kernel
+def are_single_valued(offsets, attribute, lo, hi):
     result = np.ones(len(offsets) - 1, np.bool_)
     for e in range(len(result)):
         for i in range(offsets[e], offsets[e + 1]):
@@ -23,8 +23,8 @@ def are_single_valued(offsets, attribute, lo, hi):  # type: ignore[no-untyped-de
     return result
 
 
-@njit(cache=True, nogil=True)
-def code_values(  # type: ignore[no-untyped-def]
+@kernel
+def code_values(
     offsets,
     name,
     kind,
@@ -118,8 +118,8 @@ def code_values(  # type: ignore[no-untyped-def]
 code_few_values = keeping(code_values)
 
 
-@njit(cache=True, nogil=True)
-def code_numbers(own, name, value, rest, offsets, values, rests):  # type: ignore[no-untyped-def]
+@kernel
+def code_numbers(own, name, value, rest, offsets, values, rests):
     n = len(name)
     attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
     for i in range(n):
@@ -136,8 +136,8 @@ def code_numbers(own, name, value, rest, offsets, values, rests):  # type: ignor
     return attribute, cell
 
 
-@njit(cache=True, nogil=True)
-def code_times(own, name, value, offsets, values, base):  # type: ignore[no-untyped-def]
+@kernel
+def code_times(own, name, value, offsets, values, base):
     n = len(name)
     attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
     for i in range(n):
@@ -149,8 +149,8 @@ def code_times(own, name, value, offsets, values, base):  # type: ignore[no-unty
     return attribute, cell
 
 
-@njit(cache=True, nogil=True)
-def code_strings(own, name, starts, data, offsets, constant_starts, constants, prefixes, base):  # type: ignore[no-untyped-def]
+@kernel
+def code_strings(own, name, starts, data, offsets, constant_starts, constants, prefixes, base):
     n = len(name)
     attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
     for i in range(n):
@@ -164,8 +164,8 @@ def code_strings(own, name, starts, data, offsets, constant_starts, constants, p
     return attribute, cell
 
 
-@njit(cache=True, nogil=True)
-def reversed_strings(starts, data):  # type: ignore[no-untyped-def]
+@kernel
+def reversed_strings(starts, data):
     result = np.empty(len(data), np.uint8)
     for i in range(len(starts) - 1):
         a, b = starts[i], starts[i + 1]
@@ -174,8 +174,8 @@ def reversed_strings(starts, data):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def by_event(event, attribute, lo, hi, events):  # type: ignore[no-untyped-def]
+@kernel
+def by_event(event, attribute, lo, hi, events):
     """Entries grouped by event (counting sort) and sorted by (attribute, lo) in each; repeated entries are dropped."""
     offsets = np.zeros(events + 1, np.int64)
     for i in range(len(event)):

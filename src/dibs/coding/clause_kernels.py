@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.coding.domain import NUMBER_BASE
+from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
@@ -16,10 +16,8 @@ _WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, 
 _IS_NULL, _NOT_NULL, _PATTERN = (int(x) for x in (Op.IS_NULL, Op.NOT_NULL, Op.PATTERN))
 
 
-@njit(cache=True, nogil=True)
-def spans_of(  # type: ignore[no-untyped-def]
-    operator, attribute, literal_offsets, kind, cell, string_base, time_base, cells
-):
+@kernel
+def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time_base, cells):
     """(lo, hi, span_lo, span_hi) as in Clauses."""
     # Where a type is said, it is so that no function is compiled for several.
     room, longest = 0, 0
@@ -83,10 +81,8 @@ def spans_of(  # type: ignore[no-untyped-def]
     return lo, hi, span_lo[:used].copy(), span_hi[:used].copy()
 
 
-@njit(cache=True, nogil=True)
-def _of_list(  # type: ignore[no-untyped-def]
-    op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, start, span_lo, span_hi
-):
+@kernel
+def _of_list(op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, start, span_lo, span_hi):
     """Writes the spans of IN or NOT IN from `start` on; returns one past the last. section: of the first literal."""
     n, at = end - i, start
     if n == 0:
@@ -111,8 +107,8 @@ def _of_list(  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
-def _add(low, high, start, at, span_lo, span_hi):  # type: ignore[no-untyped-def]
+@kernel
+def _add(low, high, start, at, span_lo, span_hi):
     """A span behind those in [start, at), none of which starts later; what overlaps or is adjacent becomes one."""
     if low > high:
         return at
@@ -123,8 +119,8 @@ def _add(low, high, start, at, span_lo, span_hi):  # type: ignore[no-untyped-def
     return at + 1
 
 
-@njit(cache=True, nogil=True)
-def _section(kind, a, string_base, time_base, cells, section):  # type: ignore[no-untyped-def]
+@kernel
+def _section(kind, a, string_base, time_base, cells, section):
     """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
     if kind == _BOOLEAN:
         section[0], section[1] = 1, 2
@@ -136,8 +132,8 @@ def _section(kind, a, string_base, time_base, cells, section):  # type: ignore[n
         section[0], section[1] = time_base[a], cells[a] - 1
 
 
-@njit(cache=True, nogil=True)
-def _sort(listed, n):  # type: ignore[no-untyped-def]
+@kernel
+def _sort(listed, n):
     """Shell sort of the first n: lists are short, and Numba takes a second to compile its own sort."""
     gap = 1
     while 3 * gap + 1 < n:

@@ -9,9 +9,9 @@ there twice, so equal strings have equal ties).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.coding.domain import NUMBER_BASE, bases, compare_bytes, prefix
+from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Facet
 
@@ -23,10 +23,8 @@ _LEAST = np.int64(-(2**63))
 _MOST = np.int64(2**63 - 1)
 
 
-@njit(cache=True, nogil=True)
-def lay_out(  # type: ignore[no-untyped-def]
-    attribute, literal_offsets, kind, number, integer, facet, text_starts, text_bytes
-):
+@kernel
+def lay_out(attribute, literal_offsets, kind, number, integer, facet, text_starts, text_bytes):
     """The constants of each attribute and the cell of each literal: (number offsets, values, rests, string offsets,
     starts, bytes, prefixes, time offsets, times, cells)."""
     ends, key, tie, row = _grouped(
@@ -69,10 +67,8 @@ def lay_out(  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, nogil=True)
-def _grouped(  # type: ignore[no-untyped-def]
-    attribute, literal_offsets, kind, number, integer, attributes, text_starts, text_bytes
-):
+@kernel
+def _grouped(attribute, literal_offsets, kind, number, integer, attributes, text_starts, text_bytes):
     """(ends, key, tie, row): group g is [ends[g], ends[g + 1]) of the others; row is the literal."""
     ends = np.zeros(_KINDS * attributes + 1, np.int64)
     for p in range(len(attribute)):
@@ -106,8 +102,8 @@ def _grouped(  # type: ignore[no-untyped-def]
     return ends, key, tie, row
 
 
-@njit(cache=True, nogil=True)
-def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+@kernel
+def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
     """Moves the distinct (key, tie) of each group to its front, sorted, writes each literal's place among them to
     `rank`, and returns how many numbers, strings and times the attributes have, as offsets."""
     largest = 0
@@ -144,8 +140,8 @@ def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):  # type: ignore
     return offsets[0].copy(), offsets[1].copy(), offsets[2].copy()
 
 
-@njit(cache=True, nogil=True)
-def _copied(text, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+@kernel
+def _copied(text, text_starts, text_bytes):
     """(starts, bytes) of some texts."""
     starts = np.zeros(len(text) + 1, np.int64)
     for i in range(len(text)):
@@ -158,10 +154,8 @@ def _copied(text, text_starts, text_bytes):  # type: ignore[no-untyped-def]
     return starts, data
 
 
-@njit(cache=True, nogil=True)
-def _to_cells(  # type: ignore[no-untyped-def]
-    rank, attribute, literal_offsets, kind, integer, facet, string_base, time_base
-):
+@kernel
+def _to_cells(rank, attribute, literal_offsets, kind, integer, facet, string_base, time_base):
     """Puts the cell of each literal in the place of its rank."""
     for p in range(len(attribute)):
         a = attribute[p]
@@ -177,8 +171,8 @@ def _to_cells(  # type: ignore[no-untyped-def]
                 rank[i] = string_base[a] + (rank[i] if facet[a] >= _PATTERN else 2 * rank[i] + 1)
 
 
-@njit(cache=True, nogil=True)
-def _below(key, tie, other_key, other_tie, strings, text_starts, text_bytes):  # type: ignore[no-untyped-def]
+@kernel
+def _below(key, tie, other_key, other_tie, strings, text_starts, text_bytes):
     if key != other_key or tie == other_tie:
         return key < other_key
     if not strings:
@@ -196,8 +190,8 @@ def _below(key, tie, other_key, other_tie, strings, text_starts, text_bytes):  #
     )
 
 
-@njit(cache=True, nogil=True)
-def _slots(size):  # type: ignore[no-untyped-def]
+@kernel
+def _slots(size):
     """How many slots a hash table of so many keys has: a power of two."""
     slots = 1
     while slots < 2 * size:
@@ -205,8 +199,8 @@ def _slots(size):  # type: ignore[no-untyped-def]
     return slots
 
 
-@njit(cache=True, nogil=True)
-def _fewer(key, tie, local, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _fewer(key, tie, local, slots):
     """Moves the distinct (key, tie) to the front, in order of appearance, and returns their number; `local` says which
     is which. Few are left as they are: sorting them is quicker."""
     n = len(key)
@@ -238,10 +232,8 @@ def _fewer(key, tie, local, slots):  # type: ignore[no-untyped-def]
     return distinct
 
 
-@njit(cache=True, nogil=True)
-def _sort(  # type: ignore[no-untyped-def]
-    n, key, tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes
-):
+@kernel
+def _sort(n, key, tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes):
     """Sorts the first n by (key, tie): short runs by insertion, then two and two are merged. The lower half of a merge
     moves to `other*` first."""
     for a in range(0, n, _RUN):

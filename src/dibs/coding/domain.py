@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from dibs.jit.kernel import kernel
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
 
@@ -99,8 +99,8 @@ class Domains:
         return sum(getattr(self, name).nbytes for name in self.ARRAYS)
 
 
-@njit(cache=True, nogil=True)
-def bases(facet, number_offsets, string_offsets, time_offsets):  # type: ignore[no-untyped-def]
+@kernel
+def bases(facet, number_offsets, string_offsets, time_offsets):
     """(string_base, time_base, cells) of each attribute."""
     n = len(facet)
     string_base, time_base, cells = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
@@ -159,8 +159,8 @@ def string_buffers(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8
     return starts - starts[0], content.copy()
 
 
-@njit(cache=True, nogil=True)
-def string_prefixes(starts, data):  # type: ignore[no-untyped-def]
+@kernel
+def string_prefixes(starts, data):
     """The first 8 bytes of each string as a big-endian integer, zero-filled."""
     result = np.empty(len(starts) - 1, np.uint64)
     for i in range(len(result)):
@@ -168,16 +168,16 @@ def string_prefixes(starts, data):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def prefix(data, start, end):  # type: ignore[no-untyped-def]
+@kernel
+def prefix(data, start, end):
     x = np.uint64(0)
     for k in range(8):
         x = (x << np.uint64(8)) | np.uint64(data[start + k] if start + k < end else 0)
     return x
 
 
-@njit(cache=True, nogil=True)
-def compare_bytes(a, a_start, a_end, b, b_start, b_end):  # type: ignore[no-untyped-def]
+@kernel
+def compare_bytes(a, a_start, a_end, b, b_start, b_end):
     """-1, 0 or 1."""
     for k in range(min(a_end - a_start, b_end - b_start)):
         x, y = a[a_start + k], b[b_start + k]
@@ -187,8 +187,8 @@ def compare_bytes(a, a_start, a_end, b, b_start, b_end):  # type: ignore[no-unty
     return 0 if x == y else (-1 if x < y else 1)
 
 
-@njit(cache=True, nogil=True)
-def number_cell(value, rest, first, last, values, rests):  # type: ignore[no-untyped-def]
+@kernel
+def number_cell(value, rest, first, last, values, rests):
     """The cell of a number among the constants [first, last), counted from the section's start. The search takes the
     same steps for every value, without a branch that depends on it: mispredicted ones cost five times as much."""
     a = lower_bound(value, first, last, values)
@@ -203,14 +203,14 @@ def number_cell(value, rest, first, last, values, rests):  # type: ignore[no-unt
     return 2 * (a - first) + exact
 
 
-@njit(cache=True, nogil=True)
-def time_cell(value, first, last, values):  # type: ignore[no-untyped-def]
+@kernel
+def time_cell(value, first, last, values):
     a = lower_bound(value, first, last, values)
     return 2 * (a - first) + (1 if a < last and values[a] == value else 0)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def lower_bound(value, first, last, values):  # type: ignore[no-untyped-def]
+@kernel(inline="always")
+def lower_bound(value, first, last, values):
     """The first place in [first, last) whose value is not below the given one; last if there is none."""
     a, n = first, last - first
     while n > 0:
@@ -220,8 +220,8 @@ def lower_bound(value, first, last, values):  # type: ignore[no-untyped-def]
     return a
 
 
-@njit(cache=True, nogil=True)
-def string_cell(data, start, end, first, last, starts, constants, prefixes):  # type: ignore[no-untyped-def]
+@kernel
+def string_cell(data, start, end, first, last, starts, constants, prefixes):
     head = prefix(data, start, end)
     a, b = first, last
     while a < b:

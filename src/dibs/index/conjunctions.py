@@ -14,10 +14,10 @@ one, so structures that take arrays and ranges get the predicates as they are.)
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
+from dibs.jit.kernel import kernel
 
 LEFT, TAKEN, NEVER = 0, 1, 2
 
@@ -71,8 +71,8 @@ def _with_spans(clauses: Clauses, predicates: NDArray[np.int64], base: int) -> t
     return lo, hi, clauses.span_lo[side], clauses.span_hi[side]
 
 
-@njit(cache=True, nogil=True)
-def _fates(offsets, attribute, lo, hi, conjunctions):  # type: ignore[no-untyped-def]
+@kernel
+def _fates(offsets, attribute, lo, hi, conjunctions):
     fate = np.full(len(offsets) - 1, LEFT, np.uint8)
     for r in range(conjunctions):
         if offsets[r] < offsets[r + 1]:
@@ -86,8 +86,8 @@ def _fates(offsets, attribute, lo, hi, conjunctions):  # type: ignore[no-untyped
     return fate
 
 
-@njit(cache=True, nogil=True)
-def _out_of_order(offsets, attribute, conjunctions):  # type: ignore[no-untyped-def]
+@kernel
+def _out_of_order(offsets, attribute, conjunctions):
     for r in range(conjunctions):
         for p in range(offsets[r] + 1, offsets[r + 1]):
             if attribute[p] <= attribute[p - 1]:
@@ -95,8 +95,8 @@ def _out_of_order(offsets, attribute, conjunctions):  # type: ignore[no-untyped-
     return False
 
 
-@njit(cache=True, nogil=True)
-def _conjoin(rows, several, offsets, attribute, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
+@kernel
+def _conjoin(rows, several, offsets, attribute, lo, hi, span_lo, span_hi):
     """The rows with their predicates sorted by attribute and, unless `several`, joined where they share one. Says
     which rows can hold at all."""
     predicates, spans = 0, 0

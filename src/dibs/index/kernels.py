@@ -7,11 +7,11 @@ attribute's value (0, 0 where it has none), slot_more the entries after the firs
 
 from __future__ import annotations
 
-from numba import njit
+from dibs.jit.kernel import kernel
 
 
-@njit(cache=True, nogil=True)
-def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):  # type: ignore[no-untyped-def]
+@kernel
+def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):
     """Entries first to last of the batch into the slots."""
     previous = -1
     for i in range(first, last):
@@ -25,16 +25,16 @@ def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):  # typ
             previous = a
 
 
-@njit(cache=True, nogil=True)
-def clear(first, last, attribute, slot_lo, slot_hi, slot_more):  # type: ignore[no-untyped-def]
+@kernel
+def clear(first, last, attribute, slot_lo, slot_hi, slot_more):
     for i in range(first, last):
         a = attribute[i]
         slot_lo[a], slot_hi[a] = 0, 0
         slot_more[a, 0], slot_more[a, 1] = 0, 0
 
 
-@njit(cache=True, nogil=True)
-def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi):  # type: ignore[no-untyped-def]
+@kernel
+def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi):
     """Whether a predicate (lo, hi; see coding.clauses) on attribute a holds for the event in the slots: the way for
     predicates of several spans and for values of several entries. Kernels test the common case, one span against one
     entry, themselves: handing arrays to a function costs Numba an atomic count each, twenty times the test."""
@@ -46,8 +46,8 @@ def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, even
     return False
 
 
-@njit(cache=True, nogil=True)
-def _covers(x, y, lo, hi, span_lo, span_hi):  # type: ignore[no-untyped-def]
+@kernel
+def _covers(x, y, lo, hi, span_lo, span_hi):
     """Whether a predicate's spans meet the cells x to y."""
     if hi >= 0:
         return lo <= y and x <= hi

@@ -24,10 +24,10 @@ where a kind begins or ends, but they reach beyond it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.jit.kernel import kernel
 
 EQ, LE, GE, NE, BETWEEN, IN = range(6)
 NAMES = ("=", "<=", ">=", "<>", "BETWEEN", "IN")
@@ -45,8 +45,8 @@ def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.in
     return _operators(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, floor, ceiling)
 
 
-@njit(cache=True, nogil=True)
-def _limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no-untyped-def]
+@kernel
+def _limits(attribute, lo, hi, span_lo, span_hi, attributes):
     floor, ceiling = np.full(attributes, 2**31 - 1, np.int32), np.full(attributes, -1, np.int32)
     highest = np.zeros(attributes, np.int32)
     for p in range(len(attribute)):
@@ -67,8 +67,8 @@ def _limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no
     return floor, ceiling
 
 
-@njit(cache=True, nogil=True)
-def _operators(attribute, lo, hi, span_lo, span_hi, floor, ceiling):  # type: ignore[no-untyped-def]
+@kernel
+def _operators(attribute, lo, hi, span_lo, span_hi, floor, ceiling):
     code = np.empty(len(attribute), np.uint8)
     for p in range(len(attribute)):
         a = attribute[p]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.jit.kernel import kernel
 from dibs.jit.sorting import number_pairs
 
 
@@ -20,8 +20,8 @@ def distinct(clauses: Clauses) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return number_pairs(clauses.attribute.astype(np.int64), (lo << 32) | (hi & 0xFFFFFFFF))
 
 
-@njit(cache=True, nogil=True)
-def _number_lists(start, size, span_lo, span_hi):  # type: ignore[no-untyped-def]
+@kernel
+def _number_lists(start, size, span_lo, span_hi):
     """A number for each list of spans start[i] : start[i] + size[i], equal for equal lists."""
     room = 16
     while room < 2 * len(start):

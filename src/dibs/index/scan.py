@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -22,6 +21,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.jit.interpreter import keeping
+from dibs.jit.kernel import kernel
 from dibs.language.table import ACCEPT
 from dibs.thresholds import thresholds
 
@@ -82,8 +82,8 @@ class Scan:
         return in_parts(work, len(events), threads, sink=sink)
 
 
-@njit(cache=True, nogil=True)
-def _scan(  # type: ignore[no-untyped-def]
+@kernel
+def _scan(
     offsets,
     attribute,
     lo,

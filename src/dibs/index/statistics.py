@@ -10,11 +10,11 @@ import threading
 from collections import deque
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.kernel import kernel
 from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
 
@@ -77,8 +77,8 @@ def highest_cells(clauses: Clauses) -> NDArray[np.int32]:
     return _highest_cells(clauses.attribute, clauses.lo, clauses.hi, clauses.span_hi, clauses.attributes)
 
 
-@njit(cache=True, nogil=True)
-def _highest_cells(attribute, lo, hi, span_hi, attributes):  # type: ignore[no-untyped-def]
+@kernel
+def _highest_cells(attribute, lo, hi, span_hi, attributes):
     highest = np.ones(attributes, np.int32)
     for p in range(len(attribute)):
         top = hi[p] if hi[p] >= 0 else span_hi[lo[p] - hi[p] - 1]
@@ -94,8 +94,8 @@ def probabilities(clauses: Clauses, presence: NDArray[np.float64], highest: NDAr
     )
 
 
-@njit(cache=True, nogil=True)
-def _probabilities(attribute, lo, hi, span_lo, span_hi, presence, highest):  # type: ignore[no-untyped-def]
+@kernel
+def _probabilities(attribute, lo, hi, span_lo, span_hi, presence, highest):
     share = np.empty(len(attribute), np.float32)
     for p in range(len(attribute)):
         a = attribute[p]
@@ -145,8 +145,8 @@ def filing_costs(
     return _filing_costs(c.attribute, c.lo, c.hi, presence, often, cell_base, cell_share)
 
 
-@njit(cache=True, nogil=True)
-def _filing_costs(attribute, lo, hi, presence, often, cell_base, cell_share):  # type: ignore[no-untyped-def]
+@kernel
+def _filing_costs(attribute, lo, hi, presence, often, cell_base, cell_share):
     cost = np.empty(len(attribute), np.float32)
     for p in range(len(attribute)):
         a = attribute[p]
@@ -168,8 +168,8 @@ def access_predicates(
     return _access_predicates(clauses.offsets, clauses.attribute, cost, most, clauses.conjunctions)
 
 
-@njit(cache=True, nogil=True)
-def _access_predicates(offsets, attribute, cost, most, conjunctions):  # type: ignore[no-untyped-def]
+@kernel
+def _access_predicates(offsets, attribute, cost, most, conjunctions):
     rows, access = np.empty(conjunctions, np.int64), np.empty(conjunctions, np.int64)
     other = np.empty(conjunctions, np.int32)
     n = 0

@@ -32,10 +32,10 @@ def _some(builder: Any, vector: Any, width: int) -> Any:
 
 
 @intrinsic
-def and_two(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-def]
+def and_two(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & masks[b:]; returns the OR of the words: 0 when the mask is empty."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         width = len(signature.args[0])
         data = data_of(context, builder, signature.args[1], args[1])
         target = data_of(context, builder, signature.args[4], args[4])
@@ -48,10 +48,10 @@ def and_two(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-def]
+def and_not(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & ~masks[b:]."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         width = len(signature.args[0])
         data = data_of(context, builder, signature.args[1], args[1])
         target = data_of(context, builder, signature.args[4], args[4])
@@ -63,10 +63,10 @@ def and_not(typingctx, lanes, masks, a, b, out, to):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ignore[no-untyped-def]
+def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
     """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         width = len(signature.args[0])
         data = data_of(context, builder, signature.args[1], args[1])
         numbers = data_of(context, builder, signature.args[2], args[2])
@@ -87,10 +87,10 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):  # type: ig
 
 
 @intrinsic
-def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[no-untyped-def]
+def split(typingctx, lanes, masks, mask, reach, step, yes, no):
     """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         width = len(signature.args[0])
         data = data_of(context, builder, signature.args[1], args[1])
         held = _vector(builder, data, args[2], width)
@@ -106,10 +106,10 @@ def split(typingctx, lanes, masks, mask, reach, step, yes, no):  # type: ignore[
 
 
 @intrinsic
-def is_empty(typingctx, lanes, masks, at):  # type: ignore[no-untyped-def]
+def is_empty(typingctx, lanes, masks, at):
     """Whether the mask at masks[at:] is empty."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         width = len(signature.args[0])
         vector = builder.load(
             _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width), align=8
@@ -120,20 +120,20 @@ def is_empty(typingctx, lanes, masks, at):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def lowest_bit(typingctx, x):  # type: ignore[no-untyped-def]
+def lowest_bit(typingctx, x):
     """The number of the lowest set bit of a word that is not 0."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), code
 
 
 @intrinsic
-def count_bits(typingctx, x):  # type: ignore[no-untyped-def]
+def count_bits(typingctx, x):
     """How many bits of a word are set."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         return builder.ctpop(args[0])
 
     return types.int64(types.uint64), code

@@ -16,10 +16,10 @@ def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typingctx, array, at):  # type: ignore[no-untyped-def]
+def prefetch(typingctx, array, at):
     """Asks for the cache line of array[at]."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dibs.jit.kernel import kernel
 
 
-@njit(cache=True, nogil=True)
-def number_pairs(a, b):  # type: ignore[no-untyped-def]
+@kernel
+def number_pairs(a, b):
     """A number for each pair, equal for equal ones in order of first occurrence, and the place of each first."""
     room = 16
     while room < 2 * len(a):
@@ -36,8 +37,8 @@ def number_pairs(a, b):  # type: ignore[no-untyped-def]
     return number, first[:n]
 
 
-@njit(cache=True, nogil=True)
-def order_each(items, first, size, key):  # type: ignore[no-untyped-def]
+@kernel
+def order_each(items, first, size, key):
     """Sorts each run of items by the key of the item, in place."""
     for r in range(len(first)):
         for i in range(first[r] + 1, first[r] + size[r]):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
@@ -18,8 +18,8 @@ _AND, _BETWEEN_WORD, _IN_WORD, _NOT, _LIKE, _IS, _NULL, _TRUE, _FALSE = (
 _NUMBER, _STRING, _BOOLEAN = int(Kind.NUMBER), int(Kind.STRING), int(Kind.BOOLEAN)
 
 
-@njit(cache=True, nogil=True)
-def number_slices(data, start, size, slots, local, first):  # type: ignore[no-untyped-def]
+@kernel
+def number_slices(data, start, size, slots, local, first):
     """Open addressing: slots hold 1 + the number of a distinct slice, 0 for empty."""
     mask = np.uint64(len(slots) - 1)
     distinct = 0
@@ -53,30 +53,30 @@ def number_slices(data, start, size, slots, local, first):  # type: ignore[no-un
     return distinct
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _is_space(c):  # type: ignore[no-untyped-def]
+@kernel(inline="always")
+def _is_space(c):
     return c == 32 or c == 9 or c == 10 or c == 13
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _is_letter(c):  # type: ignore[no-untyped-def]
+@kernel(inline="always")
+def _is_letter(c):
     return (c >= 65 and c <= 90) or (c >= 97 and c <= 122)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _is_digit(c):  # type: ignore[no-untyped-def]
+@kernel(inline="always")
+def _is_digit(c):
     return c >= 48 and c <= 57
 
 
-@njit(cache=True, nogil=True)
-def _skip_space(data, at, end):  # type: ignore[no-untyped-def]
+@kernel
+def _skip_space(data, at, end):
     while at < end and _is_space(data[at]):
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
-def _name_end(data, at, end):  # type: ignore[no-untyped-def]
+@kernel
+def _name_end(data, at, end):
     """One past a plain or dotted name of ASCII letters, digits and underscores; -1 where there is none."""
     while True:
         if at >= end or not _is_letter(data[at]):
@@ -88,8 +88,8 @@ def _name_end(data, at, end):  # type: ignore[no-untyped-def]
         at += 1
 
 
-@njit(cache=True, nogil=True)
-def _letters(data, at, end, word):  # type: ignore[no-untyped-def]
+@kernel
+def _letters(data, at, end, word):
     """Whether the word (lower case) stands here in any case, and no letter, digit or underscore follows."""
     if at + len(word) > end:
         return False
@@ -100,8 +100,8 @@ def _letters(data, at, end, word):  # type: ignore[no-untyped-def]
     return at == end or not (_is_letter(data[at]) or _is_digit(data[at]) or data[at] == 95)
 
 
-@njit(cache=True, nogil=True)
-def _literal(data, at, end, i, kind, number_column, integer, string_size):  # type: ignore[no-untyped-def]
+@kernel
+def _literal(data, at, end, i, kind, number_column, integer, string_size):
     """Reads literal number i; returns one past it, or -1. What follows must be a space, a comma, ')' or the end."""
     if at >= end:
         return -1
@@ -173,10 +173,8 @@ def _literal(data, at, end, i, kind, number_column, integer, string_size):  # ty
     return at
 
 
-@njit(cache=True, nogil=True)
-def parse_text(  # type: ignore[no-untyped-def]
-    data, at, end, p, i, name_start, name_size, operator, counts, kind, number_column, integer, string_size
-):
+@kernel
+def parse_text(data, at, end, p, i, name_start, name_size, operator, counts, kind, number_column, integer, string_size):
     """Reads one text into predicates from p and literals from i on; returns the next p and i, or (-1, -1)."""
     while True:
         at = _skip_space(data, at, end)
@@ -287,8 +285,8 @@ def parse_text(  # type: ignore[no-untyped-def]
         at += 3
 
 
-@njit(cache=True, nogil=True)
-def parse_texts(  # type: ignore[no-untyped-def]
+@kernel
+def parse_texts(
     data, offsets, sizes, name_start, name_size, operator, counts, kind, number_column, integer, string_size
 ):
     p, i = 0, 0

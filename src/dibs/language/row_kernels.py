@@ -11,8 +11,8 @@ A packed row is a run of int64:
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dibs.jit.kernel import kernel
 from dibs.language.bulk_kernels import parse_text
 from dibs.language.expression import Kind
 from dibs.language.table import Op
@@ -21,8 +21,8 @@ ABOVE = -1  # instead of an end: the least string above all that start with the 
 _STRING, _WITHIN = int(Kind.STRING), int(Op.WITHIN)
 
 
-@njit(cache=True, nogil=True)
-def pack_text(data):  # type: ignore[no-untyped-def]
+@kernel
+def pack_text(data):
     """The packed row of a text, and where its names and then its strings start and end; both are empty for a text that
     is not simple."""
     room = len(data) // 2 + 1
@@ -66,8 +66,8 @@ def pack_text(data):  # type: ignore[no-untyped-def]
     return packed, slices
 
 
-@njit(cache=True, nogil=True)
-def unpack_rows(packed, rows, texts):  # type: ignore[no-untyped-def]
+@kernel
+def unpack_rows(packed, rows, texts):
     """Columns of a PredicateTable: (offsets, operator, literal_offsets, kind, number, integer). texts: the number of
     each string of all rows."""
     offsets = np.zeros(rows + 1, np.int64)

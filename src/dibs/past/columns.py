@@ -20,7 +20,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import code_events, pieces
@@ -29,6 +28,7 @@ from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell
 from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
+from dibs.jit.kernel import kernel
 from dibs.language.table import ACCEPT, Facet
 from dibs.segments.compile import compile_texts
 
@@ -140,8 +140,8 @@ def _spans(clauses: Clauses) -> list[tuple[int, list[tuple[int, int]]]]:
     return result
 
 
-@njit(cache=True, nogil=True)
-def _numbers(event, own, name, value, rest, offsets, values, rests, base, table, bits):  # type: ignore[no-untyped-def]
+@kernel
+def _numbers(event, own, name, value, rest, offsets, values, rests, base, table, bits):
     """Random numbers against a few constants would mispredict half the steps of a search, at five times the cost of
     comparing with all of them: number_cell is for many constants."""
     for i in range(len(event)):
@@ -161,8 +161,8 @@ def _numbers(event, own, name, value, rest, offsets, values, rests, base, table,
         bits[event[i]] |= table[base[a] + NUMBER_BASE + cell]
 
 
-@njit(cache=True, nogil=True)
-def _strings(event, own, name, starts, data, offsets, constant_starts, constants, prefixes, bases, base, table, bits):  # type: ignore[no-untyped-def]
+@kernel
+def _strings(event, own, name, starts, data, offsets, constant_starts, constants, prefixes, bases, base, table, bits):
     """As with numbers: the first eight bytes, read without asking where the string ends, decide against a few
     constants, unless they are just those of a constant."""
     for i in range(len(event)):
@@ -186,24 +186,24 @@ def _strings(event, own, name, starts, data, offsets, constant_starts, constants
         bits[event[i]] |= table[base[a] + bases[a] + cell]
 
 
-@njit(cache=True, nogil=True)
-def _cells(event, attribute, lo, hi, base, table, bits):  # type: ignore[no-untyped-def]
+@kernel
+def _cells(event, attribute, lo, hi, base, table, bits):
     for i in range(len(event)):
         start = base[attribute[i]]
         for cell in range(start + lo[i], start + hi[i] + 1):
             bits[event[i]] |= table[cell]
 
 
-@njit(cache=True, nogil=True)
-def _nulls(null_bits, first, bits):  # type: ignore[no-untyped-def]
+@kernel
+def _nulls(null_bits, first, bits):
     for e in range(len(bits)):
         for i in range(len(null_bits)):
             if (bits[e] >> np.uint64(first + i)) & np.uint64(1) == 0:
                 bits[e] |= null_bits[i]
 
 
-@njit(cache=True, nogil=True)
-def _decide(bits, offsets, conjunctions, on_true, on_false, result):  # type: ignore[no-untyped-def]
+@kernel
+def _decide(bits, offsets, conjunctions, on_true, on_false, result):
     one = np.uint64(1)
     for r in range(conjunctions):
         mask = np.uint64(0)

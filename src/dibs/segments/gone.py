@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.jit.interpreter import keeping
+from dibs.jit.kernel import kernel
 
 Pair = NDArray[np.int32]
 Bits = NDArray[np.uint8]
@@ -64,8 +64,8 @@ def alive(gone: Bits, event: Pair, row: Pair) -> tuple[Pair, Pair]:
     return event[:kept], row[:kept]
 
 
-@njit(cache=True, nogil=True)
-def _keep(gone, event, row):  # type: ignore[no-untyped-def]
+@kernel
+def _keep(gone, event, row):
     """Closes the gaps of the pairs that do not count, without a branch; returns how many are left."""
     kept = np.int64(0)
     for i in range(len(row)):

@@ -10,10 +10,10 @@ from typing import Union
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.domain import string_buffers
+from dibs.jit.kernel import kernel
 
 Id = Union[str, int]
 WORD = 2**64 - 1
@@ -38,8 +38,8 @@ def id_hash(id: Id) -> np.uint64:
     return np.uint64(h ^ (h >> 31))
 
 
-@njit(cache=True, nogil=True)
-def _mix(x):  # type: ignore[no-untyped-def]
+@kernel
+def _mix(x):
     for i in range(len(x)):
         h = x[i] + np.uint64(0x9E3779B97F4A7C15)
         h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -48,8 +48,8 @@ def _mix(x):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True, nogil=True)
-def _hash_strings(starts, data):  # type: ignore[no-untyped-def]
+@kernel
+def _hash_strings(starts, data):
     result = np.empty(len(starts) - 1, np.uint64)
     for i in range(len(result)):
         h = np.uint64(14695981039346656037)

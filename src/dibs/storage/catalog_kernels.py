@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from dibs.jit.kernel import kernel
 
 INTEGER, STRING = 0, 1  # kinds of ids
 MULTIPLIER = np.uint64(0xDA942042E4DD58B5)
@@ -13,10 +15,10 @@ BETWEEN = np.uint8(0xFF)  # in no UTF-8
 
 
 @intrinsic
-def load64(typingctx, array, at):  # type: ignore[no-untyped-def]
+def load64(typingctx, array, at):
     """The 64 bits at byte `at` of a byte array, wherever that is."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
         return builder.load(pointer, align=1)
@@ -24,14 +26,14 @@ def load64(typingctx, array, at):  # type: ignore[no-untyped-def]
     return types.uint64(array, types.int64), code
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _step(h, word):  # type: ignore[no-untyped-def]
+@kernel(inline="always")
+def _step(h, word):
     h = (h ^ word) * MULTIPLIER
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
-def _hashed(data, start, end, h):  # type: ignore[no-untyped-def]
+@kernel
+def _hashed(data, start, end, h):
     """Each step is bijective in the hash and in the word: a difference within one word of 8 bytes is always seen, any
     other goes unseen about once in 2**64 times."""
     size = end - start
@@ -44,8 +46,8 @@ def _hashed(data, start, end, h):  # type: ignore[no-untyped-def]
     return _step(_step(h, word), np.uint64(size))
 
 
-@njit(cache=True, nogil=True)
-def fill_checksums(rows, seed, result):  # type: ignore[no-untyped-def]
+@kernel
+def fill_checksums(rows, seed, result):
     numbers = rows.weights.view(np.uint64)
     for i in range(len(result)):
         h = _step(seed, np.uint64(rows.kinds[i]))
@@ -55,8 +57,8 @@ def fill_checksums(rows, seed, result):  # type: ignore[no-untyped-def]
         result[i] = np.int64(_step(h, np.uint64(rows.times[i])))
 
 
-@njit(cache=True, nogil=True)
-def _number(content, start, end):  # type: ignore[no-untyped-def]
+@kernel
+def _number(content, start, end):
     """(the integer, whether it is one)."""
     at, negative = start, start < end and content[start] == 45
     if negative:
@@ -69,8 +71,8 @@ def _number(content, start, end):  # type: ignore[no-untyped-def]
     return np.int64(np.uint64(0) - value if negative else value), good
 
 
-@njit(cache=True, nogil=True)
-def read_numbers(content, result):  # type: ignore[no-untyped-def]
+@kernel
+def read_numbers(content, result):
     start = 0
     for i in range(len(result)):
         end = start
@@ -83,8 +85,8 @@ def read_numbers(content, result):  # type: ignore[no-untyped-def]
     return start == len(content) + 1
 
 
-@njit(cache=True, nogil=True)
-def split_into(content, kinds, starts, out):  # type: ignore[no-untyped-def]
+@kernel
+def split_into(content, kinds, starts, out):
     """Bytes of `out`; -1 if there are not as many parts as kinds, or an integer is none."""
     start = size = 0
     starts[0] = 0
@@ -109,8 +111,8 @@ def split_into(content, kinds, starts, out):  # type: ignore[no-untyped-def]
     return size if start == len(content) + 1 else -1
 
 
-@njit(cache=True, nogil=True)
-def is_ascending(kinds, starts, ids):  # type: ignore[no-untyped-def]
+@kernel
+def is_ascending(kinds, starts, ids):
     for i in range(1, len(kinds)):
         if kinds[i] != kinds[i - 1]:
             if kinds[i] < kinds[i - 1]:

@@ -19,8 +19,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dibs.jit.kernel import kernel
 
 MULTIPLIER = np.uint64(0x9E6C63D0876A9A47)
 LAST_MULTIPLIER = np.uint64(0xD1B54A32D192ED03)
@@ -64,14 +65,14 @@ def _piece(content: NDArray[np.uint8]) -> int:
     return int(_checksum(words, np.uint64(last), np.uint64(len(content))))
 
 
-@njit(cache=True, nogil=True)
-def _step(lane, word):  # type: ignore[no-untyped-def]
+@kernel
+def _step(lane, word):
     mixed = lane ^ word
     return ((mixed << np.uint64(29)) | (mixed >> np.uint64(35))) * MULTIPLIER
 
 
-@njit(cache=True, nogil=True)
-def _checksum(words, last, size):  # type: ignore[no-untyped-def]
+@kernel
+def _checksum(words, last, size):
     """Of whole words, the bytes that fill no word (as one; 0 if there are none), and the number of all bytes."""
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     e, f, g, h = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(8)

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.values import Names
+from dibs.jit.kernel import kernel
 from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
@@ -99,16 +99,16 @@ class WantedNames:
         return slots, offsets, data.copy()
 
 
-@njit(cache=True, nogil=True)
-def _hash(data, start, end):  # type: ignore[no-untyped-def]
+@kernel
+def _hash(data, start, end):
     h = np.uint64(14695981039346656037)
     for k in range(start, end):
         h = (h ^ np.uint64(data[k])) * np.uint64(1099511628211)
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True)
-def _insert(offsets, data, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _insert(offsets, data, slots):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(offsets) - 1):
         at = _hash(data, offsets[i], offsets[i + 1]) & mask
@@ -117,8 +117,8 @@ def _insert(offsets, data, slots):  # type: ignore[no-untyped-def]
         slots[at] = i + 1
 
 
-@njit(cache=True, nogil=True)
-def _find(offsets, data, slots, name_offsets, names):  # type: ignore[no-untyped-def]
+@kernel
+def _find(offsets, data, slots, name_offsets, names):
     result = np.full(len(offsets) - 1, SKIP, np.int32)
     mask = np.uint64(len(slots) - 1)
     for i in range(len(result)):

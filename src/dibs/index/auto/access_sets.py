@@ -26,10 +26,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
+from dibs.jit.kernel import kernel
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
 
@@ -78,8 +78,8 @@ def access_sets(
     return found, Entries(*columns)
 
 
-@njit(cache=True, nogil=True)
-def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share, most_tests):  # type: ignore[no-untyped-def]
+@kernel
+def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share, most_tests):
     longest, total = 1, 0
     for r in rows:
         longest = max(longest, offsets[r + 1] - offsets[r])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import (
     and_not,
     and_run,
@@ -32,8 +33,8 @@ class Sizes(NamedTuple):
     small_domain: int  # cells; larger ones are searched instead of tabulated
 
 
-@njit(cache=True, nogil=True)
-def _sort(items, n, key):  # type: ignore[no-untyped-def]
+@kernel
+def _sort(items, n, key):
     """Sorts the first n items by key[item]: Shell's way. (Numba's own sort takes seconds to compile.)"""
     gap = 1
     while gap < n // 3:
@@ -48,8 +49,8 @@ def _sort(items, n, key):  # type: ignore[no-untyped-def]
         gap //= 3
 
 
-@njit(cache=True, nogil=True)
-def _fill(  # type: ignore[no-untyped-def]
+@kernel
+def _fill(
     lanes,
     sizes,
     first,
@@ -155,8 +156,8 @@ def _fill(  # type: ignore[no-untyped-def]
                     masks[base + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
 
 
-@njit(cache=True, nogil=True)
-def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
+@kernel
+def _at_most(cell, entry_lo, order, points):
     a, b = 0, points
     while a < b:
         m = (a + b) >> 1
@@ -168,7 +169,7 @@ def _at_most(cell, entry_lo, order, points):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _run(lanes, masks, reach, program, begin, steps, part_first, part_last):  # type: ignore[no-untyped-def]
+def _run(lanes, masks, reach, program, begin, steps, part_first, part_last):
     """Runs the events at reach[0] through a program; those that it accepts in a step of the part are then at
     reach[steps], and all else in `reach` is zero, as it was."""
     lane = np.uint64(len(lanes))
@@ -192,8 +193,8 @@ def _run(lanes, masks, reach, program, begin, steps, part_first, part_last):  # 
         reach[(steps + 1) * len(lanes) + k] = 0
 
 
-@njit(cache=True, nogil=True)
-def match_blocks(  # type: ignore[no-untyped-def]
+@kernel
+def match_blocks(
     lanes,
     sizes,
     attribute,

@@ -35,7 +35,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -44,6 +43,7 @@ from dibs.index.auto.access_sets import Entries
 from dibs.index.base import Rate
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.jit.interpreter import keeping
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool, Space
 from dibs.language.table import ACCEPT
@@ -176,8 +176,8 @@ def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
     return np.maximum(bits - thresholds.coarse_bits, 0).astype(np.uint8)
 
 
-@njit(cache=True, nogil=True)
-def _pack(  # type: ignore[no-untyped-def]
+@kernel
+def _pack(
     rows,
     group,
     groups,
@@ -251,8 +251,8 @@ def _pack(  # type: ignore[no-untyped-def]
     return words, start
 
 
-@njit(cache=True, nogil=True)
-def _has_flag(words, start, flag):  # type: ignore[no-untyped-def]
+@kernel
+def _has_flag(words, start, flag):
     at = 0
     while at < start[-1]:
         if (words[at] >> np.uint64(16)) & np.uint64(flag) != 0:
@@ -261,16 +261,16 @@ def _has_flag(words, start, flag):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
-def _test(a, low, high, shift):  # type: ignore[no-untyped-def]
+@kernel
+def _test(a, low, high, shift):
     x, y = np.uint64(COARSE - 1), np.uint64(COARSE - 1)  # never holds: no event has this coarse cell
     if low <= high:
         x, y = np.uint64(low >> shift), np.uint64(high >> shift)
     return (np.uint64(a) << np.uint64(32)) | (x << np.uint64(16)) | (y - x)
 
 
-@njit(cache=True, nogil=True)
-def _match(  # type: ignore[no-untyped-def]
+@kernel
+def _match(
     words,
     start,
     count,

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import count_bits, lowest_bit
 
 AT_ONCE = 64
@@ -40,10 +41,10 @@ def _load(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
 
 
 @intrinsic
-def zeros(typingctx, array, at):  # type: ignore[no-untyped-def]
+def zeros(typingctx, array, at):
     """A bit for each of array[at : at + 64]: it is 0."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         found = _load(context, builder, signature.args[0], args[0], args[1])
         equal = builder.icmp_unsigned("==", found, ir.Constant(found.type, [0] * AT_ONCE))
         return builder.bitcast(equal, ir.IntType(AT_ONCE))
@@ -52,10 +53,10 @@ def zeros(typingctx, array, at):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def changes(typingctx, array, other, at):  # type: ignore[no-untyped-def]
+def changes(typingctx, array, other, at):
     """A bit for each of array[at : at + 64]: it is not that of `other`, an array of the same type."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         x, y = (_load(context, builder, signature.args[i], args[i], args[2]) for i in (0, 1))
         return builder.bitcast(builder.icmp_unsigned("!=", x, y), ir.IntType(AT_ONCE))
 
@@ -63,10 +64,10 @@ def changes(typingctx, array, other, at):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def set_back(typingctx, array, other, at):  # type: ignore[no-untyped-def]
+def set_back(typingctx, array, other, at):
     """array[at : at + 64] = other[at : at + 64], arrays of the same type."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         source = _vector(context, builder, signature.args[1], args[1], args[2])
         target = _vector(context, builder, signature.args[0], args[0], args[2])
         builder.store(builder.load(source, align=1), target, align=1)
@@ -75,8 +76,8 @@ def set_back(typingctx, array, other, at):  # type: ignore[no-untyped-def]
     return types.void(array, other, types.int64), code
 
 
-@njit(cache=True, nogil=True)
-def take_zeros(array, other, found):  # type: ignore[no-untyped-def]
+@kernel
+def take_zeros(array, other, found):
     """Sets all counters back to `other`, an array of the same type and of a multiple of 64. How many were zero, whose
     rows are now the first of `found`, in order; and how many had changed."""
     n, changed = np.int64(0), np.int64(0)

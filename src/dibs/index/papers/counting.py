@@ -31,7 +31,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -39,6 +38,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.counters import counters, take_zeros
 from dibs.index.papers.postings import Postings, slots_of, write_out
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
@@ -107,8 +107,8 @@ def _work_space(size: NDArray[Any]) -> Space:
     return size.copy(), np.empty(len(size) + 1, np.int32)
 
 
-@njit(cache=True, nogil=True)
-def _count(  # type: ignore[no-untyped-def]
+@kernel
+def _count(
     rows_a_posting,
     block,
     limits,

@@ -41,7 +41,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.postings import Postings, slots_of, write_out
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 ROW, INCLUDED, NUMBER = 32, 1 << 31, (1 << 31) - 1  # the parts of a key
@@ -109,12 +110,12 @@ class KIndex:
 
 
 @intrinsic
-def pass_key(typingctx, keys, at, key):  # type: ignore[no-untyped-def]
+def pass_key(typingctx, keys, at, key):
     """keys[i] = max(keys[i], min(keys[i + 1], key)) for the 8 places from `at` on. Going on like this from a place that
     was set to -1, behind which all is in order, takes that place out and puts `key` in where it belongs: before its
     place keys move down by one, behind it they stay."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         vector, number = ir.VectorType(ir.IntType(64), AT_ONCE), ir.IntType(32)
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         after = builder.add(args[1], ir.Constant(args[1].type, 1))
@@ -130,8 +131,8 @@ def pass_key(typingctx, keys, at, key):  # type: ignore[no-untyped-def]
     return types.void(keys, types.int64, types.int64), code
 
 
-@njit(cache=True, nogil=True)
-def _merge(  # type: ignore[no-untyped-def]
+@kernel
+def _merge(
     block,
     limits,
     start,

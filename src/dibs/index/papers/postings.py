@@ -25,11 +25,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
+from dibs.jit.kernel import kernel
 
 MOST_POSTINGS = 1_500_000_000  # postings and list starts together, 4 bytes each: 6 GB. Settable, below 2**31 - 2
 
@@ -86,8 +86,8 @@ def write_out(name: str, clauses: Clauses, group: NDArray[np.uint16], groups: in
     return Postings(block, limits, start[:-1], rows)
 
 
-@njit(cache=True, nogil=True)
-def _inequality_limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no-untyped-def]
+@kernel
+def _inequality_limits(attribute, lo, hi, span_lo, span_hi, attributes):
     """The least and the highest cell of predicates with several spans; inequalities reach from one to the other."""
     limits = np.empty((attributes, 2), np.int32)
     limits[:, 0], limits[:, 1] = 2**31 - 1, -1
@@ -99,8 +99,8 @@ def _inequality_limits(attribute, lo, hi, span_lo, span_hi, attributes):  # type
     return limits
 
 
-@njit(cache=True, nogil=True)
-def _measure(attribute, lo, hi, span_lo, span_hi, limits):  # type: ignore[no-untyped-def]
+@kernel
+def _measure(attribute, lo, hi, span_lo, span_hi, limits):
     """Which predicates are kept as exclusions, how many cells of each attribute the others need, which attributes have
     exclusions, and how many postings all that takes."""
     excludes = np.zeros(len(attribute), np.bool_)
@@ -126,8 +126,8 @@ def _measure(attribute, lo, hi, span_lo, span_hi, limits):  # type: ignore[no-un
     return excludes, cells, excluding, postings
 
 
-@njit(cache=True, nogil=True)
-def _by_attribute(offsets, attribute, attributes):  # type: ignore[no-untyped-def]
+@kernel
+def _by_attribute(offsets, attribute, attributes):
     """The predicates by attribute and, within one, by row; and the row of each. Lists are filled attribute by
     attribute so that the ends of all lists that grow at a time stay in the cache."""
     place = np.zeros(attributes + 1, np.int64)
@@ -144,10 +144,8 @@ def _by_attribute(offsets, attribute, attributes):  # type: ignore[no-untyped-de
     return order, row
 
 
-@njit(cache=True, nogil=True)
-def _fill(  # type: ignore[no-untyped-def]
-    attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, row, group, groups, lists, postings
-):
+@kernel
+def _fill(attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, row, group, groups, lists, postings):
     # Until the end, ends[i + 1] is where the next posting of list i goes; before that, ends[i + 2] counts them, and
     # before that it is the difference to the same group of the slot before. A block's last slot is never filled, so
     # differences come back to 0 there.
@@ -202,8 +200,8 @@ def _fill(  # type: ignore[no-untyped-def]
     return ends, rows
 
 
-@njit(cache=True, nogil=True)
-def slots_of(first, last, attribute, cell, block, limits, included, excluded):  # type: ignore[no-untyped-def]
+@kernel
+def slots_of(first, last, attribute, cell, block, limits, included, excluded):
     """The slots that an event with the entries first to last reads: (how many are in `included`, and in `excluded`)."""
     n, x = 0, 0
     for i in range(first, last):

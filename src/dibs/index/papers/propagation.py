@@ -50,7 +50,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -59,6 +58,7 @@ from dibs.index import operators
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import count_bits, lowest_bit, prefetch
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
@@ -210,8 +210,8 @@ def _number(
     return groups, constant[order].astype(np.int32), spans, order
 
 
-@njit(cache=True, nogil=True)
-def _clusters(rows, own, first, size, accesses, true):  # type: ignore[no-untyped-def]
+@kernel
+def _clusters(rows, own, first, size, accesses, true):
     """start and clusters of rows that are ordered by (access predicate, size)."""
     words = 2 * accesses
     for i in range(len(rows)):
@@ -244,8 +244,8 @@ def _clusters(rows, own, first, size, accesses, true):  # type: ignore[no-untype
     return start, clusters
 
 
-@njit(cache=True, nogil=True)
-def _match(  # type: ignore[no-untyped-def]
+@kernel
+def _match(
     groups,
     key,
     span_begin,

@@ -18,11 +18,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from dibs.coding.clauses import Clauses
 from dibs.index.papers.betree.betree import BETree
 from dibs.index.papers.betree.layout import LISTS, MIN_SIZE, NODES, PLANT, WORDS
+from dibs.jit.kernel import kernel
 
 
 class BETreeBatch(BETree):
@@ -46,8 +46,8 @@ class BETreeBatch(BETree):
         self._words, self._state = words[: packed[WORDS]].copy(), packed
 
 
-@njit(cache=True, nogil=True)
-def _choices(offsets, attribute, lo, hi, span_lo, span_hi, about, least):  # type: ignore[no-untyped-def]
+@kernel
+def _choices(offsets, attribute, lo, hi, span_lo, span_hi, about, least):
     """The attribute under which each row goes at the root, -1: none."""
     rows = len(offsets) - 1
     rank, count = np.zeros(len(about)), np.zeros(len(about), np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.index.papers.betree.layout import (
@@ -40,13 +39,14 @@ from dibs.index.papers.betree.steps import (
     class_size,
     home,
 )
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 LINES = 12  # cache lines of the next l-node that are prefetched
 
 
-@njit(cache=True, nogil=True)
-def match(  # type: ignore[no-untyped-def]
+@kernel
+def match(
     words,
     span_lo,
     span_hi,
@@ -223,8 +223,8 @@ def match(  # type: ignore[no-untyped-def]
     done[0], done[2] = last_event, found
 
 
-@njit(cache=True, nogil=True)
-def survey(words, state, visit):  # type: ignore[no-untyped-def]
+@kernel
+def survey(words, state, visit):
     """C-nodes on the longest path, attributes on the longest path, rows of the largest l-node, partitioned c-nodes, and
     words in free blocks. `visit` has room for all c-nodes."""
     found = np.zeros(5, np.int64)
@@ -256,8 +256,8 @@ def survey(words, state, visit):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
-def pack(words, new, state, place, to_do):  # type: ignore[no-untyped-def]
+@kernel
+def pack(words, new, state, place, to_do):
     """Copies a tree to other words, whose state is `state`: each c-node followed by its l-node and p-directory, then
     what is below it. `to_do` has room for all c-nodes: (c-node, where the link to it stands, bucket above, p-node)."""
     to_do[0, 0], to_do[0, 1], to_do[0, 2], to_do[0, 3] = ROOT, -1, -1, -1

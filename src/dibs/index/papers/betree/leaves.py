@@ -46,14 +46,14 @@ CEILING, HAVE, CHOSE, SPACE = range(4)  # columns of `about`
 
 
 @step(void(N, N, W, S))
-def push(kind, node, words, state):  # type: ignore[no-untyped-def]
+def push(kind, node, words, state):
     at = state[STACK] + state[TASKS]
     words[at], words[at + 1] = kind, node
     state[TASKS] += 2
 
 
 @step(void(N, W, P))
-def compact(c, words, place):  # type: ignore[no-untyped-def]
+def compact(c, words, place):
     """Closes the gaps that deleted records left in an l-node, and notes where each record is."""
     block = words[c + BLOCK]
     p, to = block, block
@@ -71,7 +71,7 @@ def compact(c, words, place):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W, S))
-def resize(c, size, words, state):  # type: ignore[no-untyped-def]
+def resize(c, size, words, state):
     """Gives an l-node a block for so many words."""
     block = words[c + BLOCK]
     if size > 0:
@@ -86,7 +86,7 @@ def resize(c, size, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, W, S, P))
-def shrink(c, words, state, place):  # type: ignore[no-untyped-def]
+def shrink(c, words, state, place):
     """Closes gaps, and moves an l-node that has become much smaller than its block to another, if there is room."""
     compact(c, words, place)
     block, used = words[c + BLOCK], words[c + USED]
@@ -97,7 +97,7 @@ def shrink(c, words, state, place):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W, S, P))
-def make_room(c, more, words, state, place):  # type: ignore[no-untyped-def]
+def make_room(c, more, words, state, place):
     """Room for so many words more in an l-node. `cost(USED + more)` words can be allocated."""
     block = words[c + BLOCK]
     if words[c + DEAD] > 0:
@@ -107,7 +107,7 @@ def make_room(c, more, words, state, place):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N, W, P))
-def append(c, at, words, place):  # type: ignore[no-untyped-def]
+def append(c, at, words, place):
     """A copy of the record at `at` at the end of an l-node that has room for it; where it stands now."""
     to = words[c + BLOCK] + words[c + USED]
     length = HEAD + 3 * words[at + 2]
@@ -120,12 +120,12 @@ def append(c, at, words, place):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N))
-def capacity(rows, max_cap):  # type: ignore[no-untyped-def]
+def capacity(rows, max_cap):
     """The capacity of an l-node with so many rows, by the paper's formula."""
     return max(-(-rows // max_cap), 1) * max_cap
 
 
 @step(void(N, N, N, W))
-def cover(slot, x, y, words):  # type: ignore[no-untyped-def]
+def cover(slot, x, y, words):
     """The least interval at `slot` covers the cells x to y too."""
     words[slot], words[slot + 1] = min(words[slot], x), max(words[slot + 1], y)

@@ -84,7 +84,7 @@ SLACK = 16  # an l-node of many rows, if it stays large, takes 1/16 more rows be
 
 
 @step(boolean(N, W, S, P, P))
-def cluster(c, words, state, place, about):  # type: ignore[no-untyped-def]
+def cluster(c, words, state, place, about):
     """Algorithm 6, one bucket. False when it lacks room."""
     task = state[STACK] + state[TASKS] - 2
     if words[c + ROWS] <= words[c + CAPACITY]:
@@ -164,7 +164,7 @@ def cluster(c, words, state, place, about):  # type: ignore[no-untyped-def]
 
 
 @step(BOTH(N, W, P))
-def count_attributes(c, words, about):  # type: ignore[no-untyped-def]
+def count_attributes(c, words, about):
     """about[a, HAVE]: how many rows of an l-node have attribute a (negative if it has led there: no attribute is used
     twice on a path). Returns the attribute that most have, the lowest of several, and how many."""
     part = words[c + PART]
@@ -189,7 +189,7 @@ def count_attributes(c, words, about):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, W, P))
-def clear_counts(c, words, about):  # type: ignore[no-untyped-def]
+def clear_counts(c, words, about):
     part = words[c + PART]
     while part >= 0:
         about[words[part + KEY], HAVE] = 0
@@ -205,7 +205,7 @@ def clear_counts(c, words, about):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, W))
-def depth_of(c, words):  # type: ignore[no-untyped-def]
+def depth_of(c, words):
     """How many attributes lead to a c-node."""
     depth = 0
     part = words[c + PART]
@@ -216,7 +216,7 @@ def depth_of(c, words):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N, N, W, S))
-def add_part(c, a, size, words, state):  # type: ignore[no-untyped-def]
+def add_part(c, a, size, words, state):
     """A p-node for an attribute, whose top bucket has an empty l-node for so many words; its place."""
     if words[c + PLACES] * 3 < (words[c + COUNT] + 1) * 4:
         rehash(c, max(2 * words[c + PLACES], 2), words, state)
@@ -234,7 +234,7 @@ def add_part(c, a, size, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(BOTH(N, N, W, S, P, P))
-def choose(c, best, words, state, place, about):  # type: ignore[no-untyped-def]
+def choose(c, best, words, state, place, about):
     """The attribute by which each row of an l-node will leave it, or -1, instead of its place there. Those that have
     attribute `best` leave by it. best < 0: every row goes to the highest ranking of its attributes, by the counts that
     stand in `about`; p-nodes that would get fewer than min_size rows are given up and their rows look again. (The
@@ -279,7 +279,7 @@ def choose(c, best, words, state, place, about):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W, S, P, P))
-def partition(c, words, state, place, about):  # type: ignore[no-untyped-def]
+def partition(c, words, state, place, about):
     """Algorithm 5: one p-node, or, where there are many rows, all p-nodes at once. False when it lacks room."""
     rows, max_cap = words[c + ROWS], state[MAX_CAP]
     if rows <= words[c + CAPACITY]:

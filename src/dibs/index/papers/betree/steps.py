@@ -59,13 +59,13 @@ def step(signature: Any) -> Any:
 
 
 @step(N(N))
-def class_size(k):  # type: ignore[no-untyped-def]
+def class_size(k):
     """Words of a block of class k, the one before it included: 8, 12, 16, 24, 32, 48, ..."""
     return (2 + (k & 1)) << ((k >> 1) + 2)
 
 
 @step(N(N))
-def class_of(size):  # type: ignore[no-untyped-def]
+def class_of(size):
     """The least class with room for so many words."""
     k = 0
     while class_size(k) <= size:
@@ -74,7 +74,7 @@ def class_of(size):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, W, S))
-def release(at, words, state):  # type: ignore[no-untyped-def]
+def release(at, words, state):
     k = words[at - 1]
     words[at] = state[LISTS + k]
     state[LISTS + k] = at
@@ -82,7 +82,7 @@ def release(at, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, W, S))
-def allocate(size, words, state):  # type: ignore[no-untyped-def]
+def allocate(size, words, state):
     """A block with room for so many words. The caller has made sure of them, see `lacks`."""
     k = class_of(size)
     for j in range(k, CLASSES if state[LARGE_FREE] > 0 else k + 1):
@@ -106,7 +106,7 @@ def allocate(size, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, N, W, S))
-def lacks(size, tasks, words, state):  # type: ignore[no-untyped-def]
+def lacks(size, tasks, words, state):
     """Whether there is too little room to allocate `size` words (in classes: see `cost`) and to push so many tasks;
     then the state says how many words are wanted. Free blocks are not counted on: what there is of them is used, and
     what was asked for stays in reserve."""
@@ -128,7 +128,7 @@ def lacks(size, tasks, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(N(N))
-def cost(size):  # type: ignore[no-untyped-def]
+def cost(size):
     """What a block for so many words takes at most."""
     return size + size // 2 + 12
 
@@ -137,13 +137,13 @@ def cost(size):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N))
-def home(attribute, places):  # type: ignore[no-untyped-def]
+def home(attribute, places):
     """Where to begin to look for an attribute; `places` is a power of two."""
     return ((attribute * 0x9E3779B1) >> 7) & (places - 1)
 
 
 @step(N(N, N, W))
-def find(attribute, c, words):  # type: ignore[no-untyped-def]
+def find(attribute, c, words):
     """The attribute's place in the p-directory that a c-node has, or -1."""
     places = words[c + PLACES]
     i = home(attribute, places)
@@ -157,7 +157,7 @@ def find(attribute, c, words):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N, W))
-def enter(attribute, c, words):  # type: ignore[no-untyped-def]
+def enter(attribute, c, words):
     """A place for an attribute that is not there; the p-directory has one to spare."""
     places = words[c + PLACES]
     i = home(attribute, places)
@@ -169,7 +169,7 @@ def enter(attribute, c, words):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W, S))
-def rehash(c, places, words, state):  # type: ignore[no-untyped-def]
+def rehash(c, places, words, state):
     """Gives the p-directory of a c-node so many places."""
     old, old_places = words[c + TABLE], words[c + PLACES]
     table = allocate(PLACE * places, words, state)
@@ -186,7 +186,7 @@ def rehash(c, places, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W, S))
-def forget(at, c, words, state):  # type: ignore[no-untyped-def]
+def forget(at, c, words, state):
     """Takes a place out of the p-directory of a c-node. Those behind it move up, so that probing still finds them.
     There must be room for a p-directory of half the size."""
     table, places = words[c + TABLE], words[c + PLACES]
@@ -214,14 +214,14 @@ def forget(at, c, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W))
-def empty_half(c, side, words):  # type: ignore[no-untyped-def]
+def empty_half(c, side, words):
     """side: LEFT or RIGHT."""
     words[c + side] = -1
     words[c + 2 * side - LEFT + 2], words[c + 2 * side - LEFT + 3] = MOST, -1
 
 
 @step(N(N, N, N, N, N, W, S))
-def new_node(up, part, attribute, lo, hi, words, state):  # type: ignore[no-untyped-def]
+def new_node(up, part, attribute, lo, hi, words, state):
     """A c-node with an empty l-node, whose bucket is lo to hi."""
     c = allocate(NODE_WORDS, words, state)
     state[NODES] += 1
@@ -236,7 +236,7 @@ def new_node(up, part, attribute, lo, hi, words, state):  # type: ignore[no-unty
 
 
 @step(void(N, W, S))
-def free_node(c, words, state):  # type: ignore[no-untyped-def]
+def free_node(c, words, state):
     """A c-node whose p-directory is gone."""
     if words[c + BLOCK] >= 0:
         release(words[c + BLOCK], words, state)
@@ -245,7 +245,7 @@ def free_node(c, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, W))
-def interval_of(c, words):  # type: ignore[no-untyped-def]
+def interval_of(c, words):
     """Where the least interval stands that covers all below a c-node with a bucket: an event enters by it. It lies
     within the bucket, so what equals the bucket holds for every event that comes."""
     up, part = words[c + UP], words[c + PART]
@@ -255,7 +255,7 @@ def interval_of(c, words):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W))
-def is_open_leaf(c, words):  # type: ignore[no-untyped-def]
+def is_open_leaf(c, words):
     """A bucket that is neither split nor partitioned."""
     return words[c + SPLIT] == 0 and words[c + PLACES] == 0
 
@@ -264,7 +264,7 @@ def is_open_leaf(c, words):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N, N))
-def cut(lo, hi, ceiling):  # type: ignore[no-untyped-def]
+def cut(lo, hi, ceiling):
     """Where a bucket is halved: the last cell of its left half. An attribute's buckets are the tree of halves of 1 to
     `ceiling`, the highest cell known when the attribute came first; beyond it buckets double up to the highest cell
     there can be, so the tree is fixed for ever and no bucket depends on the order of insertion."""
@@ -277,7 +277,7 @@ def cut(lo, hi, ceiling):  # type: ignore[no-untyped-def]
 
 
 @step(BOTH(N, N, N, N, N))
-def smallest(lo, hi, x, y, ceiling):  # type: ignore[no-untyped-def]
+def smallest(lo, hi, x, y, ceiling):
     """The smallest bucket inside lo to hi that encloses the cells x to y."""
     while lo < hi:
         m = cut(lo, hi, ceiling)
@@ -294,7 +294,7 @@ def smallest(lo, hi, x, y, ceiling):  # type: ignore[no-untyped-def]
 
 
 @step(BOTH(N, N, W))
-def key(at, attribute, words):  # type: ignore[no-untyped-def]
+def key(at, attribute, words):
     """The hull by which a record is clustered on an attribute: that of its narrowest (then lowest) predicate on it,
     or (1, 0) if it has none."""
     x, y = 1, 0
@@ -307,13 +307,13 @@ def key(at, attribute, words):  # type: ignore[no-untyped-def]
 
 
 @step(void(N, N, W))
-def swap(a, b, words):  # type: ignore[no-untyped-def]
+def swap(a, b, words):
     for i in range(3):
         words[a + i], words[b + i] = words[b + i], words[a + i]
 
 
 @step(void(N, N, N, N, W))
-def settle(at, attribute, lo, hi, words):  # type: ignore[no-untyped-def]
+def settle(at, attribute, lo, hi, words):
     """A record has come into the bucket lo to hi of an attribute: predicates that equal it are subsumed and need no
     test, others are covered (they probably hold) and are tested last."""
     tested, entries = words[at + 1], words[at + 2]

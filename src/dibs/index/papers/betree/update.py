@@ -5,7 +5,7 @@ The tasks, `place` and `about` are explained in betree_leaves.
 
 from __future__ import annotations
 
-from numba import boolean, njit, void
+from numba import boolean, void
 
 from dibs.index.papers.betree.layout import (
     ALIVE,
@@ -98,12 +98,13 @@ from dibs.index.papers.betree.steps import (
     step,
     swap,
 )
+from dibs.jit.kernel import kernel
 
 # ---- insertion ----
 
 
 @step(N(N, N, N, W, S, P))
-def descend(at, x, y, words, state, about):  # type: ignore[no-untyped-def]
+def descend(at, x, y, words, state, about):
     """Algorithm 4: the c-node of the smallest bucket, in the directory of the p-node at place `at` of a p-directory,
     that encloses the cells x to y. Makes up to two c-nodes."""
     a, part = words[at], words[at + 4]
@@ -151,7 +152,7 @@ def descend(at, x, y, words, state, about):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W, S))
-def window_ends(part, words, state):  # type: ignore[no-untyped-def]
+def window_ends(part, words, state):
     """One more insertion or deletion below a p-node. At the end of its window (a tenth of its rows in operations) its
     loss is taken down; says whether its rank is below the threshold, 0."""
     words[part + CHANGES] += 1
@@ -164,7 +165,7 @@ def window_ends(part, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, boolean, W, S, P, P))
-def insert(at, again, words, state, place, about):  # type: ignore[no-untyped-def]
+def insert(at, again, words, state, place, about):
     """Algorithm 3 for the record at `at`; again: it was there before and has been taken out. False when it lacks
     room."""
     length = HEAD + 3 * words[at + 2]
@@ -222,7 +223,7 @@ def insert(at, again, words, state, place, about):  # type: ignore[no-untyped-de
 
 
 @step(void(N, W, S, P))
-def erase(row, words, state, place):  # type: ignore[no-untyped-def]
+def erase(row, words, state, place):
     c = place[row, 0]
     p = words[c + BLOCK] + place[row, 1]
     place[row, 0] = -1
@@ -249,7 +250,7 @@ def erase(row, words, state, place):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, W, S))
-def remove_part(part, words, state):  # type: ignore[no-untyped-def]
+def remove_part(part, words, state):
     """Takes a p-node out of its p-directory; its owner."""
     owner = words[part + OWNER]
     forget(find(words[part + KEY], owner, words), owner, words, state)
@@ -259,7 +260,7 @@ def remove_part(part, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W, S, P))
-def tidy(c, words, state, place):  # type: ignore[no-untyped-def]
+def tidy(c, words, state, place):
     """The merge rule, one step up at a time. False when it lacks room."""
     if c == ROOT or words[c + PLACES] > 0:
         state[TASKS] -= 2
@@ -316,7 +317,7 @@ def tidy(c, words, state, place):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W, S))
-def recycle(part, words, state):  # type: ignore[no-untyped-def]
+def recycle(part, words, state):
     """Takes a p-node out of the tree. False when it lacks room."""
     owner, top = words[part + OWNER], words[part + TOP]
     if lacks(cost(PLACE * words[owner + PLACES]), 4, words, state):
@@ -334,7 +335,7 @@ def recycle(part, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(boolean(N, W, S))
-def dissolve(c, words, state):  # type: ignore[no-untyped-def]
+def dissolve(c, words, state):
     """Takes a c-node apart that is out of the tree. False when it lacks room."""
     if lacks(0, 2 * (words[c + COUNT] + 3), words, state):
         return False
@@ -357,8 +358,8 @@ def dissolve(c, words, state):  # type: ignore[no-untyped-def]
 # ---- the kernels ----
 
 
-@njit(cache=True, nogil=True)
-def prepare(record, words, state):  # type: ignore[no-untyped-def]
+@kernel
+def prepare(record, words, state):
     """Before an update: the root and the stack if there is nothing yet, and a scratch block for records of so many
     words. The words have room for them."""
     if state[WORDS] == 0:
@@ -372,7 +373,7 @@ def prepare(record, words, state):  # type: ignore[no-untyped-def]
 
 
 @step(N(N, N, S, W, W, W, N, W, W, W, S))
-def load(row, number, offsets, attribute, lo, hi, spans, span_lo, span_hi, words, state):  # type: ignore[no-untyped-def]
+def load(row, number, offsets, attribute, lo, hi, spans, span_lo, span_hi, words, state):
     """A row of some clauses as a record in the scratch block, under its number among all rows. `spans` is where their
     spans begin among all spans."""
     at = state[SCRATCH]
@@ -391,8 +392,8 @@ def load(row, number, offsets, attribute, lo, hi, spans, span_lo, span_hi, words
     return at
 
 
-@njit(cache=True, nogil=True)
-def update(  # type: ignore[no-untyped-def]
+@kernel
+def update(
     mode,
     rows,
     chosen,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 AHEAD, LINES, TAIL_LINES = 8, 8, 2  # the node or tail after so many others is asked for, so many cache lines of it
 LAST = np.int32(2**31 - 1)  # above every level
 
 
-@njit(cache=True, nogil=True)
-def write_tails(start, row, skip, offsets, number, level, lo, hi, tails):  # type: ignore[no-untyped-def]
+@kernel
+def write_tails(start, row, skip, offsets, number, level, lo, hi, tails):
     """Tail i begins at start[i] and has the predicates of row[i] from the skip[i]-th on; number: the predicates of
     each row in order of their levels, which level, lo and hi are about."""
     for i in range(len(start)):
@@ -27,8 +27,8 @@ def write_tails(start, row, skip, offsets, number, level, lo, hi, tails):  # typ
             at += 3
 
 
-@njit(cache=True, nogil=True)
-def write_directories(tree, node, levels, few):  # type: ignore[no-untyped-def]
+@kernel
+def write_directories(tree, node, levels, few):
     """The directories of the nodes, which the nodes are told of; node: where each of them stands, the root first; few:
     edges of a node that has none."""
     room = levels + 1
@@ -69,8 +69,8 @@ def write_directories(tree, node, levels, few):  # type: ignore[no-untyped-def]
     return entry[:n].copy()
 
 
-@njit(cache=True, nogil=True)
-def match_events(  # type: ignore[no-untyped-def]
+@kernel
+def match_events(
     level,
     tree,
     reach,

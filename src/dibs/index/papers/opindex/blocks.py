@@ -32,10 +32,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dibs.index.operators import BETWEEN, EQ
 from dibs.index.papers.opindex.forms import LISTS, RANK_BITS
+from dibs.jit.kernel import kernel
 
 START, SIZE, ROOM, DEAD = 0, 1, 2, 3
 DIRECTORY, SHIFT, EXTRA, EXTRA_SIZE, EXTRA_ROOM = 3, 4, 5, 6, 7
@@ -52,15 +52,15 @@ class Sizes(NamedTuple):
     least_extra: int  # room of an extra block: a power of two
 
 
-@njit(cache=True, nogil=True)
-def signature_bit(key, equal):  # type: ignore[no-untyped-def]
+@kernel
+def signature_bit(key, equal):
     """h of the paper: of attribute and operand for equality, of the attribute alone for other operators."""
     x = np.uint64(key if equal else key >> 32)
     return np.uint64(1) << ((x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
 
 
-@njit(cache=True, nogil=True)
-def _segment_shift(size, segments):  # type: ignore[no-untyped-def]
+@kernel
+def _segment_shift(size, segments):
     """Which bits of a rank are the number of its segment, in a list of this size."""
     shift = RANK_BITS
     while (2 << (RANK_BITS - shift)) <= segments and (ENTRIES_A_SEGMENT << (RANK_BITS + 1 - shift)) <= size:
@@ -68,8 +68,8 @@ def _segment_shift(size, segments):  # type: ignore[no-untyped-def]
     return shift
 
 
-@njit(cache=True, nogil=True)
-def _order(room):  # type: ignore[no-untyped-def]
+@kernel
+def _order(room):
     """The largest k with 2**k <= room."""
     k = 0
     while (2 << k) <= room:
@@ -77,8 +77,8 @@ def _order(room):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(cache=True, nogil=True)
-def _take(chain, pool, room, state):  # type: ignore[no-untyped-def]
+@kernel
+def _take(chain, pool, room, state):
     """A block of `room` items, which is a power of two."""
     k = FREE + _order(room)
     block = state[pool, k]
@@ -90,16 +90,16 @@ def _take(chain, pool, room, state):  # type: ignore[no-untyped-def]
     return block
 
 
-@njit(cache=True, nogil=True)
-def _give(chain, pool, block, room, state):  # type: ignore[no-untyped-def]
+@kernel
+def _give(chain, pool, block, room, state):
     if room > 0:
         k = FREE + _order(room)
         chain[block] = state[pool, k]
         state[pool, k] = block
 
 
-@njit(cache=True, nogil=True)
-def _relink(start, first, last, far, link):  # type: ignore[no-untyped-def]
+@kernel
+def _relink(start, first, last, far, link):
     """The links of the entries first to last of a block that begins at start; those before are right."""
     for p in range(first, last):
         q = p - 1
@@ -108,8 +108,8 @@ def _relink(start, first, last, far, link):  # type: ignore[no-untyped-def]
         link[p] = p - max(q, start - 1)
 
 
-@njit(cache=True, nogil=True)
-def _fill_directory(h, heads, signature, ends, key):  # type: ignore[no-untyped-def]
+@kernel
+def _fill_directory(h, heads, signature, ends, key):
     first, shift, equal = heads[h, DIRECTORY], heads[h, SHIFT], h % LISTS == EQ
     last = first + (1 << (RANK_BITS - shift))
     for s in range(first, last):
@@ -125,8 +125,8 @@ def _fill_directory(h, heads, signature, ends, key):  # type: ignore[no-untyped-
         signature[first + (key[p] >> (32 + shift))] |= signature_bit(key[p], equal)
 
 
-@njit(cache=True, nogil=True)
-def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signature, ends, state):  # type: ignore[no-untyped-def]
+@kernel
+def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signature, ends, state):
     """The main blocks, without spare room, of all entries of a pool, which `order` sorts by key. The heads have sizes
     and directories."""
     n, between = len(key), pool == WIDE
@@ -157,8 +157,8 @@ def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signat
     return out_key, out_pointer, out_far, link
 
 
-@njit(cache=True, nogil=True)
-def append_slots(i, partition, row, what, slot, parts, need, owner, state):  # type: ignore[no-untyped-def]
+@kernel
+def append_slots(i, partition, row, what, slot, parts, need, owner, state):
     """A slot for each unit from i on; returns the first one for which there is no room."""
     while i < len(partition):
         t = partition[i]
@@ -180,8 +180,8 @@ def append_slots(i, partition, row, what, slot, parts, need, owner, state):  # t
     return i
 
 
-@njit(cache=True, nogil=True)
-def _insert_sorted(start, first, last, size, k, to, reach, key, pointer, far, link):  # type: ignore[no-untyped-def]
+@kernel
+def _insert_sorted(start, first, last, size, k, to, reach, key, pointer, far, link):
     """An entry into the block of `size` entries from start on; its place is between first and last."""
     while first < last:
         middle = (first + last) >> 1
@@ -199,8 +199,8 @@ def _insert_sorted(start, first, last, size, k, to, reach, key, pointer, far, li
         _relink(start, first, start + size + 1, far, link)
 
 
-@njit(cache=True, nogil=True)
-def _move(pool, h, column, larger, heads, key, pointer, far, link, state):  # type: ignore[no-untyped-def]
+@kernel
+def _move(pool, h, column, larger, heads, key, pointer, far, link, state):
     """The main block (column START) or the extra block (EXTRA) to a block of `larger` entries."""
     start, size, room = heads[h, column], heads[h, column + 1], np.int64(heads[h, column + 2])
     block = _take(key, pool, larger, state)
@@ -212,8 +212,8 @@ def _move(pool, h, column, larger, heads, key, pointer, far, link, state):  # ty
     heads[h, column], heads[h, column + 2] = block, larger
 
 
-@njit(cache=True, nogil=True)
-def _merge(pool, h, heads, key, pointer, far, link, state):  # type: ignore[no-untyped-def]
+@kernel
+def _merge(pool, h, heads, key, pointer, far, link, state):
     """The extra block into the main block, which has room for it."""
     start, extra = np.int64(heads[h, START]), np.int64(heads[h, EXTRA])
     p, q = start + heads[h, SIZE] - 1, extra + heads[h, EXTRA_SIZE] - 1
@@ -235,8 +235,8 @@ def _merge(pool, h, heads, key, pointer, far, link, state):  # type: ignore[no-u
         _relink(start, to + 1, start + heads[h, SIZE], far, link)
 
 
-@njit(cache=True, nogil=True)
-def insert_entries(  # type: ignore[no-untyped-def]
+@kernel
+def insert_entries(
     i,
     pool,
     list_of,
@@ -306,8 +306,8 @@ def insert_entries(  # type: ignore[no-untyped-def]
     return i
 
 
-@njit(cache=True, nogil=True)
-def delete_rows(rows, first_unit, unit_partition, unit_slot, parts, need):  # type: ignore[no-untyped-def]
+@kernel
+def delete_rows(rows, first_unit, unit_partition, unit_slot, parts, need):
     """The slots of the rows will not match any more. Returns the partitions of which more than a quarter is dead."""
     due = np.empty(len(unit_slot), np.int64)
     n = 0
@@ -323,8 +323,8 @@ def delete_rows(rows, first_unit, unit_partition, unit_slot, parts, need):  # ty
     return due[:n]
 
 
-@njit(cache=True, nogil=True)
-def purge_slots(t, parts, need, owner, first_unit, unit_partition, unit_slot):  # type: ignore[no-untyped-def]
+@kernel
+def purge_slots(t, parts, need, owner, first_unit, unit_partition, unit_slot):
     """Takes the dead slots out of a partition; returns where each of the old ones went, -1 for nowhere."""
     start, size = parts[t, START], parts[t, SIZE]
     moved = np.full(size, -1, np.int32)
@@ -345,8 +345,8 @@ def purge_slots(t, parts, need, owner, first_unit, unit_partition, unit_slot):  
     return moved
 
 
-@njit(cache=True, nogil=True)
-def purge_lists(pool, t, moved, bits, segments, heads, signature, ends, key, pointer, far, link):  # type: ignore[no-untyped-def]
+@kernel
+def purge_lists(pool, t, moved, bits, segments, heads, signature, ends, key, pointer, far, link):
     """Takes the entries of dead slots out of the lists of a partition that are in this pool."""
     below = np.int32((1 << bits) - 1)
     for h in range(t * LISTS, (t + 1) * LISTS):

@@ -17,11 +17,11 @@ stand together in it for every b that is a power of two, so they can be the segm
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, operators
+from dibs.jit.kernel import kernel
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
 
@@ -93,8 +93,8 @@ def entries_of(
     return _entries(*units[1:3], partition, slot, *own, operators(c, *limits), clause, jumps, *limits, bits)
 
 
-@njit(cache=True, nogil=True)
-def _is_normal(start, n, onward, aside, end, last):  # type: ignore[no-untyped-def]
+@kernel
+def _is_normal(start, n, onward, aside, end, last):
     """Whether a program is runs of predicates that go `onward` one by one, the last of a run to `end`, and `aside` to
     the next run, in the last run to `last`."""
     p = 0
@@ -112,8 +112,8 @@ def _is_normal(start, n, onward, aside, end, last):  # type: ignore[no-untyped-d
     return True
 
 
-@njit(cache=True, nogil=True)
-def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions, most_clauses, most_entries):  # type: ignore[no-untyped-def]
+@kernel
+def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions, most_clauses, most_entries):
     rows = len(offsets) - 1
     forms = np.zeros(rows - conjunctions, np.uint8)
     for r in range(conjunctions, rows):
@@ -140,8 +140,8 @@ def _program_forms(offsets, lo, hi, on_true, on_false, conjunctions, most_clause
     return forms
 
 
-@njit(cache=True, nogil=True)
-def _notice(attribute, lo, hi, span_lo, span_hi, floor, ceiling, frequency):  # type: ignore[no-untyped-def]
+@kernel
+def _notice(attribute, lo, hi, span_lo, span_hi, floor, ceiling, frequency):
     for p in range(len(attribute)):
         a = attribute[p]
         frequency[a] += (1 << 32) + (-hi[p] if hi[p] < 0 else 1 + (lo[p] < hi[p]))
@@ -158,8 +158,8 @@ def _notice(attribute, lo, hi, span_lo, span_hi, floor, ceiling, frequency):  # 
             floor[a] = ~floor[a]
 
 
-@njit(cache=True, nogil=True)
-def _rarest(first, last, attribute, frequency):  # type: ignore[no-untyped-def]
+@kernel
+def _rarest(first, last, attribute, frequency):
     best = attribute[first]
     for p in range(first + 1, last):
         a = attribute[p]
@@ -168,8 +168,8 @@ def _rarest(first, last, attribute, frequency):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
-def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency, base):  # type: ignore[no-untyped-def]
+@kernel
+def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency, base):
     """Columns: row, first, last, pivot, need (in the order of Units)."""
     jumps = offsets[conjunctions]
     most = len(attribute) - jumps
@@ -217,8 +217,8 @@ def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency
     return counted[:n], bitmaps[:m], clause
 
 
-@njit(cache=True, nogil=True)
-def rank_of(attribute):  # type: ignore[no-untyped-def]
+@kernel
+def rank_of(attribute):
     """The 31 bits of an attribute's number in reverse."""
     x = np.uint64(attribute)
     x = ((x >> np.uint64(1)) & np.uint64(0x55555555)) | ((x & np.uint64(0x55555555)) << np.uint64(1))
@@ -229,8 +229,8 @@ def rank_of(attribute):  # type: ignore[no-untyped-def]
     return np.int64(x >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
-def _list(op, low, high, floor, ceiling):  # type: ignore[no-untyped-def]
+@kernel
+def _list(op, low, high, floor, ceiling):
     """The list for a predicate of one span or NE, or for one span of an IN. LE asks for the floor only, and GE for the
     ceiling only, so they may reach beyond the other one: the match compares a value with just that for each list."""
     if op == NE:
@@ -240,8 +240,8 @@ def _list(op, low, high, floor, ceiling):  # type: ignore[no-untyped-def]
     return LE if low == floor else GE if high == ceiling else BETWEEN
 
 
-@njit(cache=True, nogil=True)
-def _entries(  # type: ignore[no-untyped-def]
+@kernel
+def _entries(
     first, last, partition, slot, attribute, lo, hi, span_lo, span_hi, code, clause, jumps, floor, ceiling, bits
 ):
     narrow, wide = 0, 0

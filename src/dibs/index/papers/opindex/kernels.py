@@ -10,7 +10,7 @@ data says (each slot that an entry points to is written behind the last hit, and
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -26,6 +26,7 @@ from dibs.index.papers.opindex.blocks import (
     signature_bit,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, rank_of
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 PART, HEAD = 4, 8  # columns of parts and heads
@@ -33,10 +34,10 @@ LINE = 8  # words of a cache line
 
 
 @intrinsic
-def copy(typingctx, to, source, at, count):  # type: ignore[no-untyped-def]
+def copy(typingctx, to, source, at, count):
     """to[:count] = source[at : at + count], of one type. (The plain loop is not made into vectors.)"""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         target, data = (context.make_array(signature.args[k])(context, builder, args[k]).data for k in (0, 1))
         size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
         cgutils.raw_memcpy(builder, target, builder.gep(data, [args[2]]), args[3], size)
@@ -45,8 +46,8 @@ def copy(typingctx, to, source, at, count):  # type: ignore[no-untyped-def]
     return types.void(to, source, types.int64, types.int64), code
 
 
-@njit(cache=True, nogil=True)
-def match_lists(  # type: ignore[no-untyped-def]
+@kernel
+def match_lists(
     bitmaps,
     signed,
     partition,

@@ -6,7 +6,6 @@ the pages."""
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.index.papers.pbtree.layout import (
     ADJUSTED,
@@ -36,13 +35,14 @@ from dibs.index.papers.pbtree.layout import (
     touch,
     value_of,
 )
+from dibs.jit.kernel import kernel
 
 DEEPEST = 64  # levels of inner pages; no tree has more
-_most = njit(cache=True, nogil=True)(capacity)
+_most = kernel(capacity)
 
 
-@njit(cache=True, nogil=True)
-def take_page(store, tree):  # type: ignore[no-untyped-def]
+@kernel
+def take_page(store, tree):
     """A page: one that was given back, or a new one."""
     page = tree[FREE]
     if page == NONE:
@@ -54,8 +54,8 @@ def take_page(store, tree):  # type: ignore[no-untyped-def]
     return page
 
 
-@njit(cache=True, nogil=True)
-def give_back(store, tree, page):  # type: ignore[no-untyped-def]
+@kernel
+def give_back(store, tree, page):
     """A page that leaves the chain of its level or list."""
     at = touch(store, page)
     before, after = store.frames[at + PREVIOUS], store.frames[at + NEXT]
@@ -68,8 +68,8 @@ def give_back(store, tree, page):  # type: ignore[no-untyped-def]
         store.frames[touch(store, after) + PREVIOUS] = before
 
 
-@njit(cache=True, nogil=True)
-def new_page_after(store, tree, page):  # type: ignore[no-untyped-def]
+@kernel
+def new_page_after(store, tree, page):
     """An empty page, linked in behind `page`."""
     right = take_page(store, tree)
     at = touch(store, page)
@@ -83,8 +83,8 @@ def new_page_after(store, tree, page):  # type: ignore[no-untyped-def]
     return right
 
 
-@njit(cache=True, nogil=True)
-def move_items(store, source, start, target, to, count, width):  # type: ignore[no-untyped-def]
+@kernel
+def move_items(store, source, start, target, to, count, width):
     """Copies items to their place in another page or in the same one."""
     x = fetch(store, source) + HEAD + start * width
     y = touch(store, target) + HEAD + to * width
@@ -97,8 +97,8 @@ def move_items(store, source, start, target, to, count, width):  # type: ignore[
             store.frames[y + i] = store.frames[x + i]
 
 
-@njit(cache=True, nogil=True)
-def descend(store, tree, key, path):  # type: ignore[no-untyped-def]
+@kernel
+def descend(store, tree, key, path):
     """The leaf page where `key` is or would be. The path: the inner page of each level and the child taken there."""
     page = tree[ROOT]
     for level in range(tree[HEIGHT]):
@@ -109,8 +109,8 @@ def descend(store, tree, key, path):  # type: ignore[no-untyped-def]
     return page
 
 
-@njit(cache=True, nogil=True)
-def find_item(store, tree, key, path):  # type: ignore[no-untyped-def]
+@kernel
+def find_item(store, tree, key, path):
     """The leaf page and the place in it where the key is or would be, and whether it is there."""
     leaf = descend(store, tree, key, path)
     at = fetch(store, leaf)
@@ -119,8 +119,8 @@ def find_item(store, tree, key, path):  # type: ignore[no-untyped-def]
     return leaf, place, found
 
 
-@njit(cache=True, nogil=True)
-def previous_item(store, leaf, place):  # type: ignore[no-untyped-def]
+@kernel
+def previous_item(store, leaf, place):
     """The page and the place of the item before; there is one before each but the first, which has the least key."""
     if place > 0:
         return leaf, place - 1
@@ -128,8 +128,8 @@ def previous_item(store, leaf, place):  # type: ignore[no-untyped-def]
     return before, np.int64(store.frames[fetch(store, before) + COUNT]) - 1
 
 
-@njit(cache=True, nogil=True)
-def _room_for(store, tree, page, place, width):  # type: ignore[no-untyped-def]
+@kernel
+def _room_for(store, tree, page, place, width):
     """Splits the page if it is full. The page and the place where a new item goes, and the new page or NONE. Behind the
     last item of its level a page is begun that holds the new one alone."""
     most = _most(store.size, width)
@@ -150,8 +150,8 @@ def _room_for(store, tree, page, place, width):  # type: ignore[no-untyped-def]
     return page, place, right
 
 
-@njit(cache=True, nogil=True)
-def _insert_at(store, page, place, width, key):  # type: ignore[no-untyped-def]
+@kernel
+def _insert_at(store, page, place, width, key):
     """Room for an item at this place of a page that is not full, with its key. Where the page begins."""
     at = touch(store, page)
     count = np.int64(store.frames[at + COUNT])
@@ -162,8 +162,8 @@ def _insert_at(store, page, place, width, key):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
-def _last_page_for(store, page, key):  # type: ignore[no-untyped-def]
+@kernel
+def _last_page_for(store, page, key):
     """The last page of a list whose fence is not above the key, from this one on. (It is this one, unless keys were
     deleted at which pages begin.)"""
     while True:
@@ -173,8 +173,8 @@ def _last_page_for(store, page, key):  # type: ignore[no-untyped-def]
         page = after
 
 
-@njit(cache=True, nogil=True)
-def add_item(store, tree, key, leaf, place, path):  # type: ignore[no-untyped-def]
+@kernel
+def add_item(store, tree, key, leaf, place, path):
     """Inserts Predicate.constant into the B+tree (Fig. 6), at this place of the leaf page: the page and the place
     where it stands. Its pointers are those of PreviousItem."""
     before, last = previous_item(store, leaf, place)
@@ -203,8 +203,8 @@ def add_item(store, tree, key, leaf, place, path):  # type: ignore[no-untyped-de
     return leaf, place
 
 
-@njit(cache=True, nogil=True)
-def _grow(store, tree):  # type: ignore[no-untyped-def]
+@kernel
+def _grow(store, tree):
     """A new root above the old one, its only child so far."""
     page = take_page(store, tree)
     at = touch(store, page)
@@ -216,8 +216,8 @@ def _grow(store, tree):  # type: ignore[no-untyped-def]
     tree[HEIGHT] += 1
 
 
-@njit(cache=True, nogil=True)
-def remove_item(store, tree, key, path):  # type: ignore[no-untyped-def]
+@kernel
+def remove_item(store, tree, key, path):
     """Takes the item of the key out of the tree: up from its leaf as long as pages are joined."""
     page, place, _ = find_item(store, tree, key, path)
     tree[KEYS] -= 1
@@ -254,8 +254,8 @@ def remove_item(store, tree, key, path):  # type: ignore[no-untyped-def]
         page, width = parent, INNER
 
 
-@njit(cache=True, nogil=True)
-def _join(store, left, right, width):  # type: ignore[no-untyped-def]
+@kernel
+def _join(store, left, right, width):
     """All items of two siblings into the left one, or half of them into each. Whether the right one is empty then."""
     a = np.int64(store.frames[fetch(store, left) + COUNT])
     b = np.int64(store.frames[fetch(store, right) + COUNT])
@@ -271,8 +271,8 @@ def _join(store, left, right, width):  # type: ignore[no-untyped-def]
     return keep == a + b
 
 
-@njit(cache=True, nogil=True)
-def adjust_pointers(store, tree, which, key, source, target, path):  # type: ignore[no-untyped-def]
+@kernel
+def adjust_pointers(store, tree, which, key, source, target, path):
     """Items from `key` on whose pointer leads to `source` shall lead to `target` (Fig. 7, line 7): they stand together
     in the list of leaf pages."""
     leaf, place, _ = find_item(store, tree, key, path)

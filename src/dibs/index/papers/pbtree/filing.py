@@ -28,7 +28,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
@@ -36,6 +35,7 @@ from dibs.index.growing import GrowingClauses, grown
 from dibs.index.operators import NE, limits, operators
 from dibs.index.papers.counters import AT_ONCE
 from dibs.index.papers.pbtree.layout import EQUAL, GREATER, LESS, LISTS, UNEQUAL
+from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
 GONE = 127  # what a row that was deleted needs
@@ -69,8 +69,8 @@ class Entered(NamedTuple):
     verify: NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True)
-def _file_range(into, n, tree, low, high, halves):  # type: ignore[no-untyped-def]
+@kernel
+def _file_range(into, n, tree, low, high, halves):
     """The entries of a range, or of a point. halves: whether its beginning and its end are to be met."""
     if low == high:
         into.operator[n], into.key[n] = EQUAL, tree | low
@@ -85,8 +85,8 @@ def _file_range(into, n, tree, low, high, halves):  # type: ignore[no-untyped-de
     return n
 
 
-@njit(cache=True, nogil=True)
-def _entries(clauses, code, limits, row, most_ranges):  # type: ignore[no-untyped-def]
+@kernel
+def _entries(clauses, code, limits, row, most_ranges):
     """The entries of clauses that are numbered `row`."""
     c, most = clauses, 0
     for p in range(len(c.attribute)):

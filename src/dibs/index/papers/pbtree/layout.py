@@ -27,8 +27,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
+
+from dibs.jit.kernel import kernel
 
 LISTS = 4
 EQUAL, GREATER, LESS, UNEQUAL = range(LISTS)
@@ -48,7 +50,7 @@ TICK, READS, FILE, START = range(4)  # of Store.state. START: bytes of the file 
 ROOT, HEIGHT, KEYS, ADJUSTED, USED, FREE, FREED, STATE = range(8)
 
 # Of kernels that neither make arrays nor keep them: they do not count references (which took a third of the time).
-kernel = partial(njit, cache=True, nogil=True, _nrt=False)
+page_kernel = partial(kernel, _nrt=False)
 
 _pread = types.ExternalFunction("pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))
 _pwrite = types.ExternalFunction("pwrite", types.intp(types.int32, types.uintp, types.uintp, types.int64))
@@ -79,8 +81,8 @@ def capacity(size: int, width: int) -> int:
 # ---- the cache ----
 
 
-@kernel()
-def write_back(store, frame):  # type: ignore[no-untyped-def]
+@page_kernel()
+def write_back(store, frame):
     bytes_a_frame = store.size << (SHIFT + 2)
     at = np.uint64(store.frames.ctypes.data) + np.uint64(frame * bytes_a_frame)
     start = store.state[START] + store.tags[frame] * np.int64(bytes_a_frame)
@@ -89,8 +91,8 @@ def write_back(store, frame):  # type: ignore[no-untyped-def]
     store.dirty[frame] = 0
 
 
-@kernel()
-def _read(store, page, first):  # type: ignore[no-untyped-def]
+@page_kernel()
+def _read(store, page, first):
     """The frame of the set that begins with frame `first` into which the block of the page was read."""
     oldest = first
     for frame in range(first + 1, first + WAYS):
@@ -111,8 +113,8 @@ def _read(store, page, first):  # type: ignore[no-untyped-def]
     return oldest
 
 
-@kernel()
-def _frame(store, page):  # type: ignore[no-untyped-def]
+@page_kernel()
+def _frame(store, page):
     block = page >> SHIFT
     spread = np.uint64(block) * np.uint64(2654435769) & np.uint64(CELLS)  # neighbours far from each other
     first = np.int64(spread * np.uint64(len(store.tags) // WAYS) >> np.uint64(32)) * WAYS
@@ -127,16 +129,16 @@ def _frame(store, page):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel(forceinline=True)
-def fetch(store, page):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def fetch(store, page):
     """Where the page begins in the frames."""
     if len(store.tags) == 0:
         return np.int64(page) * store.size
     return (_frame(store, page) << SHIFT | page & ((1 << SHIFT) - 1)) * store.size
 
 
-@kernel(forceinline=True)
-def touch(store, page):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def touch(store, page):
     """The same of a page that will be changed before WAYS others are asked for."""
     at = fetch(store, page)
     if len(store.tags):
@@ -144,8 +146,8 @@ def touch(store, page):  # type: ignore[no-untyped-def]
     return at
 
 
-@kernel()
-def flush(store):  # type: ignore[no-untyped-def]
+@page_kernel()
+def flush(store):
     for frame in range(len(store.tags)):
         if store.dirty[frame]:
             write_back(store, frame)
@@ -154,38 +156,38 @@ def flush(store):  # type: ignore[no-untyped-def]
 # ---- what a page says; `at` is where it begins ----
 
 
-@kernel(forceinline=True)
-def key_of(frames, at, i, width):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def key_of(frames, at, i, width):
     """The key of item i."""
     item = at + HEAD + i * width
     return np.int64(frames[item]) << 32 | np.int64(frames[item + 1])
 
 
-@kernel(forceinline=True)
-def set_key(frames, at, i, width, key):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def set_key(frames, at, i, width, key):
     item = at + HEAD + i * width
     frames[item], frames[item + 1] = key >> 32, key & CELLS
 
 
-@kernel(forceinline=True)
-def fence_of(frames, at):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def fence_of(frames, at):
     return np.int64(frames[at + FENCE]) << 32 | np.int64(frames[at + FENCE + 1])
 
 
-@kernel(forceinline=True)
-def value_of(frames, at, i, width, which):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def value_of(frames, at, i, width, which):
     """The child of an inner item, the end of a SidSet, a pointer or the uses of a leaf item."""
     return np.int64(frames[at + HEAD + i * width + which])
 
 
-@kernel(forceinline=True)
-def start_of(frames, at, i):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def start_of(frames, at, i):
     """Where among the rows of a list page the SidSet of item i begins."""
     return np.int64(frames[at + HEAD + i * ITEM - ITEM + VALUE]) if i > 0 else np.int64(0)
 
 
-@kernel(forceinline=True)
-def below(frames, at, width, key):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def below(frames, at, width, key):
     """How many keys of the page are below `key`."""
     low, left = np.int64(0), np.int64(frames[at + COUNT])
     while left > 0:
@@ -196,8 +198,8 @@ def below(frames, at, width, key):  # type: ignore[no-untyped-def]
     return low
 
 
-@kernel()
-def all_below(frames, where, width, most):  # type: ignore[no-untyped-def]
+@page_kernel()
+def all_below(frames, where, width, most):
     """The same of several pages, `most`: which hold so many keys at most. All searches go on together, a step each, so
     that the memory is asked for many pages at once instead of for one after the other."""
     step = np.int64(1)
@@ -213,8 +215,8 @@ def all_below(frames, where, width, most):  # type: ignore[no-untyped-def]
         step >>= 1
 
 
-@kernel(forceinline=True)
-def filled(frames, at):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def filled(frames, at):
     """The int32 that a list page has in use behind its head."""
     return np.int64(frames[at + COUNT]) * ITEM + frames[at + ROWS]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.index.papers.pbtree.btree import (
@@ -51,6 +50,7 @@ from dibs.index.papers.pbtree.layout import (
     touch,
     value_of,
 )
+from dibs.jit.kernel import kernel
 
 FIRST_LEAF = LISTS  # pages 0 to 3 are the first of the lists
 
@@ -63,8 +63,8 @@ class Entries(NamedTuple):
     row: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
-def begin(store, tree):  # type: ignore[no-untyped-def]
+@kernel
+def begin(store, tree):
     """An empty tree: the least key, the head of all lists, is its only item."""
     for page in range(LISTS + 1):
         at = touch(store, page)
@@ -81,8 +81,8 @@ def begin(store, tree):  # type: ignore[no-untyped-def]
     tree[ROOT], tree[HEIGHT], tree[USED], tree[FREE] = FIRST_LEAF, 0, LISTS + 1, NONE
 
 
-@njit(cache=True, nogil=True)
-def _cut(frames, at):  # type: ignore[no-untyped-def]
+@kernel
+def _cut(frames, at):
     """Where a list page is halved: the first item that goes to the right, and how many of its rows stay. A SidSet that
     is a large part of the page is cut, others stay in one piece."""
     half = filled(frames, at) // 2
@@ -96,8 +96,8 @@ def _cut(frames, at):  # type: ignore[no-untyped-def]
     return max(i, 1), np.int64(0)
 
 
-@njit(cache=True, nogil=True)
-def _split(store, tree, page):  # type: ignore[no-untyped-def]
+@kernel
+def _split(store, tree, page):
     """The upper half of a list page becomes a page of its own, next to it."""
     right = new_page_after(store, tree, page)
     x, y, frames = touch(store, page), touch(store, right), store.frames
@@ -118,13 +118,13 @@ def _split(store, tree, page):  # type: ignore[no-untyped-def]
     return right
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def set_fence(frames, at, key):  # type: ignore[no-untyped-def]
+@kernel(forceinline=True)
+def set_fence(frames, at, key):
     frames[at + FENCE], frames[at + FENCE + 1] = key >> 32, np.int64(key) & 0x7FFFFFFF
 
 
-@njit(cache=True, nogil=True)
-def insert_to_list(store, tree, page, which, key, row, path):  # type: ignore[no-untyped-def]
+@kernel
+def insert_to_list(store, tree, page, which, key, row, path):
     """Puts a row, the highest of its SidSet, into the list page that the pointer of its key leads to (Fig. 7). Where
     the page splits, pointers are adjusted. The page where the row is."""
     at, frames = touch(store, page), store.frames
@@ -149,8 +149,8 @@ def insert_to_list(store, tree, page, which, key, row, path):  # type: ignore[no
     return page
 
 
-@njit(cache=True, nogil=True)
-def _put(store, at, i, there, key, row):  # type: ignore[no-untyped-def]
+@kernel
+def _put(store, at, i, there, key, row):
     """Into the SidSet of item i of a page that has room for it; if it is not there, into a new one."""
     frames, end = store.frames, at + store.size - 1
     count, rows = np.int64(frames[at + COUNT]), np.int64(frames[at + ROWS])
@@ -172,8 +172,8 @@ def _put(store, at, i, there, key, row):  # type: ignore[no-untyped-def]
         frames[at + HEAD + k * ITEM + VALUE] += 1
 
 
-@njit(cache=True, nogil=True)
-def _find_row(store, page, key, row):  # type: ignore[no-untyped-def]
+@kernel
+def _find_row(store, page, key, row):
     """The page, the item and the place among the rows of an entry that is there; `page`: where its SidSet ends."""
     frames = store.frames
     while page != NONE:
@@ -193,8 +193,8 @@ def _find_row(store, page, key, row):  # type: ignore[no-untyped-def]
     raise ValueError("an entry is not there")
 
 
-@njit(cache=True, nogil=True)
-def delete_from_list(store, tree, page, which, key, row, path):  # type: ignore[no-untyped-def]
+@kernel
+def delete_from_list(store, tree, page, which, key, row, path):
     """Takes a row out of the SidSet that ends in this list page. Pages that hold little are joined."""
     page, i, place = _find_row(store, page, key, row)
     at, frames = touch(store, page), store.frames
@@ -216,8 +216,8 @@ def delete_from_list(store, tree, page, which, key, row, path):  # type: ignore[
         _join(store, tree, before, page, which, path)
 
 
-@njit(cache=True, nogil=True)
-def _join(store, tree, left, right, which, path):  # type: ignore[no-untyped-def]
+@kernel
+def _join(store, tree, left, right, which, path):
     """All of the right one of two neighbours into the left one."""
     x, y, frames = touch(store, left), touch(store, right), store.frames
     count, rows, more = np.int64(frames[x + COUNT]), np.int64(frames[x + ROWS]), np.int64(frames[y + ROWS])
@@ -238,8 +238,8 @@ def _join(store, tree, left, right, which, path):  # type: ignore[no-untyped-def
 # ---- many entries ----
 
 
-@njit(cache=True, nogil=True)
-def insert(store, tree, entries, first, room):  # type: ignore[no-untyped-def]
+@kernel
+def insert(store, tree, entries, first, room):
     """Inserts the entries from `first` on, in the order of their keys, of one key and list in the order of rows, which
     are higher than those that are there. Where it stopped because there might not be room for another: the pages that
     there are may be `room`."""
@@ -260,8 +260,8 @@ def insert(store, tree, entries, first, room):  # type: ignore[no-untyped-def]
     return len(entries.key)
 
 
-@njit(cache=True, nogil=True)
-def delete(store, tree, entries):  # type: ignore[no-untyped-def]
+@kernel
+def delete(store, tree, entries):
     """Deletes the entries, each of which is there: the reverse of inserting them."""
     path = np.empty((DEEPEST, 2), np.int64)
     for i in range(len(entries.key)):

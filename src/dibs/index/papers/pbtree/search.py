@@ -33,8 +33,8 @@ from dibs.index.papers.pbtree.layout import (
     below,
     fence_of,
     fetch,
-    kernel,
     key_of,
+    page_kernel,
     start_of,
     value_of,
 )
@@ -109,8 +109,8 @@ def space_for(need: NDArray[np.uint8], seen: int) -> Space:
     return Space(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
 
 
-@kernel(forceinline=True)
-def _add_sid_sets(store, at, first, last, space):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _add_sid_sets(store, at, first, last, space):
     """Adds the SidSets of the items first to last of a list page to the result: counts their rows down."""
     if first >= last:
         return
@@ -141,8 +141,8 @@ def _add_sid_sets(store, at, first, last, space):  # type: ignore[no-untyped-def
     tally[HITS], tally[SEEN] = h, s
 
 
-@kernel()
-def _collect_back(store, page, low, space):  # type: ignore[no-untyped-def]
+@page_kernel()
+def _collect_back(store, page, low, space):
     """Collects what is not below `low` towards the head of the list (Fig. 9), from this page on."""
     frames = store.frames
     while page != NONE:
@@ -154,8 +154,8 @@ def _collect_back(store, page, low, space):  # type: ignore[no-untyped-def]
         page = np.int64(frames[at + PREVIOUS])
 
 
-@kernel()
-def _collect_forth(store, page, high, space):  # type: ignore[no-untyped-def]
+@page_kernel()
+def _collect_forth(store, page, high, space):
     """Collects what is not above `high` towards the tail of the list, from this page on."""
     frames = store.frames
     while page != NONE:
@@ -168,8 +168,8 @@ def _collect_forth(store, page, high, space):  # type: ignore[no-untyped-def]
         page = np.int64(frames[at + NEXT])
 
 
-@kernel(forceinline=True)
-def _collect(store, together, parts, space):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _collect(store, together, parts, space):
     """Collects the parts of lists: the first pages of some of them at a time, then those that follow."""
     t, frames, at_once = together, store.frames, _at_once(store) // 2
     for first in range(0, parts, at_once):
@@ -191,19 +191,19 @@ def _collect(store, together, parts, space):  # type: ignore[no-untyped-def]
                 _collect_back(store, np.int64(frames[at + PREVIOUS]), t.low[k], space)
 
 
-@kernel(forceinline=True)
-def _at_once(store):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _at_once(store):
     """How many pages may be looked at together: so many stay where they are."""
     return WAYS if len(store.tags) else AT_ONCE
 
 
-@kernel(forceinline=True)
-def _some(sought, n):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _some(sought, n):
     return Sought(sought.at[:n], sought.key[:n], sought.place[:n])
 
 
-@kernel(forceinline=True)
-def _search_tree(store, tree, together, n):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _search_tree(store, tree, together, n):
     """Searches n keys from the root of the B+tree (Fig. 8, line 3): the leaf and the place of each."""
     t, frames = together, store.frames
     sought = _some(t.sought, n)
@@ -220,20 +220,20 @@ def _search_tree(store, tree, together, n):  # type: ignore[no-untyped-def]
             t.leaf[i] = value_of(frames, sought.at[i], sought.place[i] - 1, INNER, VALUE)
 
 
-@kernel(forceinline=True)
-def _pointer(frames, at, place, which):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _pointer(frames, at, place, which):
     return value_of(frames, at, place, LEAF, VALUE + which)
 
 
-@kernel(forceinline=True)
-def _add_part(together, parts, page, low, high, forth):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _add_part(together, parts, page, low, high, forth):
     t = together
     t.page[parts], t.low[parts], t.high[parts], t.forth[parts] = page, low, high, forth
     return parts + 1
 
 
-@kernel(forceinline=True)
-def _enter_lists(store, filed, together, i, parts, tally):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _enter_lists(store, filed, together, i, parts, tally):
     """Where the lists are entered for a value that was searched (Fig. 8, lines 4 to 14): its parts are added."""
     t, frames, own = together, store.frames, filed.filed
     number, cell, place = t.number[i], t.cell[i], t.sought.place[i]
@@ -266,8 +266,8 @@ def _enter_lists(store, filed, together, i, parts, tally):  # type: ignore[no-un
     return parts
 
 
-@kernel(forceinline=True)
-def _search(store, tree, filed, together, n, space):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _search(store, tree, filed, together, n, space):
     """Search(InputKey, Root, Result) for n values: all entries that they satisfy (Fig. 8)."""
     _search_tree(store, tree, together, n)
     space.tally[NODES] += n * (tree[HEIGHT] + 1)
@@ -277,8 +277,8 @@ def _search(store, tree, filed, together, n, space):  # type: ignore[no-untyped-
     _collect(store, together, parts, space)
 
 
-@kernel(forceinline=True)
-def _search_event(store, tree, filed, events, first, end, space):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _search_event(store, tree, filed, events, first, end, space):
     """The values first to end of an event, some at a time."""
     t, n, at_once = space.together, 0, _at_once(store)
     for i in range(2 * first, 2 * end):
@@ -296,8 +296,8 @@ def _search_event(store, tree, filed, events, first, end, space):  # type: ignor
         _search(store, tree, filed, t, n, space)
 
 
-@kernel()
-def _holds(clauses, r, events, first, end):  # type: ignore[no-untyped-def]
+@page_kernel()
+def _holds(clauses, r, events, first, end):
     """Whether the clause r holds, and how many of its predicates were tested."""
     i, tested = first, 0
     for p in range(clauses.offsets[r], clauses.offsets[r + 1]):
@@ -324,8 +324,8 @@ def _holds(clauses, r, events, first, end):  # type: ignore[no-untyped-def]
     return True, tested
 
 
-@kernel(forceinline=True)
-def _take_hits(filed, space):  # type: ignore[no-untyped-def]
+@page_kernel(forceinline=True)
+def _take_hits(filed, space):
     """How many rows have nothing left, and how many were met; all counters are set back."""
     if space.tally[ALL]:
         return take_zeros(space.left, filed.need, space.hits)
@@ -335,8 +335,8 @@ def _take_hits(filed, space):  # type: ignore[no-untyped-def]
     return space.tally[HITS], space.tally[SEEN]
 
 
-@kernel()
-def search(store, tree, filed, clauses, events, space, room, last_event, done):  # type: ignore[no-untyped-def]
+@page_kernel()
+def search(store, tree, filed, clauses, events, space, room, last_event, done):
     """Goes on where `done` says (see index.base) and stops before an event whose pairs do not fit into the room."""
     count, tally = 0, space.tally
     for e in range(done[0], last_event):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.index.growing import grown
+from dibs.jit.kernel import kernel
 
 USED, WANTED, POOL = 128, 129, 130
 
@@ -36,8 +36,8 @@ def chunk_sizes(sizes: NDArray[Any]) -> NDArray[np.int64]:
     return -(-sizes.astype(np.int64) >> shift) << shift
 
 
-@njit(cache=True, nogil=True)
-def chunk_size(n):  # type: ignore[no-untyped-def]
+@kernel
+def chunk_size(n):
     """The size of the chunk for a list of n > 0 entries."""
     shift = 0
     while (n - 1) >> shift > 7:
@@ -45,16 +45,16 @@ def chunk_size(n):  # type: ignore[no-untyped-def]
     return (((n - 1) >> shift) + 1) << shift
 
 
-@njit(cache=True, nogil=True)
-def _kind(n):  # type: ignore[no-untyped-def]
+@kernel
+def _kind(n):
     shift = 0
     while (n - 1) >> shift > 7:
         shift += 1
     return 4 * shift + ((n - 1) >> shift)
 
 
-@njit(cache=True, nogil=True)
-def take(n, pool, free):  # type: ignore[no-untyped-def]
+@kernel
+def take(n, pool, free):
     """Where there is a chunk for n > 0 entries; -1 when the pool has to grow first."""
     kind, size = _kind(n), chunk_size(n)
     at = free[kind]
@@ -69,8 +69,8 @@ def take(n, pool, free):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
-def give_back(at, n, pool, free):  # type: ignore[no-untyped-def]
+@kernel
+def give_back(at, n, pool, free):
     """The chunk of a list of n > 0 entries is free again."""
     kind = _kind(n)
     pool[at, 0] = free[kind]

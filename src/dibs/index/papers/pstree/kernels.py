@@ -7,9 +7,9 @@ invariants are described in index.pstree_forest.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.index.papers.pstree.chunks import chunk_size, give_back, take
+from dibs.jit.kernel import kernel
 
 BITS = 4  # of an element
 FANOUT = 1 << BITS
@@ -23,8 +23,8 @@ ATTRIBUTE, LO, HI, ROW = range(4)  # columns of a predicate, see index.pstree_ro
 NODES, FREE_NODE, LEAVES, FREE_LEAF, PARTIAL, EVENTS, STATE = range(7)  # numbers of the state, and how many
 
 
-@njit(cache=True, nogil=True)
-def find_space(a, value, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def find_space(a, value, tree, node, leaf):
     """The leaf of attribute a whose space holds the value (int64)."""
     shift = BITS * tree[a, LEVELS]
     if value >> shift != 0:
@@ -38,8 +38,8 @@ def find_space(a, value, tree, node, leaf):  # type: ignore[no-untyped-def]
     return link
 
 
-@njit(cache=True, nogil=True)
-def find_spaces(first, last, attribute, value, tree, node, leaf, space):  # type: ignore[no-untyped-def]
+@kernel
+def find_spaces(first, last, attribute, value, tree, node, leaf, space):
     """The leaves of entries first to last of a batch of events; returns how many nodes were visited."""
     visited = np.int64(0)
     for i in range(first, last):
@@ -60,8 +60,8 @@ def find_spaces(first, last, attribute, value, tree, node, leaf, space):  # type
     return visited
 
 
-@njit(cache=True, nogil=True)
-def _point(a, value, last, to, tree, node):  # type: ignore[no-untyped-def]
+@kernel
+def _point(a, value, last, to, tree, node):
     """Links every slot that ends between value and last to the leaf `to`. The values are one space, or its end, so the
     slots lie along two paths."""
     top = BITS * np.int64(tree[a, LEVELS])
@@ -87,8 +87,8 @@ def _point(a, value, last, to, tree, node):  # type: ignore[no-untyped-def]
             return
 
 
-@njit(cache=True, nogil=True)
-def _new_node(node, state):  # type: ignore[no-untyped-def]
+@kernel
+def _new_node(node, state):
     n = state[FREE_NODE]
     if n >= 0:
         state[FREE_NODE] = node[n, 0]
@@ -98,8 +98,8 @@ def _new_node(node, state):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True)
-def partition(a, value, tree, node, inside, leaf, seen, entry, free, state):  # type: ignore[no-untyped-def]
+@kernel
+def partition(a, value, tree, node, inside, leaf, seen, entry, free, state):
     """The leaf whose space begins at the value: if there is none, the space that holds the value is cut in two and the
     new leaf, for the upper part, is a copy of the old one. -1, and nothing done, when an array has to grow first."""
     old = find_space(a, value, tree, node, leaf)
@@ -172,8 +172,8 @@ def partition(a, value, tree, node, inside, leaf, seen, entry, free, state):  # 
     return np.int32(new)
 
 
-@njit(cache=True, nogil=True)
-def merge(a, gone, tree, node, inside, leaf, seen, entry, free, state):  # type: ignore[no-untyped-def]
+@kernel
+def merge(a, gone, tree, node, inside, leaf, seen, entry, free, state):
     """The space of leaf `gone`, at whose start no predicate begins or ends any more, joins the one before it."""
     value, into, after = np.int64(leaf[gone, START]), np.int64(leaf[gone, BEFORE]), leaf[gone, NEXT]
     last = np.int64(ENDLESS) if after < 0 else np.int64(leaf[after, START]) - 1
@@ -215,8 +215,8 @@ def merge(a, gone, tree, node, inside, leaf, seen, entry, free, state):  # type:
             state[FREE_NODE] = n
 
 
-@njit(cache=True, nogil=True)
-def partition_all(keys, counts, at, tree, node, inside, leaf, seen, entry, free, state):  # type: ignore[no-untyped-def]
+@kernel
+def partition_all(keys, counts, at, tree, node, inside, leaf, seen, entry, free, state):
     """Boundaries keys[at:], each attribute << 32 | value, that counts[at:] predicates more begin or end at. Returns
     where it stopped: at the end, or where an array has to grow first."""
     for i in range(at, len(keys)):
@@ -228,8 +228,8 @@ def partition_all(keys, counts, at, tree, node, inside, leaf, seen, entry, free,
     return len(keys)
 
 
-@njit(cache=True, nogil=True)
-def merge_all(keys, counts, tree, node, inside, leaf, seen, entry, free, state):  # type: ignore[no-untyped-def]
+@kernel
+def merge_all(keys, counts, tree, node, inside, leaf, seen, entry, free, state):
     """The opposite: so many predicates fewer."""
     for i in range(len(keys)):
         a, value = keys[i] >> 32, keys[i] & 0xFFFFFFFF
@@ -239,8 +239,8 @@ def merge_all(keys, counts, tree, node, inside, leaf, seen, entry, free, state):
             merge(a, np.int64(found), tree, node, inside, leaf, seen, entry, free, state)
 
 
-@njit(cache=True, nogil=True)
-def cover(which, change, predicate, span, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def cover(which, change, predicate, span, tree, node, leaf):
     """Adds `change` to the predicate counters of all spaces that these predicates cover; returns how many they are."""
     total = np.int64(0)
     for p in which:
@@ -257,8 +257,8 @@ def cover(which, change, predicate, span, tree, node, leaf):  # type: ignore[no-
     return total
 
 
-@njit(cache=True, nogil=True)
-def cover_many(which, change, predicate, span, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def cover_many(which, change, predicate, span, tree, node, leaf):
     """The same for many predicates: notes where each begins and ends, then walks along all spaces once."""
     steps = np.zeros(len(leaf), np.int64)
     for p in which:
@@ -282,8 +282,8 @@ def cover_many(which, change, predicate, span, tree, node, leaf):  # type: ignor
     return total
 
 
-@njit(cache=True, nogil=True)
-def reserve(need, leaf, entry, free):  # type: ignore[no-untyped-def]
+@kernel
+def reserve(need, leaf, entry, free):
     """Makes room for need[l] entries more in the list of each leaf l, as far as the pool has it."""
     for at in range(len(need)):
         if need[at] > 0 and leaf[at, SIZE] + need[at] > leaf[at, ROOM]:
@@ -291,8 +291,8 @@ def reserve(need, leaf, entry, free):  # type: ignore[no-untyped-def]
                 return
 
 
-@njit(cache=True, nogil=True)
-def enlarge(at, size, leaf, entry, free):  # type: ignore[no-untyped-def]
+@kernel
+def enlarge(at, size, leaf, entry, free):
     """Gives the list of a leaf a chunk for so many entries. False, and nothing done, when the pool has to grow."""
     new = take(size, entry, free)
     if new < 0:
@@ -307,8 +307,8 @@ def enlarge(at, size, leaf, entry, free):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def needed(which, predicate, span, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def needed(which, predicate, span, tree, node, leaf):
     """By leaf: how many of these predicates cover its space."""
     need = np.zeros(len(leaf), np.int32)
     for p in which:
@@ -324,8 +324,8 @@ def needed(which, predicate, span, tree, node, leaf):  # type: ignore[no-untyped
     return need
 
 
-@njit(cache=True, nogil=True)
-def attach(which, words, start, lists, entry, free, predicate, span, tree, node, leaf, state):  # type: ignore[no-untyped-def]
+@kernel
+def attach(which, words, start, lists, entry, free, predicate, span, tree, node, leaf, state):
     """Adds words[i] to the lists of all spaces that predicate which[i] covers, from i = start on; `lists` is `leaf`, or
     an array that has its columns AT, SIZE and ROOM. Returns where it stopped, at the end or because the pool has to
     grow; state[PARTIAL] spaces of that predicate are done."""
@@ -353,8 +353,8 @@ def attach(which, words, start, lists, entry, free, predicate, span, tree, node,
     return len(which)
 
 
-@njit(cache=True, nogil=True)
-def detach(which, codes, lists, entry, free, predicate, span, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def detach(which, codes, lists, entry, free, predicate, span, tree, node, leaf):
     """The opposite: takes the entry that begins with codes[i] out of those lists."""
     for i in range(len(which)):
         p = which[i]
@@ -378,8 +378,8 @@ def detach(which, codes, lists, entry, free, predicate, span, tree, node, leaf):
                 at = leaf[at, NEXT]
 
 
-@njit(cache=True, nogil=True)
-def observed(rank, attribute, lo, hi, span_lo, span_hi, tree, node, leaf, seen):  # type: ignore[no-untyped-def]
+@kernel
+def observed(rank, attribute, lo, hi, span_lo, span_hi, tree, node, leaf, seen):
     """Adds to each predicate's rank the events seen in the spaces that it meets."""
     for p in range(len(rank)):
         spans = max(1, -hi[p])
@@ -393,7 +393,7 @@ def observed(rank, attribute, lo, hi, span_lo, span_hi, tree, node, leaf, seen):
                 at = leaf[at, NEXT]
 
 
-@njit(cache=True, nogil=True)
-def count_events(space, seen):  # type: ignore[no-untyped-def]
+@kernel
+def count_events(space, seen):
     for i in range(len(space)):
         seen[space[i]] += 1

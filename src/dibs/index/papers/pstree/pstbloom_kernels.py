@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.index.papers.pstree.chunks import give_back, take
 from dibs.index.papers.pstree.kernels import (
@@ -22,6 +21,7 @@ from dibs.index.papers.pstree.kernels import (
     partition,
 )
 from dibs.index.papers.pstree.rows import verify
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 NOTHING, EVERYTHING = 0, 1  # the first two words of all signatures: in the one is no id, in the other every one
@@ -30,23 +30,21 @@ INLINE = 3  # attributes of an entry
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True, nogil=True)
-def _hashed(code):  # type: ignore[no-untyped-def]
+@kernel
+def _hashed(code):
     return np.uint64(np.uint32(code)) * GOLDEN
 
 
-@njit(cache=True, nogil=True)
-def _bits(h):  # type: ignore[no-untyped-def]
+@kernel
+def _bits(h):
     """The two bits of an id in its word, which is (h >> 20) & mask."""
     one = np.uint64(1)
     both = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
     return np.int32(np.uint32(both))
 
 
-@njit(cache=True, nogil=True)
-def partition_signed(  # type: ignore[no-untyped-def]
-    keys, counts, at, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state
-):
+@kernel
+def partition_signed(keys, counts, at, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state):
     """index.pstree_kernels.partition_all; the new leaf has a copy of the signature too."""
     for i in range(at, len(keys)):
         a, value = keys[i] >> 32, keys[i] & 0xFFFFFFFF
@@ -67,10 +65,8 @@ def partition_signed(  # type: ignore[no-untyped-def]
     return len(keys)
 
 
-@njit(cache=True, nogil=True)
-def merge_signed(  # type: ignore[no-untyped-def]
-    keys, counts, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state
-):
+@kernel
+def merge_signed(keys, counts, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state):
     """index.pstree_kernels.merge_all; what the same predicates cover has the same ids in its signature."""
     for i in range(len(keys)):
         a, value = keys[i] >> 32, keys[i] & 0xFFFFFFFF
@@ -83,8 +79,8 @@ def merge_signed(  # type: ignore[no-untyped-def]
             merge(a, found, tree, node, inside, leaf, seen, entry, free, state)
 
 
-@njit(cache=True, nogil=True)
-def sizes(leaves, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def sizes(leaves, leaf):
     """How many words the signature of each leaf should have: a power of 2, or 0 where it is empty."""
     result = np.zeros(leaves, np.int64)
     for at in range(leaves):
@@ -96,10 +92,8 @@ def sizes(leaves, leaf):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def add_ids(  # type: ignore[no-untyped-def]
-    which, codes, owner, start, sign, signature, free_words, predicate, span, tree, node, leaf
-):
+@kernel
+def add_ids(which, codes, owner, start, sign, signature, free_words, predicate, span, tree, node, leaf):
     """Adds the id codes[owner[i]] to the signatures of all spaces of predicate which[i], from i = start on. Returns
     where it stopped, because the pool has to grow; adding an id again does no harm."""
     for i in range(start, len(which)):
@@ -123,8 +117,8 @@ def add_ids(  # type: ignore[no-untyped-def]
     return len(which)
 
 
-@njit(cache=True, nogil=True)
-def signed_words(rows, offsets, predicate):  # type: ignore[no-untyped-def]
+@kernel
+def signed_words(rows, offsets, predicate):
     """The entries of the rows: the code, and 1 + attribute of up to three more predicates, 0 where there is none."""
     result = np.zeros((len(rows), 1 + INLINE), np.int32)
     for i in range(len(rows)):
@@ -135,8 +129,8 @@ def signed_words(rows, offsets, predicate):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def match_signed(  # type: ignore[no-untyped-def]
+@kernel
+def match_signed(
     block,
     leaf,
     entry,

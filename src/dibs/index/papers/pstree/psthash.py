@@ -36,7 +36,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -68,6 +67,7 @@ from dibs.index.papers.pstree.psthash_kernels import (
 from dibs.index.papers.pstree.psthash_kernels import MOST_CELLS as CELLS
 from dibs.index.papers.pstree.pstree import words
 from dibs.index.papers.pstree.rows import Rows, verify
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.thresholds import thresholds
 
@@ -251,8 +251,8 @@ def _empty_table(slots: int) -> NDArray[np.int64]:
     return table
 
 
-@njit(cache=True, nogil=True)
-def _match(  # type: ignore[no-untyped-def]
+@kernel
+def _match(
     block,
     leaf,
     entry,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dibs.index.papers.pstree.chunks import chunk_size, give_back, take
 from dibs.index.papers.pstree.kernels import (
@@ -21,6 +20,7 @@ from dibs.index.papers.pstree.kernels import (
     merge,
     partition,
 )
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 MOST_DIMENSIONS = 8
@@ -35,16 +35,16 @@ PREDICATE, SPAN, LEAF, PARENT, WHERE = range(5)  # rows of the work space, by di
 MIX, GOLDEN = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True, nogil=True)
-def _place(key, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _place(key, slots):
     """Where the search for a key begins; the table has a power of 2 slots."""
     x = np.uint64(key) * MIX
     x = (x ^ (x >> np.uint64(32))) * GOLDEN
     return np.int64((x >> np.uint64(24)) & np.uint64(slots - 1))
 
 
-@njit(cache=True, nogil=True)
-def _slot(key, change, slots, table):  # type: ignore[no-untyped-def]
+@kernel
+def _slot(key, change, slots, table):
     """The slot of a key; with change 1 it gets one; -1 if there is none."""
     at = _place(key, len(slots))
     while slots[at, 0] != key:
@@ -58,8 +58,8 @@ def _slot(key, change, slots, table):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
-def _add(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
+@kernel
+def _add(key, code, slots, table, pool, free):
     """Adds a code to a cell."""
     at = _slot(key, np.int64(1), slots, table)
     if at < 0:
@@ -85,8 +85,8 @@ def _add(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
     return OK
 
 
-@njit(cache=True, nogil=True)
-def _remove(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def]
+@kernel
+def _remove(key, code, slots, table, pool, free):
     """Takes a code that is there out of a cell."""
     at = _slot(key, np.int64(-1), slots, table)
     size, start = slots[at, 1] >> 32, slots[at, 1] & LOW
@@ -103,8 +103,8 @@ def _remove(key, code, slots, table, pool, free):  # type: ignore[no-untyped-def
         give_back(start, np.int64(pool[start, 0]), pool, free)
 
 
-@njit(cache=True, nogil=True)
-def rehash(slots, larger, table):  # type: ignore[no-untyped-def]
+@kernel
+def rehash(slots, larger, table):
     """Moves all cells that are not empty."""
     table[KEYS] = 0
     for i in range(len(slots)):
@@ -115,8 +115,8 @@ def rehash(slots, larger, table):  # type: ignore[no-untyped-def]
             larger[at, 1] = slots[i, 1]
 
 
-@njit(cache=True, nogil=True)
-def change_cells(  # type: ignore[no-untyped-def]
+@kernel
+def change_cells(
     r,
     code,
     dimensions,
@@ -205,10 +205,8 @@ def change_cells(  # type: ignore[no-untyped-def]
     return OK, done
 
 
-@njit(cache=True, nogil=True)
-def change_rows(  # type: ignore[no-untyped-def]
-    rows, start, change, dims, offsets, predicate, span, tree, node, leaf, slots, table, pool, free
-):
+@kernel
+def change_rows(rows, start, change, dims, offsets, predicate, span, tree, node, leaf, slots, table, pool, free):
     """Puts the rows into all their cells (change 1) or takes them out (-1). Returns where it stopped and why;
     table[CELLS_DONE] cells of that row are done."""
     work, anywhere = np.empty((5, MOST_DIMENSIONS), np.int64), np.int64(-1)
@@ -241,14 +239,14 @@ def change_rows(  # type: ignore[no-untyped-def]
     return len(rows), OK
 
 
-@njit(cache=True, nogil=True)
-def _code(r, dimensions, offsets):  # type: ignore[no-untyped-def]
+@kernel
+def _code(r, dimensions, offsets):
     left = offsets[r] + dimensions
     return np.int32(r) if left == offsets[r + 1] else np.int32(~left)
 
 
-@njit(cache=True, nogil=True)
-def partition_hashed(  # type: ignore[no-untyped-def]
+@kernel
+def partition_hashed(
     keys,
     counts,
     start,
@@ -319,8 +317,8 @@ def partition_hashed(  # type: ignore[no-untyped-def]
     return len(keys), OK
 
 
-@njit(cache=True, nogil=True)
-def merge_hashed(  # type: ignore[no-untyped-def]
+@kernel
+def merge_hashed(
     keys,
     counts,
     dims,
@@ -376,8 +374,8 @@ def merge_hashed(  # type: ignore[no-untyped-def]
             merge(a, found, tree, node, inside, leaf, seen, entry, free, state)
 
 
-@njit(cache=True, nogil=True)
-def dimensions_of(rows, most, cells, offsets, predicate, span, tree, node, leaf):  # type: ignore[no-untyped-def]
+@kernel
+def dimensions_of(rows, most, cells, offsets, predicate, span, tree, node, leaf):
     """By how many predicates each row is found: `most`, or as many as it has, or fewer lest it be in too many cells.
     And in how many cells these rows will be."""
     result, total = np.empty(len(rows), np.uint8), np.int64(0)

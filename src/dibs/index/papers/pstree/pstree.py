@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -33,6 +32,7 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.pstree.forest import Forest
 from dibs.index.papers.pstree.kernels import AT, ATTRIBUTE, HI, HIGHEST, LO, SIZE
 from dibs.index.papers.pstree.rows import Rows, verify
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.thresholds import thresholds
 
@@ -113,8 +113,8 @@ class PSTree:
         return found
 
 
-@njit(cache=True, nogil=True)
-def words(rows, offsets, predicate, span):  # type: ignore[no-untyped-def]
+@kernel
+def words(rows, offsets, predicate, span):
     """The entries of the rows: what is left after their first predicate, and the second one."""
     result = np.empty((len(rows), 4), np.int32)
     for i in range(len(rows)):
@@ -130,8 +130,8 @@ def words(rows, offsets, predicate, span):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def _match(  # type: ignore[no-untyped-def]
+@kernel
+def _match(
     block,
     leaf,
     entry,

@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.growing import grown
 from dibs.index.papers.pstree.kernels import ATTRIBUTE, HI, HIGHEST, LO, ROW
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.thresholds import thresholds
 
@@ -105,8 +105,8 @@ class Rows:
         return _runs(keys)
 
 
-@njit(cache=True, nogil=True)
-def _places(predicates, predicate):  # type: ignore[no-untyped-def]
+@kernel
+def _places(predicates, predicate):
     result = np.empty(len(predicates), np.int64)
     for i in range(len(predicates)):
         p = predicates[i]
@@ -114,8 +114,8 @@ def _places(predicates, predicate):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def _add(offsets, attribute, lo, hi, rank, to, predicate, rows, spans):  # type: ignore[no-untyped-def]
+@kernel
+def _add(offsets, attribute, lo, hi, rank, to, predicate, rows, spans):
     n = to[rows]
     for r in range(len(offsets) - 1):
         for p in range(offsets[r], offsets[r + 1]):
@@ -136,8 +136,8 @@ def _add(offsets, attribute, lo, hi, rank, to, predicate, rows, spans):  # type:
         n = end
 
 
-@njit(cache=True, nogil=True)
-def _boundaries(rows, most, offsets, predicate, span):  # type: ignore[no-untyped-def]
+@kernel
+def _boundaries(rows, most, offsets, predicate, span):
     n = 0
     for r in rows:
         for p in range(offsets[r], min(offsets[r] + most, offsets[r + 1])):
@@ -160,8 +160,8 @@ def _boundaries(rows, most, offsets, predicate, span):  # type: ignore[no-untype
     return keys[:n]
 
 
-@njit(cache=True, nogil=True)
-def _runs(keys):  # type: ignore[no-untyped-def]
+@kernel
+def _runs(keys):
     counts = np.empty(len(keys), np.int64)
     n = 0
     for i in range(len(keys)):
@@ -173,8 +173,8 @@ def _runs(keys):  # type: ignore[no-untyped-def]
     return keys[:n], counts[:n]
 
 
-@njit(cache=True, nogil=True)
-def verify(codes, n, slot, predicate, span, event, found, out_event, out_row):  # type: ignore[no-untyped-def]
+@kernel
+def verify(codes, n, slot, predicate, span, event, found, out_event, out_row):
     """Tests what is left of n candidates, given by their codes, against the event in `slot` (by attribute, 0 where it
     has no value) and writes those that match from `found` on. Returns the end of the matches, -1 if there is no room
     for all, and the number of predicates evaluated."""

@@ -35,10 +35,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
 MEMBER, MEMBERS, WORD, RANK, OWN, OWN_END, RUN, ENTRY = range(8)
@@ -71,8 +71,8 @@ def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
     }
 
 
-@njit(cache=True, nogil=True)
-def _words(start, place, first, last, slots, group, places, block_bits, most_slots):  # type: ignore[no-untyped-def]
+@kernel
+def _words(start, place, first, last, slots, group, places, block_bits, most_slots):
     attributes = len(start) - 1
     blocks = (places >> block_bits) + 1
     table = np.full((attributes, 8), -1, np.int64)
@@ -120,8 +120,8 @@ def _words(start, place, first, last, slots, group, places, block_bits, most_slo
     return table, members, words, rank
 
 
-@njit(cache=True, nogil=True)
-def _lay_out(start, first, last, slots, table, differences):  # type: ignore[no-untyped-def]
+@kernel
+def _lay_out(start, first, last, slots, table, differences):
     """The runs of attributes that have no words, and the length of all entries."""
     attributes = len(start) - 1
     count, most = np.int64(0), np.int64(0)
@@ -169,8 +169,8 @@ def _lay_out(start, first, last, slots, table, differences):  # type: ignore[no-
     return runs, total
 
 
-@njit(cache=True, nogil=True)
-def _fill(start, place, first, last, slots, runs, table, length):  # type: ignore[no-untyped-def]
+@kernel
+def _fill(start, place, first, last, slots, runs, table, length):
     """Intervals come by place, so every list is sorted. No vector is empty, so an anchor is known by another r0 than
     that of the slot before."""
     entries = np.empty(length, np.int32)
@@ -210,8 +210,8 @@ def _fill(start, place, first, last, slots, runs, table, length):  # type: ignor
     return entries
 
 
-@njit(cache=True, nogil=True)
-def runs_of_slots(  # type: ignore[no-untyped-def]
+@kernel
+def runs_of_slots(
     table, runs, event_offsets, event_attribute, first_event, last_event, slot, run_start, run_first, run_length
 ):
     """Runs for the slots that are no words."""

@@ -33,7 +33,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -41,6 +40,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 
 MINIMUM = 1  # clusters of so many intervals are not split
 
@@ -71,8 +71,8 @@ class Cluster(AttributeTrees):
         _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
 
 
-@njit(cache=True, nogil=True)
-def split(start, lo, hi, minimum):  # type: ignore[no-untyped-def]
+@kernel
+def split(start, lo, hi, minimum):
     """The trees: nodes, roots, the first cell of each leaf but the first of an attribute (0 for that), slots, and
     for each interval the first and the last leaf that it is in."""
     attributes = len(start) - 1
@@ -138,8 +138,8 @@ def split(start, lo, hi, minimum):  # type: ignore[no-untyped-def]
     return nodes[:n].copy(), roots, leaf_cell[:leaves].copy(), slots, first, last
 
 
-@njit(cache=True, nogil=True)
-def best_key(began, ended, i, j):  # type: ignore[no-untyped-def]
+@kernel
+def best_key(began, ended, i, j):
     """The endpoint (after i, before j) by which to split the cluster of the endpoints i to j; -1 if none splits it.
     The cluster has began[j] - ended[i] intervals: those that begin below j but for those that ended before i."""
     size = began[j] - ended[i]
@@ -180,8 +180,8 @@ def best_key(began, ended, i, j):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
-def _once(start, place, first, last):  # type: ignore[no-untyped-def]
+@kernel
+def _once(start, place, first, last):
     """Lets no leaf have a profile twice: a leaf with several spans of a predicate has it by the first of them."""
     for a in range(len(start) - 1):
         for i in range(start[a] + 1, start[a + 1]):
@@ -189,8 +189,8 @@ def _once(start, place, first, last):  # type: ignore[no-untyped-def]
                 first[i] = max(first[i], last[i - 1] + 1)
 
 
-@njit(cache=True, nogil=True)
-def depth(nodes, roots):  # type: ignore[no-untyped-def]
+@kernel
+def depth(nodes, roots):
     """The most nodes from a root to a leaf. A child comes after its parent."""
     result = 0
     levels = np.ones(len(nodes), np.int32)
@@ -203,8 +203,8 @@ def depth(nodes, roots):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def _find(  # type: ignore[no-untyped-def]
+@kernel
+def _find(
     nodes,
     roots,
     slots,

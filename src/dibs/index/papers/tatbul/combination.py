@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, MEMBERS, NONE, OWN, OWN_END, RANK, WORD
+from dibs.jit.kernel import kernel
 from dibs.jit.lanes import lowest_bit, prefetch
 from dibs.jit.pools import Space
 
@@ -66,8 +66,8 @@ def work_space(size: NDArray[Any], attributes: int, block_bits: int) -> Space:
     )
 
 
-@njit(cache=True, nogil=True)
-def combine(  # type: ignore[no-untyped-def]
+@kernel
+def combine(
     row,
     size,
     group,

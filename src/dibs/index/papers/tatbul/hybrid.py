@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -33,6 +32,7 @@ from dibs.index.papers.tatbul.cluster import depth, split
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.interval import elementary
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
 
@@ -66,8 +66,8 @@ class Hybrid(AttributeTrees):
         _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
 
 
-@njit(cache=True, nogil=True)
-def _slots_of(cuts, leaves, spans, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _slots_of(cuts, leaves, spans, slots):
     """Where the slots of each leaf begin: a leaf has those from its first cell to that of the next."""
     leaf = np.empty(len(cuts) + 1, np.int64)
     for a in range(len(leaves) - 1):
@@ -80,8 +80,8 @@ def _slots_of(cuts, leaves, spans, slots):  # type: ignore[no-untyped-def]
     return leaf
 
 
-@njit(cache=True, nogil=True)
-def _find(  # type: ignore[no-untyped-def]
+@kernel
+def _find(
     nodes,
     roots,
     leaf,

@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -31,6 +30,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 
 
 class Interval(AttributeTrees):
@@ -58,8 +58,8 @@ class Interval(AttributeTrees):
         _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
 
 
-@njit(cache=True, nogil=True)
-def elementary(start, lo, hi, cut_start, cuts, gaps):  # type: ignore[no-untyped-def]
+@kernel
+def elementary(start, lo, hi, cut_start, cuts, gaps):
     """The elementary intervals that some interval covers (with `gaps`, also those between them), attribute by
     attribute; which of its attribute's each interval covers, first and last. `cuts` (those of attribute a from
     cut_start[a] on) are cells before which to cut as well."""
@@ -103,8 +103,8 @@ def elementary(start, lo, hi, cut_start, cuts, gaps):  # type: ignore[no-untyped
     return nodes[:n].copy(), slots, first, last
 
 
-@njit(cache=True, nogil=True)
-def _find(  # type: ignore[no-untyped-def]
+@kernel
+def _find(
     nodes,
     slots,
     event_offsets,

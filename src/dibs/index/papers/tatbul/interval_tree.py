@@ -27,13 +27,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 
 
 class IntervalTree(AttributeTrees):
@@ -71,8 +71,8 @@ class IntervalTree(AttributeTrees):
         _find(*self._tree(), events.offsets, events.attribute, events.lo, first, last, *found)
 
 
-@njit(cache=True, nogil=True)
-def _sorted(start, cell):  # type: ignore[no-untyped-def]
+@kernel
+def _sorted(start, cell):
     """The intervals of each attribute, sorted by a cell of theirs."""
     highest = np.int64(0)
     for i in range(len(cell)):
@@ -95,8 +95,8 @@ def _sorted(start, cell):  # type: ignore[no-untyped-def]
     return order
 
 
-@njit(cache=True, nogil=True)
-def _divide(start, lo, hi, by_lo, by_hi):  # type: ignore[no-untyped-def]
+@kernel
+def _divide(start, lo, hi, by_lo, by_hi):
     """The trees. Both orders are rearranged so that the intervals of each node stand together: left subtree, node,
     right subtree, each still sorted."""
     attributes = len(start) - 1
@@ -163,8 +163,8 @@ def _divide(start, lo, hi, by_lo, by_hi):  # type: ignore[no-untyped-def]
     return nodes[:n].copy(), roots
 
 
-@njit(cache=True, nogil=True)
-def _depth(nodes, roots):  # type: ignore[no-untyped-def]
+@kernel
+def _depth(nodes, roots):
     """The most nodes from a root down. A child comes after its parent."""
     result = 0
     levels = np.ones(len(nodes), np.int32)
@@ -177,8 +177,8 @@ def _depth(nodes, roots):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
-def _find(  # type: ignore[no-untyped-def]
+@kernel
+def _find(
     nodes,
     roots,
     start,

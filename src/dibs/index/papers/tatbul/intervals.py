@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.statistics import access_predicates, guessed_presence, highest_cells, probabilities
+from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
 
@@ -58,8 +58,8 @@ def intervals_of(clauses: Clauses) -> Intervals:
     return Intervals(row, size, group, start, low, high, place, np.array([thresholds.tatbul_block]))
 
 
-@njit(cache=True, nogil=True)
-def _intervals(row, offsets, attribute, lo, hi, span_lo, span_hi, attributes):  # type: ignore[no-untyped-def]
+@kernel
+def _intervals(row, offsets, attribute, lo, hi, span_lo, span_hi, attributes):
     start = np.zeros(attributes + 1, np.int64)
     for p in range(len(attribute)):
         start[attribute[p] + 1] += 1 if hi[p] >= 0 else -hi[p]

@@ -28,7 +28,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
@@ -36,6 +35,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.combination import Found
 from dibs.index.papers.tatbul.interval import elementary
 from dibs.index.papers.tatbul.intervals import Intervals
+from dibs.jit.kernel import kernel
 
 
 class SegmentTree(AttributeTrees):
@@ -70,8 +70,8 @@ class SegmentTree(AttributeTrees):
         _find(*self._tree(), events.offsets, events.attribute, events.lo, first, last, *found)
 
 
-@njit(cache=True, nogil=True)
-def _first_cells(spans, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _first_cells(spans, slots):
     attributes = len(slots) - 1
     cells, leaves = np.zeros(len(spans) + attributes, np.int32), np.zeros(attributes + 1, np.int64)
     for a in range(attributes):
@@ -83,8 +83,8 @@ def _first_cells(spans, slots):  # type: ignore[no-untyped-def]
     return cells, leaves
 
 
-@njit(cache=True, nogil=True)
-def _store(start, place, first, last, slots):  # type: ignore[no-untyped-def]
+@kernel
+def _store(start, place, first, last, slots):
     """The lists of all nodes. Once to count, once to fill; intervals come by place, so each list is sorted."""
     attributes = len(start) - 1
     nodes = np.zeros(attributes + 1, np.int64)
@@ -136,8 +136,8 @@ def _store(start, place, first, last, slots):  # type: ignore[no-untyped-def]
     return nodes, starts, base, entries
 
 
-@njit(cache=True, nogil=True)
-def _find(  # type: ignore[no-untyped-def]
+@kernel
+def _find(
     cells,
     leaves,
     nodes,

@@ -1,0 +1,18 @@
+"""The one decorator of compiled functions.
+
+A kernel is compiled by Numba when it is first called, kept on the disk for the next process, and lets other threads run
+Python meanwhile. It works on arrays that the caller has made; what belongs together comes as a NamedTuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """@kernel, or @kernel(inline="always") with options of Numba's."""
+    decorate = njit(cache=True, nogil=True, **options)
+    return decorate if function is None else decorate(function)
