@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.dibs-ready
 
-.PHONY: help demo test check bench setup clean
+.PHONY: help demo test test-fast check bench setup clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    match 20,000 product events against 100,000 standing queries on Spark, and show what came out"
-	@echo "make test    all tests, Spark included"
+	@echo "make test    all tests, Spark included, on all cores"
+	@echo "make test-fast   the inner loop: no Spark, nothing slow; DIBS_EXAMPLES=N for more or fewer random cases"
 	@echo "make check   style and types: ruff and mypy"
 	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
@@ -20,8 +21,15 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/shop_demo.py
 
+# Tests are spread over the cores file by file, those with a Spark session on one (see tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-fast: export DIBS_EXAMPLES ?= 20
+test-fast: $(READY)
+	$(PYTEST) -m "not spark and not slow"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -45,3 +45,10 @@ def spark() -> Iterator[SparkSession]:
     running = session(cores=2, app="dibs-tests", spark_sql_shuffle_partitions=2)
     yield running
     running.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: the tests of a file go to one process, those with a Spark session all to the same."""
+    for item in items:
+        group = "spark" if item.get_closest_marker("spark") else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
