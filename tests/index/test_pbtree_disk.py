@@ -221,6 +221,21 @@ def test_a_page_that_cannot_be_read(tmp_path):
             tree.match(events, 2)
 
 
+def test_a_page_that_cannot_be_written(tmp_path):
+    """While frames make room for others: an error, and an index that says that it is not whole."""
+    rng = np.random.default_rng(9)
+    clauses, events = wide_clauses(rng, 120_000), wide_events(rng, 3)
+    tree = build(clauses, memory=MB, folder=str(tmp_path))
+    tree._grow()
+    tree._pages._drop()
+    tree._pages._file = os.open(tree._pages.folder.pages, os.O_RDONLY)
+    with pytest.raises(StorageError, match=r"cannot be written \(a page cannot be written\); [\d,]+ bytes are free"):
+        tree.delete(np.arange(0, 120_000, 7))
+    with pytest.raises(StorageError, match="the index is incomplete, build it again"):
+        tree.match(events, 1)
+    os.close(tree._pages._file)
+
+
 def test_arrays_stay_when_the_index_changes_or_goes():
     rng = np.random.default_rng(6)
     clauses, more = plain_clauses(rng, 500, 3, 30), plain_clauses(rng, 100, 3, 30)

@@ -38,6 +38,7 @@ from dibs.index.papers.pbtree.layout import (
     start_of,
     value_of,
 )
+from dibs.jit.lanes import prefetch
 
 LAST_CELL = 2**31 - 1
 AT_ONCE = 64  # pages that are asked for together where all are in memory
@@ -180,6 +181,8 @@ def _collect(store, together, parts, space):
             ends.at[2 * i], ends.at[2 * i + 1] = at, at
             ends.key[2 * i], ends.key[2 * i + 1] = t.low[first + i], t.high[first + i] + 1
         all_below(frames, ends, ITEM, (store.size - HEAD) // (ITEM + 1))
+        for i in range(n):  # the rows, all at once too
+            prefetch(frames, ends.at[2 * i] + store.size - start_of(frames, ends.at[2 * i], ends.place[2 * i + 1]))
         for i in range(n):
             k, low, high = first + i, ends.place[2 * i], ends.place[2 * i + 1]
             at = fetch(store, t.page[k])  # the pages of the one before may have taken its place
