@@ -290,7 +290,7 @@ MUTATIONS = (
         TATBUL + "bit_vectors.py",
         "if runs[m, 2] < runs[m, 3]:",
         "if runs[m, 2] > runs[m, 3]:",
-        suite("interval", "hybrid"),
+        ("tests/index/test_tatbul.py", "-k", "lists_of_differences"),
     ),
 )
 
