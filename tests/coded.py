@@ -64,10 +64,11 @@ def sections_of(attribute: int, cells: int) -> list[tuple[int, int]]:
     return sections
 
 
-def random_predicate(rng: np.random.Generator, attribute: int, cells: int) -> list[tuple[int, int]]:
-    """The spans of some predicate of the language, on constants of any kind: none if it never holds."""
-    sections = sections_of(attribute, cells)
-    top = sections[-1][1]
+def random_predicate(
+    rng: np.random.Generator, sections: list[tuple[int, int]], top: int, all_kinds: bool
+) -> list[tuple[int, int]]:
+    """The spans of some predicate of the language, on constants of one of these kinds (all_kinds: or on all at once)
+    below or at the topmost cell; none if it never holds."""
     first, last = sections[int(rng.integers(len(sections)))]
     a, b = sorted(rng.integers(first, last + 1, 2).tolist())
     anywhere = np.unique(rng.integers(1, top + 1, int(rng.integers(1, 5)))).tolist()
@@ -85,7 +86,7 @@ def random_predicate(rng: np.random.Generator, attribute: int, cells: int) -> li
         outside(joined([(x, x) for x in anywhere]), 1, top),
         outside(joined([(x, x) for x in anywhere if first <= x <= last]), first, last),  # NOT IN
     ]
-    weights = np.array([3, 1, 0.5, 3, 3, 3, 2, 4, 2, 2, 2, 2])
+    weights = np.array([3 * all_kinds, 1, 0.5, 3, 3, 3, 2, 4, 2, 2 * all_kinds, 2 * all_kinds, 2])
     return forms[int(rng.choice(len(forms), p=weights / weights.sum()))]
 
 
@@ -109,15 +110,21 @@ def outside(spans: list[tuple[int, int]], first: int, last: int) -> list[tuple[i
 def clauses_of_kinds(
     rng: np.random.Generator, rows: int, attributes: int, cells: int, programs: float = 0.2, most: int = 4
 ) -> Clauses:
-    """Conjunctions of 1 to `most` predicates, and programs, over attributes with constants of several kinds."""
+    """Conjunctions of 1 to `most` predicates, and programs, over attributes with constants of several kinds: of some of
+    them, and half the time with predicates that are about all kinds, such as IS NOT NULL."""
     plain = rows - int(rows * programs)
+    all_kinds = bool(rng.random() < 0.5)
+    kinds = []
+    for a in range(attributes):
+        sections = sections_of(a, cells)
+        kinds.append([sections[k] for k in rng.choice(len(sections), int(rng.integers(1, 4)), replace=False)])
     size, attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(8))
     for r in range(rows):
         n = int(rng.integers(1, most + 1))
         size.append(n)
         for p in range(n):
             attribute.append(int(rng.integers(attributes)))
-            spans = random_predicate(rng, attribute[-1], cells)
+            spans = random_predicate(rng, kinds[attribute[-1]], cells - 1, all_kinds)
             x, y = spans[0] if len(spans) == 1 else (len(span_lo), -len(spans)) if spans else (1, 0)
             lo.append(x)
             hi.append(y)

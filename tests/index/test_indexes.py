@@ -86,7 +86,7 @@ def settled(index, matched, most=8):
 
 
 @pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_constants_of_several_kinds(name, setting, seed):
     """IS NOT NULL, complements and ranges over attributes whose constants, and whose values, are of several kinds: in a
     batch, through a sink, one by one until all that is built in the background is there, by several threads, and saved
