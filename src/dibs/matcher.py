@@ -265,6 +265,7 @@ class Matcher:
             if durable.read_only:
                 durable.follow(self._layers)
             else:
+                durable.check_process()
                 self._changes.settle()
 
     def _snapshot(self) -> State:

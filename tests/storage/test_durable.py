@@ -330,12 +330,14 @@ def test_the_lock_ends_with_its_holder_whatever_children_it_has(folder):
         os.waitpid(child, 0)
 
 
-def test_a_forked_child_cannot_write_for_its_parent(m, folder):
+def test_a_forked_child_cannot_use_what_its_parent_has_open(m, folder):
     m.add("a", "x = 1")
 
     def child() -> list[str]:
         told = []
-        for call in (lambda: m.add("b", "x = 1"), lambda: m.remove("a"), m.compact, lambda: checkpoint(m)):
+        changes = (lambda: m.add("b", "x = 1"), lambda: m.remove("a"), m.compact, lambda: checkpoint(m))
+        questions = (lambda: m.match(EVENT), lambda: m.match_batch([EVENT]), lambda: m.get("a"), lambda: len(m))
+        for call in changes + questions:
             with pytest.raises(dibs.StorageError, match="fork") as caught:
                 call()
             told.append(str(caught.value))
@@ -357,7 +359,7 @@ def test_forking_while_another_thread_asks(m):
 
     def ask() -> None:
         while not stop.is_set():
-            m._changes.durable.catalog.transaction_number()
+            m._changes.durable.catalog.stamp()
 
     thread = threading.Thread(target=ask)
     thread.start()

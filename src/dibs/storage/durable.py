@@ -260,14 +260,15 @@ class Durable:
     # ---- changing ----
 
     def write(self, changes: Iterable[tuple[Id, str | None, float]], first: int) -> None:
-        self._check_process()
+        self.check_process()
         self.catalog.write(changes, first)
 
     def write_columns(self, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, first: int) -> None:
-        self._check_process()
+        self.check_process()
         self.catalog.write_columns(ids, texts, weights, first)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """A forked child has no part in what its parent has open."""
         if os.getpid() != self._pid:
             raise StorageError(
                 self.folder, "was opened before this process was forked; open it in the process that uses it"
@@ -291,7 +292,7 @@ class Durable:
 
     def checkpoint(self, layers: Layers) -> None:
         """Saves what is not saved yet and swaps the manifest."""
-        self._check_process()
+        self.check_process()
         with self._saving:
             state = layers.flush()
             stored = tuple(map(self._saved_layer, state.layers))
