@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from cases import Case, random_case
+from batches import Case, random_case
 from dibs.coding.values import Range
 from dibs.language.expression import (
     And,
