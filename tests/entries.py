@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import dibs
-from cases import Batch
+from batches import Batch
 from dibs.index import find
 from dibs.matcher import Matcher
 from dibs.matches import id_order

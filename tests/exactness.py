@@ -29,7 +29,7 @@ import pyarrow as pa
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from cases import Batch, random_case
+from batches import Batch, random_case
 from dibs.index import INDEXES
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import FORMS, Case
+from batches import FORMS, Case
 from conftest import THRESHOLDS
 from dibs.coding.values import Range
 from dibs.index import INDEXES

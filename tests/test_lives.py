@@ -23,7 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cases import Batch, random_batch, random_expression, random_world
+from batches import Batch, random_batch
+from cases import random_expression, random_world
 from conftest import THRESHOLDS
 from dibs.errors import DuplicateId, ExpressionError, SubscriptionErrors, UnknownId
 from dibs.language.expression import Expression

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import FORMS, random_case
+from batches import FORMS, random_case
 from dibs.coding.values import Range
 from dibs.errors import EventError
 from dibs.language.expression import (

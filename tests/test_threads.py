@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cases import random_batch, random_expressions, random_world
+from batches import random_batch
+from cases import random_expressions, random_world
 from conftest import THRESHOLDS
 from dibs.index import INDEXES
 from dibs.language.printer import to_sql

@@ -106,6 +106,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_workers_at_the_smallest_thresholds() -> None:
     """The variable reaches them, and dibs.spark.match keeps what Spark's WHERE keeps."""
     tests = str(Path(__file__).parents[1])
