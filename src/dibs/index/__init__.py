@@ -77,10 +77,10 @@ def supports(name: str) -> str:
     """What the index is, and what it takes natively; everything else is completed, so that all are exact."""
     about, part = find(name).about, takes(name)
     if part is None:
-        return f"{about}; takes everything; static: updates by new segments"
+        return f"{about}; takes everything; a Matcher updates by segments"
     own = ["conjunctions"]
     if part.programs:
         own.append("OR in conjunctive or disjunctive normal form")
     own.append("arrays and ranges in events" if part.several else "single values")
-    updates = "insert and delete in place" if part.updates else "static: updates by new segments"
-    return f"{about}; takes {', '.join(own)} itself, the rest is completed by masks; {updates}"
+    updates = "has insert and delete of its own; " if part.updates else ""
+    return f"{about}; takes {', '.join(own)} itself, the rest is completed by masks; {updates}a Matcher updates by segments"
