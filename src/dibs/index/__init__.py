@@ -83,4 +83,5 @@ def supports(name: str) -> str:
         own.append("OR in conjunctive or disjunctive normal form")
     own.append("arrays and ranges in events" if part.several else "single values")
     updates = "has insert and delete of its own; " if part.updates else ""
-    return f"{about}; takes {', '.join(own)} itself, the rest is completed by masks; {updates}a Matcher updates by segments"
+    taken = f"takes {', '.join(own)} itself, the rest is completed by masks"
+    return f"{about}; {taken}; {updates}a Matcher updates by segments"
