@@ -45,11 +45,15 @@ def put(connection: sqlite3.Connection, state: State, changes: Changes) -> State
             new.append(Entry(id, text, float(weight), *its))
     old, old_sums = _delete(connection, list(final))
     seed = seed_of(state.identity)
-    new_sums, gone_sums = checksums_of(rows_of(new), seed), checksums_of(rows_of(gone), seed)
-    insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-    connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
-    insert = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
-    connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
+    nothing = np.empty(0, np.int64)
+    new_sums = checksums_of(rows_of(new), seed) if new else nothing
+    gone_sums = checksums_of(rows_of(gone), seed) if gone else nothing
+    if new:
+        insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+        connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
+    if gone:
+        insert = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
+        connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
     return state._replace(
         version=state.version + len(changes),
         subscriptions=state.subscriptions - old + len(new),
@@ -68,6 +72,8 @@ def _delete(connection: sqlite3.Connection, ids: list[Id]) -> tuple[int, int]:
         found = connection.execute(query, some).fetchall()
         if not all(type(checksum) is int for _, checksum in found):
             raise Unsound("a row does not fit its checksum")
+        if not found:
+            continue
         query = f"DELETE FROM subscriptions WHERE version IN ({', '.join('?' * len(found))})"
         connection.execute(query, [version for version, _ in found])
         count, sums = count + len(found), sums + sum(checksum for _, checksum in found)
