@@ -17,6 +17,7 @@ import dibs
 from dibs.language.printer import to_sql
 from dibs.reference import matches
 from dibs.segments.segment import Choice
+from dibs.thresholds import using
 from strategies import events, expressions
 
 
@@ -498,3 +499,14 @@ def test_a_batch_knows_which_ids_are_new():
         m.remove(2)
     assert m.match({"x": 1}) == [3, 4] and m.match({"x": 2}) == [0, 1, "there"]
     assert len(m) == 5 and "gone" not in m and 2 not in m and m.version == 12
+
+
+@pytest.mark.parametrize("index", ["scan", "auto", "counting"])
+def test_the_heaviest_of_more_pairs_than_a_room_holds(index):
+    """The room is used again for the next pairs: what is kept of the first ones must not change with it."""
+    m = dibs.Matcher(index=index, threads=1)
+    m.add_many([(i, "x = 1", 1.0 + i % 3) for i in range(500)])
+    best = sorted(range(500), key=lambda i: (-(i % 3), i))[:7]
+    with using({"first_room": 8, "largest_room": 16, "sink_room": 16}):
+        assert m.match({"x": 1}, top=7) == best
+        assert m.match_batch([{"x": 1}] * 3, top=7).top(7) == [best] * 3

@@ -50,7 +50,7 @@ class Heaviest:
     def add(self, event: NDArray[np.int32], row: NDArray[np.int32]) -> None:
         event, row = self._seen(event, row)
         with self._lock:
-            self._found.append((event, row))
+            self._found.append((event.copy(), row.copy()))  # the room that they are in is used again
             self._pairs += len(event)
             if self._pairs > 2 * self._kept + FORGET_AT:  # ties stay, and are not looked at again for each few pairs
                 self._forget()
