@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from dibs.thresholds import at_random, smallest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,13 +25,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dibs")
-
-# The sizes at which Dibs takes another way to the same answer (dibs.thresholds), for tests that run at each of these.
-THRESHOLDS: dict[str, Callable[[int], Mapping[str, Any]]] = {
-    "default": lambda seed: {},
-    "smallest": lambda seed: smallest(),
-    "random": at_random,
-}
 
 
 @pytest.fixture(scope="session")

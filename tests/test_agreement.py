@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batches import FORMS, Case
-from conftest import THRESHOLDS
 from dibs.coding.values import Range
 from dibs.index import INDEXES
 from dibs.language.expression import Between, Compare, Expression, In, IsNull, Kind, Like, StringTest, literal, number
@@ -39,6 +38,7 @@ from entries import (
     nothing_fails_unseen,
     replayed,
 )
+from settings import THRESHOLDS
 from strategies import (
     ATTRIBUTES,
     CONSTANTS,

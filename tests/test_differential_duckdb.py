@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from conftest import THRESHOLDS
 from dibs.language.expression import And, Constant, Not, Or
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.reference import matches
 from dibs.thresholds import using
+from settings import THRESHOLDS
 from sql_judges import duckdb_sql, kept_by_duckdb
 from strategies import TYPED_COLUMNS, typed_expression, typed_rows
 

@@ -9,9 +9,9 @@ import pytest
 
 import entries
 import exactness
-from conftest import THRESHOLDS
 from dibs.index import INDEXES
 from dibs.matcher import Matcher
+from settings import THRESHOLDS
 
 NAMES = list(INDEXES)
 

@@ -23,7 +23,7 @@ def test_long_texts_are_compiled_once() -> None:
     """A few long texts added together: the next match does not read them again."""
     with dibs.Matcher() as m:
         m.add_many(long_disjunctions(20, 500))
-        assert not m._layers.waiting
+        assert not m._layers.state.waiting
         assert m.match({"a3": 5, "b3": 2}) == [5]
 
 

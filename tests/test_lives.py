@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 
 from batches import Batch, random_batch
 from cases import random_expression, random_world
-from conftest import THRESHOLDS
 from dibs.errors import DuplicateId, ExpressionError, SubscriptionErrors, UnknownId
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
@@ -34,6 +33,7 @@ from dibs.matches import id_order
 from dibs.reference import matches
 from dibs.thresholds import using
 from entries import askings, check_counts, check_top, nothing_fails_unseen, settle
+from settings import THRESHOLDS
 from strategies import RANDOM
 
 IDS: list[Any] = [*range(30), *"abcd"]

@@ -16,7 +16,6 @@ import pytest
 
 from batches import random_batch
 from cases import random_expressions, random_world
-from conftest import THRESHOLDS
 from dibs.index import INDEXES
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
@@ -24,6 +23,7 @@ from dibs.matches import id_order
 from dibs.reference import matches
 from dibs.thresholds import using
 from entries import nothing_fails_unseen, settle
+from settings import THRESHOLDS
 
 EXPRESSIONS, EVENTS = 60, 8
 STEPS = 150  # of the writer, at most...

@@ -134,7 +134,7 @@ def test_arrow_is_not_given_python_files(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("delay", [0.1, 0.3, 0.6, 1.0])
 def test_interrupting_is_quiet_while_the_command_starts(delay: float, subs: Path) -> None:
-    program = "print('begun', flush=True); from dibs.cli import main; main()"
+    program = "from dibs.cli import main; print('begun', flush=True); main()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, "match", "-s", str(subs)],
         env=ENVIRONMENT,

@@ -64,7 +64,7 @@ def test_each_operator_is_found():
     texts = ["b = 3", "b <= 3", "b > 1", "b <> 2", "b BETWEEN 1 AND 2", "b IN (1, 3)", "b IS NOT NULL"]
     m.add_many(enumerate(texts))
     m.match({})
-    clauses = m._layers.layers[0].segment.clauses
+    clauses = m._layers.state.layers[0].segment.clauses
     code = operators.operators(clauses, *operators.limits(clauses))
     assert code.tolist() == [EQ, LE, GE, NE, BETWEEN, IN, BETWEEN]
 
@@ -134,6 +134,6 @@ def test_single_events_of_a_kind_without_constants(rows, values):
             assert m.match(event) == ["nn"]
 
         match()
-        settled(m._layers.layers[0].segment.index, match)
+        settled(m._layers.state.layers[0].segment.index, match)
         for _ in range(3):
             match()

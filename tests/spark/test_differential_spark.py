@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from conftest import THRESHOLDS
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
 from dibs.thresholds import using
+from settings import THRESHOLDS
 from sql_judges import kept_by_spark
 from strategies import typed_expression, typed_rows
 

@@ -136,13 +136,15 @@ def _entries(clauses, code, limits, row, most_ranges):
 class Filing:
     """What a PB+tree keeps beside its pages."""
 
-    SMALL_ARRAYS = ("floor", "ceiling", "filed", "need", "verify")
+    SMALL_ARRAYS = ("floor", "ceiling", "filed", "need", "verify", "most_ranges")
 
     def __init__(self, clauses: Clauses):
         self._growing = GrowingClauses(clauses)
         self._floor = self._ceiling = np.empty(0, np.int32)
         self._filed = np.empty((0, LISTS), np.int32)
         self._need = self._verify = np.empty(0, np.uint8)
+        # By which entries are filed, and found again when they are deleted: it stays as it was.
+        self._most_ranges = np.array([thresholds.pbtree_most_ranges])
         self._entries = self._outside = self._counters = 0
         self._rows, self._alive = len(clauses), 0  # rows that there ever were, and those that are there
 
@@ -153,11 +155,12 @@ class Filing:
             "filed": self._filed,
             "need": self._need[: self._rows],
             "verify": self._verify[: self._rows],
+            "most_ranges": self._most_ranges,
         }
 
     def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         own = (arrays[name] for name in self.SMALL_ARRAYS)
-        self._floor, self._ceiling, self._filed, self._need, self._verify = own
+        self._floor, self._ceiling, self._filed, self._need, self._verify, self._most_ranges = own
         self._rows, self._alive = len(self._need), int(np.count_nonzero(self._need != GONE))
         self._make_room()
         self._entries, self._outside = int(self._filed.sum()), int(self._filed[1::2].sum())
@@ -183,7 +186,7 @@ class Filing:
         """The entries of the clauses, which are numbered `rows`."""
         code = operators(clauses, self._floor, self._ceiling)
         own = Limits(self._floor, self._ceiling)
-        found: Entered = _entries(columns_of(clauses), code, own, rows, thresholds.pbtree_most_ranges)
+        found: Entered = _entries(columns_of(clauses), code, own, rows, int(self._most_ranges[0]))
         return found
 
     def _count(self, entries: Entered, change: int) -> None:
