@@ -223,7 +223,7 @@ def pages(sections: dict[str, Any]) -> str:
         )
     intro = (
         "*At most* is what the height of the trees and the entries that an event meets allow, by the capacities of "
-        "LMDB's pages (`benchmarks/sections/pages.py` has the formula); nothing in it is fitted. *Worst event*: its "
+        "the pages (`benchmarks/sections/pages.py` has the formula); nothing in it is fitted. *Worst event*: its "
         "pages / what is allowed to it."
     )
     return "\n\n".join(["![Pages an event by subscriptions](benchmarks/plots/pages.svg)", intro, *parts])
