@@ -22,7 +22,7 @@ import numpy as np
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.betree.betree import BETree
-from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS, TreeArrays
+from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS
 from dibs.jit.kernel import kernel
 
 
@@ -42,7 +42,7 @@ class BETreeBatch(BETree):
         packed = np.zeros_like(state)
         packed[:LISTS], packed[LISTS:], packed[WORDS] = state[:LISTS], -1, 0
         words = np.empty(state[WORDS], np.int32)
-        pack(self._words, TreeArrays(words, packed, self._place, self._about), np.empty(state[C_NODES], TO_COPY))
+        pack(self._words, (words, packed, self._place, self._about), np.empty(state[C_NODES], TO_COPY))
         self._words, self._state = words[: packed[WORDS]].copy(), packed
 
 

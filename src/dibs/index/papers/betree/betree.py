@@ -57,7 +57,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.groups import NEXT_EVENT, EventArrays, Room
+from dibs.index.groups import NEXT_EVENT
 from dibs.index.growing import grown
 from dibs.index.papers.betree.layout import (
     ALIVE,
@@ -84,11 +84,6 @@ from dibs.index.papers.betree.layout import (
     WANTED,
     WINDOW,
     WORDS,
-    Change,
-    NewRows,
-    Searched,
-    TreeArrays,
-    Work,
     offset_of,
 )
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
@@ -249,14 +244,15 @@ class BETree:
         from dibs.index.papers.betree.update import update
 
         c = clauses
-        change = Change(mode, rows, chosen)
-        new = NewRows(c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, self._rows, self._spans)
+        change = mode, rows, chosen
+        new = c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, self._rows, self._spans
         self._state[NEXT] = 0
         while not update(self._arrays(), change, new):
             self._reserve(int(self._state[WANTED]))
 
-    def _arrays(self) -> TreeArrays:
-        return TreeArrays(self._words, self._state, self._place, self._about)
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        """What betree.layout.TreeArrays names."""
+        return self._words, self._state, self._place, self._about
 
     def _reserve(self, words: int) -> None:
         if words > MOST:
@@ -280,16 +276,16 @@ class BETree:
             watching = False
         seen = self._events
         first_run: list[int] = []  # where the run of events that starts at 0 ends: only this one counts losses
-
-        tree, given = Searched(self._words, self._span_lo, self._span_hi), EventArrays.of(events)
+        tree = self._words, self._span_lo, self._span_hi
+        given = events.offsets, events.attribute, events.lo, events.hi
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             if progress[NEXT_EVENT] == 0:
                 first_run.append(last)
             taken = self._pool.take(_slots, len(self._about))
-            space = Work(np.empty(self._state[C_NODES], np.int32), *taken.space)
+            space = np.empty(self._state[C_NODES], np.int32), *taken.space
             watch = seen, int(self._state[SAMPLE]) if watching and last in first_run else 0
-            match(tree, given, last, watch, space, Room(*room), progress)
+            match(tree, given, last, watch, space, room, progress)
             self._pool.give(taken)
 
         try:
@@ -304,5 +300,5 @@ class BETree:
 
 
 def _slots(attributes: int) -> Space:
-    """Those of Work."""
+    """Those of betree.layout.Work."""
     return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

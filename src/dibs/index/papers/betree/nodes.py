@@ -30,6 +30,7 @@ from dibs.index.papers.betree.layout import (
     TASK,
     WHERE,
     Tree,
+    TreeArrays,
     offset_of,
     words_of,
 )
@@ -83,12 +84,14 @@ about_at = _view_of(ABOUT, numbered=True)  # about_at(tree.about, attribute)
 
 @kernel(inline="always")
 def tree_of(arrays):
+    """From what TreeArrays names, in a plain tuple."""
+    a = TreeArrays(*arrays)
     return Tree(
-        pointer_to_write(arrays.words),
-        pointer_to_write(arrays.state),
-        pointer_to_write(arrays.place),
-        pointer_to_write(arrays.about),
-        len(arrays.words),
+        pointer_to_write(a.words),
+        pointer_to_write(a.state),
+        pointer_to_write(a.place),
+        pointer_to_write(a.about),
+        len(a.words),
     )
 
 
