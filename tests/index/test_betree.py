@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
@@ -17,46 +17,30 @@ from dibs.index.papers.betree.batch import BETreeBatch
 from dibs.index.papers.betree.betree import BETree, guided_capacity
 from dibs.index.papers.betree.layout import (
     ALIVE,
-    ATTRIBUTE,
-    BLOCK,
-    CAPACITY,
+    C_NODE,
+    C_NODES,
     CLASSES,
-    COUNT,
-    DEAD,
-    GAIN,
-    HEAD,
-    HI,
-    LEFT,
+    ENTRY,
     LISTS,
-    LO,
-    LOSS,
     MOST,
-    NODE_WORDS,
-    NODES,
-    OWNER,
-    PART,
-    PART_NODES,
-    PART_WORDS,
+    NONE,
+    P_NODE,
+    P_NODES,
     PLACE,
-    PLACES,
-    RIGHT,
+    RECORD,
     ROOT,
-    ROWS,
     SCRATCH,
-    SEEN,
-    SIZE,
-    SPLIT,
     STACK,
-    TABLE,
     TASKS,
-    TOP,
-    UP,
-    USED,
     WORDS,
 )
 from dibs.thresholds import thresholds
 
 KINDS = [BETree, BETreeBatch]
+CNode, PNode, Place, Record, Entry = (
+    namedtuple(name, block.names)
+    for name, block in (("CNode", C_NODE), ("PNode", P_NODE), ("Place", PLACE), ("Record", RECORD), ("Entry", ENTRY))
+)
 
 
 def clauses_of(rows, attributes):
@@ -97,6 +81,11 @@ def cut(lo, hi, ceiling):
     return (lo + hi) // 2
 
 
+def read(kind, words, at):
+    """The block of this kind that begins at a word."""
+    return kind._make(words[at : at + len(kind._fields)])
+
+
 class Reader:
     """Walks through a tree and checks everything that must hold of it; `leaves` are the rows of each c-node by its
     path: a tuple of (attribute, lo, hi)."""
@@ -111,8 +100,8 @@ class Reader:
         self.nodes = self.parts = 0
         self.take(self.state[STACK], 1)
         self.take(self.state[SCRATCH], 1)
-        self.node(ROOT, [], -1, -1)
-        assert (self.nodes, self.parts) == (self.state[NODES], self.state[PART_NODES])
+        self.node(ROOT, [], NONE, NONE)
+        assert (self.nodes, self.parts) == (self.state[C_NODES], self.state[P_NODES])
         alive = {r for r, (c, _) in enumerate(self.place) if c >= 0}
         assert self.rows == Counter(alive), "every row is in exactly one l-node"
         assert len(alive) == self.state[ALIVE]
@@ -139,39 +128,39 @@ class Reader:
             end = block - 1 + size
         assert 0 <= self.state[WORDS] - end < 8
 
-    def node(self, c, path, up, part):
+    def node(self, c, path, parent, p):
         """Checks a c-node and all below it; its rows as (depth, keys by attribute)."""
-        w = self.words
+        node = read(CNode, self.words, c)
         self.nodes += 1
-        self.take(c, NODE_WORDS)
-        assert (w[c + UP], w[c + PART]) == (up, part)
-        assert w[c + ATTRIBUTE] == (path[-1][0] if path else -1)
-        split, atomic = w[c + SPLIT] == 1, bool(path) and path[-1][1] == path[-1][2]
-        assert split or atomic or not w[c + PLACES], "the forced split rule"
-        assert split or w[c + LEFT] == w[c + RIGHT] == -1
-        own = self.records(c, path)
-        assert c == ROOT or own or w[c + LEFT] >= 0 or w[c + RIGHT] >= 0 or w[c + PLACES], "an empty node"
-        assert len(own) <= w[c + CAPACITY]
+        self.take(c, len(node))
+        assert (node.parent, node.p_node) == (parent, p)
+        assert node.attribute == (path[-1][0] if path else NONE)
+        split, atomic = node.is_split == 1, bool(path) and path[-1][1] == path[-1][2]
+        assert split or atomic or not node.places, "the forced split rule"
+        assert split or node.left == node.right == NONE
+        own = self.records(c, node, path)
+        assert c == ROOT or own or node.left >= 0 or node.right >= 0 or node.places, "an empty node"
+        assert len(own) <= node.capacity
         below = list(own)
         if path:
             a, lo, hi = path[-1]
             m = cut(lo, hi, self.ceiling[a])
-            for side, x, y in ((LEFT, lo, m), (RIGHT, m + 1, hi)):
-                child, least = w[c + side], w[c + 2 * side - 3 : c + 2 * side - 1]
-                if child < 0:
+            left, right = (node.left, node.left_lo, node.left_hi), (node.right, node.right_lo, node.right_hi)
+            for (half, *least), x, y in ((left, lo, m), (right, m + 1, hi)):
+                if half < 0:
                     assert least == [MOST, -1]
                     continue
-                bucket = (a, w[child + LO], w[child + HI])
+                bucket = (a, read(CNode, self.words, half).lo, read(CNode, self.words, half).hi)
                 assert self.is_bucket(bucket[1], bucket[2], x, y, self.ceiling[a])
-                found = self.node(child, [*path[:-1], bucket], c, part)
+                found = self.node(half, [*path[:-1], bucket], c, p)
                 assert all(least[0] <= keys[a][0] and keys[a][1] <= least[1] for _, keys in found)
                 assert bucket[1] <= least[0] and least[1] <= bucket[2], "an event enters a bucket by a value in it"
                 below += found
             if split:
                 assert all(keys[a][0] <= m < keys[a][1] for _, keys in own), "the insertion rule"
         else:
-            assert w[c + LEFT] == w[c + RIGHT] == -1
-        below += self.directory(c, path, own)
+            assert node.left == node.right == NONE
+        below += self.directory(c, node, path, own)
         return below
 
     def is_bucket(self, lo, hi, x, y, ceiling):
@@ -183,61 +172,63 @@ class Reader:
             x, y = (x, m) if hi <= m else (m + 1, y)
         return True
 
-    def directory(self, c, path, own):
-        w = self.words
-        if not w[c + PLACES]:
-            assert w[c + TABLE] == -1 and w[c + COUNT] == 0
+    def directory(self, c, node, path, own):
+        if not node.places:
+            assert node.p_directory == NONE and node.p_nodes == 0
             return []
-        self.take(w[c + TABLE], PLACE * w[c + PLACES])
+        size = len(Place._fields)
+        self.take(node.p_directory, size * node.places)
         below, seen, used = [], set(), {a for a, _, _ in path}
-        for at in range(w[c + TABLE], w[c + TABLE] + PLACE * w[c + PLACES], PLACE):
-            a, top, lo, hi, part = w[at : at + PLACE]
+        for at in range(node.p_directory, node.p_directory + size * node.places, size):
+            a, top, lo, hi, p = read(Place, self.words, at)
             if a < 0:
                 continue
             assert a not in used | seen, "an attribute is used once on a path"
             assert not any(a in keys for _, keys in own), "a row stays above the p-node of one of its attributes"
             seen.add(a)
             self.parts += 1
-            self.take(part, PART_WORDS)
-            assert w[part + OWNER : part + TOP + 1] == [c, a, top]
-            bucket = (a, w[top + LO], w[top + HI])
+            p_node = read(PNode, self.words, p)
+            self.take(p, len(p_node))
+            assert (p_node.c_node, p_node.attribute, p_node.top) == (c, a, top)
+            bucket = (a, read(CNode, self.words, top).lo, read(CNode, self.words, top).hi)
             assert self.is_bucket(bucket[1], bucket[2], 1, MOST, self.ceiling[a])
-            found = self.node(top, [*path, bucket], -1, part)
+            found = self.node(top, [*path, bucket], NONE, p)
             assert all(lo <= keys[a][0] and keys[a][1] <= hi for _, keys in found)
             assert bucket[1] <= lo and hi <= bucket[2], "an event enters a bucket by a value in it"
-            assert w[part + SIZE] == len(found) > 0
-            assert w[part + GAIN] == sum(depth for depth, _ in found)
+            assert p_node.rows == len(found) > 0
+            assert p_node.gain == sum(depth for depth, _ in found)
             below += found
-        assert w[c + COUNT] == len(seen)
+        assert node.p_nodes == len(seen)
         return below
 
-    def records(self, c, path):
-        w = self.words
-        if w[c + BLOCK] < 0:
-            assert w[c + USED] == w[c + ROWS] == 0
+    def records(self, c, node, path):
+        if node.l_node < 0:
+            assert node.used == node.rows == 0
             return []
-        self.take(w[c + BLOCK], w[c + USED])
+        self.take(node.l_node, node.used)
         found, dead, rows = [], 0, []
-        p, end = w[c + BLOCK], w[c + BLOCK] + w[c + USED]
-        while p < end:
-            row, tested, entries = w[p : p + HEAD]
+        at, end = node.l_node, node.l_node + node.used
+        while at < end:
+            row, tested, entries = read(Record, self.words, at)
+            first, size = at + len(Record._fields), len(Entry._fields)
+            after = first + size * entries
             if row >= 0:
-                assert self.place[row] == [c, p - w[c + BLOCK]]
-                all_of = [tuple(w[e : e + 3]) for e in range(p + HEAD, p + HEAD + 3 * entries, 3)]
-                hulls = [e for e in all_of if e[2] >= 0]
+                assert self.place[row] == [c, at - node.l_node]
+                all_of = [read(Entry, self.words, e) for e in range(first, after, size)]
+                hulls = [e for e in all_of if e.hi >= 0]
                 assert hulls == all_of[: len(hulls)]
                 assert set(hulls[tested:]) <= set(path), "what is not tested is said by a bucket"
                 keys = {}
-                for a, lo, hi in sorted(hulls, key=lambda e: (e[2] - e[1], e[1])):
+                for a, lo, hi in sorted(hulls, key=lambda e: (e.hi - e.lo, e.lo)):
                     keys.setdefault(a, (lo, hi))
                 for a, lo, hi in path:
                     assert lo <= keys[a][0] and keys[a][1] <= hi, "a row is enclosed by its buckets"
                 rows.append(row)
                 found.append((len(path), keys))
             else:
-                dead += HEAD + 3 * entries
-            p += HEAD + 3 * entries
-        assert p == end and dead == w[c + DEAD] and len(rows) == w[c + ROWS]
+                dead += after - at
+            at = after
+        assert at == end and dead == node.dead and len(rows) == node.rows
         self.rows.update(rows)
         self.leaves[tuple(path)] = sorted(rows)
         return found
@@ -309,9 +300,9 @@ def test_a_bucket_that_says_all_is_entered_by_its_values_only(kind):
 def test_an_l_node_that_cannot_be_split_is_extended_and_shrinks_again():
     rows = [[(0, 1, 50), (1, 1, 50)]] * 40
     tree = BETree.build(clauses_of(rows, 2), max_cap=5)
-    w = tree._words
-    full = [(c, w[c + CAPACITY]) for c in {c for c, _ in tree._place.tolist()}]
-    assert len(full) == 1 and full[0][1] % 5 == 0 and full[0][1] >= 40
+    (c,) = {c for c, _ in tree._place.tolist()}
+    capacity = read(CNode, tree._words, c).capacity
+    assert capacity % 5 == 0 and capacity >= 40
     tree.delete(np.arange(37))
     tree.insert(clauses_of([[(0, 1, 50), (1, 2, 3)]] * 3, 2))
     Reader(tree)
@@ -356,7 +347,7 @@ def test_deleting_all_rows_leaves_the_root_alone():
     assert tree.plan()["p-nodes"] > 50
     tree.delete(rng.permutation(len(clauses)))
     Reader(tree)
-    assert (tree._state[NODES], tree._state[PART_NODES]) == (1, 0)
+    assert (tree._state[C_NODES], tree._state[P_NODES]) == (1, 0)
     size = int(tree._state[WORDS])
     tree.insert(clauses)  # into the same words: free blocks are used again
     Reader(tree)
@@ -410,8 +401,8 @@ def test_matches_on_several_threads_count_losses_too():
         two.nodes,
     )
     reader = Reader(tree)
-    parts = {reader.words[c + PART] for c, _ in reader.place} - {-1}
-    assert any(reader.words[p + LOSS] > 0 and reader.words[p + SEEN] > 0 for p in parts)
+    parts = {read(CNode, reader.words, c).p_node for c, _ in reader.place} - {NONE}
+    assert any(p.loss > 0 and p.seen > 0 for p in (read(PNode, reader.words, at) for at in parts))
 
 
 def test_rows_go_to_the_p_node_of_the_highest_rank():

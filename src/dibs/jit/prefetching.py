@@ -11,7 +11,9 @@ from numba.extending import intrinsic
 
 
 def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """The pointer to an array's first element."""
+    """The pointer to an array's first element, or the pointer that it is (see jit.pointers)."""
+    if isinstance(kind, types.CPointer):
+        return array
     return context.make_array(kind)(context, builder, array).data
 
 

@@ -20,8 +20,9 @@ from typing import ClassVar
 import numpy as np
 
 from dibs.coding.clauses import Clauses
+from dibs.index.groups import ClauseArrays
 from dibs.index.papers.betree.betree import BETree
-from dibs.index.papers.betree.layout import LISTS, MIN_SIZE, NODES, PLANT, WORDS
+from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS
 from dibs.jit.kernel import kernel
 
 
@@ -32,49 +33,39 @@ class BETreeBatch(BETree):
     )
 
     def _first(self, clauses: Clauses) -> None:
-        from dibs.index.papers.betree.kernels import pack
+        from dibs.index.papers.betree.shape import pack
 
-        c = clauses
-        chosen = _choices(c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, self._about, self._state[MIN_SIZE])
-        rows = np.argsort(np.where(chosen < 0, c.attributes, chosen), kind="stable")
-        self._update(PLANT, rows, chosen, c)
+        chosen = _choices(ClauseArrays.of(clauses), self._about.view(ABOUT)["ceiling"].ravel(), self._state[MIN_SIZE])
+        rows = np.argsort(np.where(chosen < 0, clauses.attributes, chosen), kind="stable")
+        self._update(PLANT, rows, chosen, clauses)
         state = self._state
         packed = np.zeros_like(state)
         packed[:LISTS], packed[LISTS:], packed[WORDS] = state[:LISTS], -1, 0
         words = np.empty(state[WORDS], np.int32)
-        pack(self._words, words, packed, self._place, np.empty((state[NODES], 4), np.int32))
+        pack(self._words, (words, packed, self._place, self._about), np.empty(state[C_NODES], TO_COPY))
         self._words, self._state = words[: packed[WORDS]].copy(), packed
 
 
 @kernel
-def _choices(offsets, attribute, lo, hi, span_lo, span_hi, about, least):
-    """The attribute under which each row goes at the root, -1: none."""
-    rows = len(offsets) - 1
-    rank, count = np.zeros(len(about)), np.zeros(len(about), np.int64)
-    for r in range(rows):
-        for p in range(offsets[r], offsets[r + 1]):
-            a = attribute[p]
-            if p == offsets[r] or attribute[p - 1] != a:
-                low, high = lo[p], hi[p]
-                if high < 0:
-                    low, high = span_lo[low], span_hi[low - high - 1]
-                rank[a] += 1.0 - (high - low + 1) / about[a, 0]
-                count[a] += 1
-    for a in range(len(about)):
+def _choices(clauses, ceiling, least):
+    """The attribute under which each row goes at the root, -1: none. `ceiling`: the highest cell of each attribute."""
+    attribute, rows = clauses.attribute, len(clauses.offsets) - 1
+    rank, count = _ranks(clauses, ceiling)
+    for a in range(len(rank)):
         if count[a] < least:
             rank[a] = -np.inf
     chosen = np.empty(rows, np.int64)
     for time in range(3):
         last = time == 2  # then only attributes that enough rows have chosen count
         if time == 1:
-            for a in range(len(about)):
+            for a in range(len(rank)):
                 if 0 < count[a] < least:
                     rank[a] = -np.inf
         if not last:
             count[:] = 0
         for r in range(rows):
             best = -1
-            for p in range(offsets[r], offsets[r + 1]):
+            for p in range(clauses.offsets[r], clauses.offsets[r + 1]):
                 a = attribute[p]
                 usable = rank[a] > -np.inf and (not last or count[a] >= least)
                 if usable and (best < 0 or rank[a] > rank[best]):
@@ -83,3 +74,20 @@ def _choices(offsets, attribute, lo, hi, span_lo, span_hi, about, least):
             if best >= 0 and not last:
                 count[best] += 1
     return chosen
+
+
+@kernel
+def _ranks(clauses, ceiling):
+    """Gain less loss of each attribute, and how many rows have it."""
+    rank, count = np.zeros(len(ceiling)), np.zeros(len(ceiling), np.int64)
+    for r in range(len(clauses.offsets) - 1):
+        first = clauses.offsets[r]
+        for p in range(first, clauses.offsets[r + 1]):
+            a = clauses.attribute[p]
+            if p == first or clauses.attribute[p - 1] != a:
+                low, high = clauses.lo[p], clauses.hi[p]
+                if high < 0:
+                    low, high = clauses.span_lo[low], clauses.span_hi[low - high - 1]
+                rank[a] += 1.0 - (high - low + 1) / ceiling[a]
+                count[a] += 1
+    return rank, count

@@ -21,11 +21,11 @@ matches) a p-node whose rank is negative is recycled: its rows are taken out and
 the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet).
 
 Arrays:
-    words    int32             all nodes and records, see betree_layout
+    words    int32             all nodes and records, see betree.layout
     place    int32 (rows, 2)   c-node (-1: deleted) and place in its l-node of each row
     about    int32 (attributes, 4)  the ceiling of the attribute's domain, and columns to count in
     span_lo, span_hi  int32    the spans of predicates that have several
-    state    int64             betree_layout.WORDS and what follows
+    state    int64             betree.layout.WORDS and what follows
 
 Node (of the counter `nodes`): a c-node visited, with its l-node and p-directory.
 
@@ -57,12 +57,15 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.groups import NEXT_EVENT
 from dibs.index.growing import grown
 from dibs.index.papers.betree.layout import (
     ALIVE,
+    C_NODE,
+    C_NODES,
     CLASSES,
     DELETE,
-    HEAD,
+    ENTRY_WORDS,
     INSERT,
     LARGE,
     LISTS,
@@ -71,16 +74,17 @@ from dibs.index.papers.betree.layout import (
     MIN_SIZE,
     MOST,
     NEXT,
-    NODES,
-    PART_NODES,
+    ON_PATH,
+    P_NODES,
+    RECORD_WORDS,
     RECYCLED,
     ROOT,
-    ROWS,
     SAMPLE,
     STATE,
     WANTED,
     WINDOW,
     WORDS,
+    offset_of,
 )
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
@@ -123,7 +127,7 @@ class BETree:
         self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guided_capacity(0), min_size
         self._state[MANY], self._state[SAMPLE] = thresholds.betree_many, thresholds.betree_sample
         self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
-        prepare(0, self._words, self._state)
+        prepare(self._arrays(), 0)
         self._rows = 0  # that there ever were
         self._spans = 0
         self._guided = max_cap is None
@@ -173,23 +177,21 @@ class BETree:
         return sum(a.nbytes for a in arrays)
 
     def plan(self) -> dict[str, Any]:
-        from dibs.index.papers.betree.kernels import survey
+        from dibs.index.papers.betree.shape import survey
 
         s = self._state
-        height, attributes, largest, partitioned, free = survey(
-            self._words, s, np.empty((s[NODES], 2), np.int32)
-        ).tolist()
+        shape = survey(self._arrays(), np.empty(s[C_NODES], ON_PATH))
         return {
-            "c-nodes": int(s[NODES]),
-            "p-nodes": int(s[PART_NODES]),
-            "partitioned c-nodes": partitioned,
-            "height": height,
-            "attributes on a path": attributes,
-            "largest l-node": largest,
-            "rows at the root": int(self._words[ROOT + ROWS]),
+            "c-nodes": int(s[C_NODES]),
+            "p-nodes": int(s[P_NODES]),
+            "partitioned c-nodes": shape.partitioned,
+            "height": shape.height,
+            "attributes on a path": shape.attributes,
+            "largest l-node": shape.largest,
+            "rows at the root": int(self._words[ROOT + offset_of(C_NODE, "rows")]),
             "max_cap": int(s[MAX_CAP]),
             "rows recycled": int(s[RECYCLED]),
-            "share of words free": free / max(int(s[WORDS]), 1),
+            "share of words free": shape.free / max(int(s[WORDS]), 1),
             "grounds": f"{int(s[ALIVE]):,} rows in l-nodes of about {int(s[MAX_CAP])}; an event visits those whose "
             "attributes it has and whose buckets its values meet",
         }
@@ -221,11 +223,12 @@ class BETree:
         self._span_lo, self._span_hi = grown(self._span_lo, spans), grown(self._span_hi, spans)
         self._span_lo[self._spans : spans], self._span_hi[self._spans : spans] = c.span_lo, c.span_hi
         self._place = grown(self._place, self._rows + len(c))
-        longest = HEAD + 6 * int(np.diff(c.offsets).max())
+        longest = RECORD_WORDS + 2 * ENTRY_WORDS * int(np.diff(c.offsets).max())
         used = int(self._state[WORDS])
         self._reserve(used + 2 * longest + thresholds.betree_words)
-        self._reserve(used + int(thresholds.betree_expected * (HEAD * len(c) + 3 * len(c.attribute))))
-        prepare(longest, self._words, self._state)
+        records = RECORD_WORDS * len(c) + ENTRY_WORDS * len(c.attribute)
+        self._reserve(used + int(thresholds.betree_expected * records))
+        prepare(self._arrays(), longest)
         add(c)
         self._rows += len(c)
         self._spans = spans
@@ -241,25 +244,15 @@ class BETree:
         from dibs.index.papers.betree.update import update
 
         c = clauses
+        change = mode, rows, chosen
+        new = c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, self._rows, self._spans
         self._state[NEXT] = 0
-        while not update(
-            mode,
-            rows,
-            chosen,
-            self._rows,
-            c.offsets,
-            c.attribute,
-            c.lo,
-            c.hi,
-            self._spans,
-            self._span_lo,
-            self._span_hi,
-            self._words,
-            self._state,
-            self._place,
-            self._about,
-        ):
+        while not update(self._arrays(), change, new):
             self._reserve(int(self._state[WANTED]))
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        """What betree.layout.TreeArrays names."""
+        return self._words, self._state, self._place, self._about
 
     def _reserve(self, words: int) -> None:
         if words > MOST:
@@ -275,7 +268,7 @@ class BETree:
     # ---- matching ----
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        from dibs.index.papers.betree.kernels import match
+        from dibs.index.papers.betree.match import match
 
         try:
             watching = self._watching.pop()
@@ -283,16 +276,16 @@ class BETree:
             watching = False
         seen = self._events
         first_run: list[int] = []  # where the run of events that starts at 0 ends: only this one counts losses
+        tree = self._words, self._span_lo, self._span_hi
+        given = events.offsets, events.attribute, events.lo, events.hi
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            if done[0] == 0:
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            if progress[NEXT_EVENT] == 0:
                 first_run.append(last)
-            taken = self._pool.take(_work_space, len(self._about))
-            visit = np.empty(self._state[NODES], np.int32)
-            sample = int(self._state[SAMPLE]) if watching and last in first_run else 0
-            spans = self._span_lo, self._span_hi
-            given = events.offsets, events.attribute, events.lo, events.hi
-            match(self._words, *spans, *given, last, sample, seen, visit, *taken.space, *room, done)
+            taken = self._pool.take(_slots, len(self._about))
+            space = np.empty(self._state[C_NODES], np.int32), *taken.space
+            watch = seen, int(self._state[SAMPLE]) if watching and last in first_run else 0
+            match(tree, given, last, watch, space, room, progress)
             self._pool.give(taken)
 
         try:
@@ -306,6 +299,6 @@ class BETree:
         return found
 
 
-def _work_space(attributes: int) -> Space:
-    """Slots for one event by attribute (see index.kernels), all zero between calls."""
+def _slots(attributes: int) -> Space:
+    """Those of betree.layout.Work."""
     return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

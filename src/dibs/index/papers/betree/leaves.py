@@ -1,121 +1,157 @@
-"""L-nodes of a BE-Tree, and the stack of what is to be done with its nodes.
-
-An insertion or deletion may leave c-nodes that have to be clustered, partitioned, merged or recycled. These are tasks
-on a stack, so that the kernel can stop before any of them when memory is full: every step first makes sure of all the
-words that it may take (`lacks`), and the caller makes the array larger and calls again.
-
-    CLUSTER    SpaceClustering of the paper (algorithm 6): halve the bucket of an overflowing l-node
-    PARTITION  SpacePartitioning (algorithm 5): give the rows with the highest ranking attribute a p-node of their own
-    TIDY       the merge rule, and removal of what is empty
-    RECYCLE    take a p-node out of the tree: its c-nodes are
-    DISSOLVE   taken apart, and their rows
-    REINSERT   inserted again, one by one
-
-`place` (int32, rows x 2) says for each row its c-node (-1: none) and where in the l-node its record begins; `about`
-(int32, attributes x 4) has the ceiling of each attribute and three columns to count in, which are zero between steps.
-"""
+"""L-nodes of a BE-Tree: records one after another, and the room for them."""
 
 from __future__ import annotations
 
 from numba import void
 
-from dibs.index.papers.betree.layout import (
-    BLOCK,
-    DEAD,
-    HEAD,
-    ROWS,
-    STACK,
-    TASKS,
-    USED,
-    WORDS,
-)
-from dibs.index.papers.betree.steps import (
+from dibs.index.papers.betree.layout import ENTRY_WORDS, NONE, WORDS
+from dibs.index.papers.betree.memory import allocate, class_at, class_of, class_size, release, room_in
+from dibs.index.papers.betree.nodes import (
+    BOTH,
     N,
-    P,
-    S,
+    T,
     W,
-    allocate,
-    class_of,
-    class_size,
-    release,
+    c_node_at,
+    copy,
+    entry_at,
+    length_of,
+    nth_entry,
+    record_at,
     step,
+    where_at,
 )
 
-CLUSTER, PARTITION, TIDY, RECYCLE, DISSOLVE, REINSERT = range(6)
-CEILING, HAVE, CHOSE, SPACE = range(4)  # columns of `about`
+# ---- records ----
 
 
-@step(void(N, N, W, S))
-def push(kind, node, words, state):
-    at = state[STACK] + state[TASKS]
-    words[at], words[at + 1] = kind, node
-    state[TASKS] += 2
+@step(BOTH(W, N, N))
+def key(words, record, attribute):
+    """The hull by which a record is clustered on an attribute: that of its narrowest (then lowest) predicate on it,
+    or (1, 0) if it has none."""
+    x, y = 1, 0
+    for i in range(record_at(words, record).entries):
+        entry = entry_at(words, nth_entry(record, i))
+        low, high = entry.lo, entry.hi
+        if entry.attribute == attribute and high >= 0:
+            if y == 0 or high - low < y - x or (high - low == y - x and low < x):
+                x, y = low, high
+    return x, y
 
 
-@step(void(N, W, P))
-def compact(c, words, place):
+@step(void(W, N, N, N))
+def swap(words, record, i, j):
+    """Two entries of a record."""
+    a, b = nth_entry(record, i), nth_entry(record, j)
+    for k in range(ENTRY_WORDS):
+        words[a + k], words[b + k] = words[b + k], words[a + k]
+
+
+@step(void(W, N, N, N, N))
+def settle(words, record, attribute, lo, hi):
+    """A record has come into the bucket lo to hi of an attribute: predicates that equal it are subsumed and need no
+    test, others are covered (they probably hold) and are tested last."""
+    head = record_at(words, record)
+    tested = head.tested
+    several = False  # of several spans: the hull alone says nothing
+    for i in range(tested, head.entries):
+        entry = entry_at(words, nth_entry(record, i))
+        if entry.attribute == attribute:
+            if entry.hi < 0:
+                several = True
+            else:
+                swap(words, record, i, tested)
+                tested += 1
+    covered = tested
+    for i in range(tested - 1, -1, -1):
+        if entry_at(words, nth_entry(record, i)).attribute == attribute:
+            covered -= 1
+            swap(words, record, i, covered)
+    i = covered
+    while not several and i < tested:
+        entry = entry_at(words, nth_entry(record, i))
+        if entry.lo == lo and entry.hi == hi:
+            tested -= 1
+            swap(words, record, i, tested)
+        else:
+            i += 1
+    head.tested = tested
+
+
+# ---- l-nodes ----
+
+
+@step(BOTH(W, N))
+def records_of(words, c):
+    """Where the records of an l-node begin and end."""
+    node = c_node_at(words, c)
+    return node.l_node, node.l_node + node.used
+
+
+@step(void(T, N))
+def compact(tree, c):
     """Closes the gaps that deleted records left in an l-node, and notes where each record is."""
-    block = words[c + BLOCK]
-    p, to = block, block
-    while p < block + words[c + USED]:
-        length = HEAD + 3 * words[p + 2]
-        if words[p] >= 0:
-            place[words[p], 1] = to - block
-            if to < p:
-                for i in range(length):
-                    words[to + i] = words[p + i]
+    words, node = tree.words, c_node_at(tree.words, c)
+    record, end = records_of(words, c)
+    to = record
+    while record < end:
+        length = length_of(words, record)
+        row = record_at(words, record).row
+        if row >= 0:
+            where_at(tree.place, row).offset = to - node.l_node
+            if to < record:
+                copy(words, to, record, length)
             to += length
-        p += length
-    words[c + USED] = to - block
-    words[c + DEAD] = 0
+        record += length
+    node.used = to - node.l_node
+    node.dead = 0
 
 
-@step(void(N, N, W, S))
-def resize(c, size, words, state):
+@step(void(T, N, N))
+def resize(tree, c, size):
     """Gives an l-node a block for so many words."""
-    block = words[c + BLOCK]
+    node = c_node_at(tree.words, c)
+    old = node.l_node
     if size > 0:
-        to = allocate(size, words, state)
-        for i in range(words[c + USED]):
-            words[to + i] = words[block + i]
-        words[c + BLOCK] = to
+        node.l_node = allocate(tree, size)
+        copy(tree.words, node.l_node, old, node.used)
     else:
-        words[c + BLOCK] = -1
-    if block >= 0:
-        release(block, words, state)
+        node.l_node = NONE
+    if old >= 0:
+        release(tree, old)
 
 
-@step(void(N, W, S, P))
-def shrink(c, words, state, place):
+@step(void(T, N))
+def shrink(tree, c):
     """Closes gaps, and moves an l-node that has become much smaller than its block to another, if there is room."""
-    compact(c, words, place)
-    block, used = words[c + BLOCK], words[c + USED]
-    if block >= 0:
-        k = class_of(used)
-        if used == 0 or (k + 2 <= words[block - 1] and state[WORDS] + class_size(k) <= len(words)):
-            resize(c, used, words, state)
+    compact(tree, c)
+    words, node = tree.words, c_node_at(tree.words, c)
+    if node.l_node >= 0:
+        k = class_of(node.used)
+        fits = tree.state[WORDS] + class_size(k) <= tree.size
+        if node.used == 0 or (k + 2 <= class_at(words, node.l_node) and fits):
+            resize(tree, c, node.used)
 
 
-@step(void(N, N, W, S, P))
-def make_room(c, more, words, state, place):
-    """Room for so many words more in an l-node. `cost(USED + more)` words can be allocated."""
-    block = words[c + BLOCK]
-    if words[c + DEAD] > 0:
-        compact(c, words, place)
-    if block < 0 or words[c + USED] + more > class_size(words[block - 1]) - 1:
-        resize(c, words[c + USED] + more, words, state)
+@step(void(T, N, N))
+def make_room(tree, c, more):
+    """Room for so many words more in an l-node. `cost(used + more)` words can be allocated."""
+    node = c_node_at(tree.words, c)
+    if node.dead > 0:
+        compact(tree, c)
+    if node.l_node < 0 or node.used + more > room_in(tree.words, node.l_node):
+        resize(tree, c, node.used + more)
 
 
-@step(N(N, N, W, P))
-def append(c, at, words, place):
-    """A copy of the record at `at` at the end of an l-node that has room for it; where it stands now."""
-    to = words[c + BLOCK] + words[c + USED]
-    length = HEAD + 3 * words[at + 2]
-    for i in range(length):
-        words[to + i] = words[at + i]
-    place[words[at], 0], place[words[at], 1] = c, words[c + USED]
-    words[c + USED] += length
-    words[c + ROWS] += 1
+@step(N(T, N, N))
+def append(tree, c, record):
+    """A copy of a record at the end of an l-node that has room for it; where it stands now."""
+    words, node = tree.words, c_node_at(tree.words, c)
+    row, length = record_at(words, record).row, length_of(words, record)
+    to = node.l_node + node.used
+    copy(words, to, record, length)
+    where_at(tree.place, row).c_node, where_at(tree.place, row).offset = c, node.used
+    node.used += length
+    node.rows += 1
     return to
 
 
@@ -123,9 +159,3 @@ def append(c, at, words, place):
 def capacity(rows, max_cap):
     """The capacity of an l-node with so many rows, by the paper's formula."""
     return max(-(-rows // max_cap), 1) * max_cap
-
-
-@step(void(N, N, N, W))
-def cover(slot, x, y, words):
-    """The least interval at `slot` covers the cells x to y too."""
-    words[slot], words[slot + 1] = min(words[slot], x), max(words[slot + 1], y)
