@@ -149,14 +149,14 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: sorted lists",
-        "papers/propagation.py",
+        "papers/propagation/kernels.py",
         "below = key[p + half] < v",
         "below = key[p + half] <= v",
         suite("propagation"),
     ),
     Mutation(
         "propagation: spans",
-        "papers/propagation.py",
+        "papers/propagation/kernels.py",
         "np.uint64(span_end[s] >= v)",
         "np.uint64(span_end[s] > v)",
         suite("propagation"),
