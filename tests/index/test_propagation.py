@@ -11,7 +11,8 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation import EQ, Propagation, _true
+from dibs.index.papers.propagation.layout import EQ, true_predicate
+from dibs.index.papers.propagation.propagation import Propagation
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
@@ -58,7 +59,7 @@ def tables(index: Propagation) -> list[tuple[int, list[int], list[list[int]]]]:
     """(access predicate, rows, other predicates of each row), read from the arrays."""
     a = index.arrays()
     bits = np.unpackbits(a["access"].view(np.uint8), bitorder="little")
-    true, words, result = _true(len(a["key"])), a["clusters"], []
+    true, words, result = true_predicate(len(a["key"])), a["clusters"], []
     for i, access in enumerate(np.flatnonzero(bits).tolist()):
         at = int(a["start"][i])
         m = int(words[at])

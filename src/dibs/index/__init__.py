@@ -22,7 +22,7 @@ INDEXES: dict[str, str] = {
     "scan": "scan.Scan",
     "counting": "papers.counting.Counting",
     "kindex": "papers.kindex.KIndex",
-    "propagation": "papers.propagation.Propagation",
+    "propagation": "papers.propagation.propagation.Propagation",
     "gryphon": "papers.gryphon.gryphon.Gryphon",
     "opindex": "papers.opindex.opindex.OpIndex",
     "opindex-bs": "papers.opindex.opindex.OpIndexBS",

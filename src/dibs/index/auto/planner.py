@@ -30,7 +30,7 @@ from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.records import Records
 from dibs.index.base import Pairs, Sink, in_parts, renumbered
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation import Propagation
+from dibs.index.papers.propagation.propagation import Propagation
 from dibs.index.statistics import (
     Presence,
     access_predicates,

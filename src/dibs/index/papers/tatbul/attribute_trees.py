@@ -10,6 +10,9 @@ vectors, those of index.bit_vectors.
 Counters: candidates are the profiles that are compared with their size: whose pivot predicate holds, and neighbours;
 predicates are value comparisons in trees and lists, the paper's "evaluations", and those of verifying; nodes are the
 tree nodes visited.
+
+Kernels that Python calls at every match take their groups as plain tuples and give them their names inside: named ones
+cost such a call twice as much, and a structure hands over thirty arrays. What never changes is grouped at build.
 """
 
 from __future__ import annotations
@@ -22,16 +25,16 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.papers.tatbul import bit_vectors
-from dibs.index.papers.tatbul.combination import Found, combine, room_for, work_space
+from dibs.index.groups import NEXT_EVENT, PAIRS, ClauseArrays, EventArrays
+from dibs.index.papers.tatbul.bit_vectors import Vectors, no_vectors, runs_of_slots
+from dibs.index.papers.tatbul.combination import Profiles, combine, work_space
+from dibs.index.papers.tatbul.found import room_for
 from dibs.index.papers.tatbul.intervals import Intervals, intervals_of
 from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-VECTORS = ("table", "members", "words", "rank")
 
 
 class AttributeTrees:
@@ -40,7 +43,7 @@ class AttributeTrees:
     name: ClassVar[str]
     about: ClassVar[str]
     takes: ClassVar[Takes] = Takes()
-    TREE: ClassVar[tuple[str, ...]]
+    TREE: ClassVar[tuple[str, ...]]  # the arrays of the tree, in the order of its group
     VECTORS: ClassVar[bool] = True  # whether trees end in slots of bit vectors; else in runs
     ORDERED: ClassVar[bool] = False  # whether all runs are sorted by place
     VERIFIES: ClassVar[bool] = False  # whether what they find only may match
@@ -48,6 +51,12 @@ class AttributeTrees:
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self._arrays = arrays
+        row, size, group, entries = (arrays[n] for n in ("row", "size", "group", "entries"))
+        block = int(arrays["block"][0])
+        self._profiles = tuple(Profiles(row, size, group, entries, block, self.ORDERED, self.VERIFIES))
+        self._vectors = tuple(arrays[n] for n in Vectors._fields) if self.VECTORS else tuple(no_vectors())
+        self._columns = tuple(ClauseArrays.of(clauses))
+        self._tree = tuple(arrays[n] for n in self.TREE)
         self._rate = Rate()
         self._pool = Pool()
 
@@ -73,8 +82,8 @@ class AttributeTrees:
         """The arrays of the tree, `entries`, and those of bit vectors."""
         raise NotImplementedError
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        """Fills `found` for the events first to last: slots, or runs."""
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        """Fills `found` for its events: slots, or runs. Both are groups as kernels take them."""
         raise NotImplementedError
 
     def _most_runs(self) -> int:
@@ -84,49 +93,25 @@ class AttributeTrees:
     def plan(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _tree(self) -> tuple[NDArray[Any], ...]:
-        return tuple(self._arrays[n] for n in self.TREE)
-
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        c = self._clauses
-        places = tuple(self._arrays[n] for n in ("row", "size", "group", "entries"))
-        vectors = tuple(self._arrays[n] for n in VECTORS) if self.VECTORS else _no_vectors()
-        columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
-        coded = events.offsets, events.attribute, events.lo
-        most, block = self._most_runs(), int(self._arrays["block"][0])
+        coded = tuple(EventArrays.of(events))
+        most = self._most_runs()
+        size, block = self._arrays["size"], int(self._arrays["block"][0])
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            taken = self._pool.take(work_space, places[1], c.attributes, block)
-            done[2] = 0
-            while done[0] < last:
-                first, end = int(done[0]), min(int(done[0]) + thresholds.tatbul_events, last)
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            taken = self._pool.take(work_space, size, self._clauses.attributes, block)
+            progress[PAIRS] = 0
+            while progress[NEXT_EVENT] < last:
+                first = int(progress[NEXT_EVENT])
+                end = min(first + thresholds.tatbul_events, last)
                 entries = int(events.offsets[end] - events.offsets[first])
-                found = room_for(end - first, entries, most * entries)
-                self._find(events, first, end, found)
+                found = room_for(first, end - first, entries, most * entries)
+                self._find(coded, found)
                 if self.VECTORS:
-                    bit_vectors.runs_of_slots(vectors[0], self._arrays["runs"], *coded[:2], first, end, *found[:4])
-                combine(
-                    *places,
-                    block,
-                    *vectors,
-                    self.ORDERED,
-                    self.VERIFIES,
-                    *columns,
-                    *coded,
-                    *found,
-                    first,
-                    end,
-                    *taken.space,
-                    *room,
-                    done,
-                )
-                if done[0] < end:
+                    runs_of_slots(self._arrays["table"], self._arrays["runs"], coded, found)
+                combine(self._profiles, self._vectors, self._columns, coded, found, taken.space, room, progress)
+                if progress[NEXT_EVENT] < end:
                     break  # no room for the next event
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
-
-
-def _no_vectors() -> tuple[NDArray[Any], ...]:
-    none = np.empty(0, np.int32)
-    return np.empty((0, 8), np.int64), none, np.empty(0, np.uint64), none

@@ -24,41 +24,64 @@ Arrays:
     members int32  places with a predicate on the attribute, ascending; of attributes with words only
     words   uint64 for each slot a bit for each member
     rank    int32  for each block of places, and one more: how many members are before it; of large attributes only
-    runs    int32  n x 4: the places of a slot are entries[r0:r1] without entries[r2:r3], counted from the attribute's
-                   first; a place may begin, end and begin again, so these are bags, not sets
+    runs    int32  n x 4: the places of a slot are entries[LIST:LIST_END] without entries[GONE:GONE_END], counted from
+                   the attribute's first; a place may begin, end and begin again, so these are bags, not sets
     entries int32  places. For each anchor: its list, then what begins at each slot up to the next anchor, then what
                    ends there
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.index.groups import EventArrays
+from dibs.index.papers.tatbul.found import NONE, Found
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
-MEMBER, MEMBERS, WORD, RANK, OWN, OWN_END, RUN, ENTRY = range(8)
+COLUMNS = 8
+MEMBER, MEMBERS, WORD, RANK, OWN, OWN_END, RUN, ENTRY = range(COLUMNS)
 # The columns of `table`. MEMBERS: how many; WORD: -1 if the attribute has runs; RANK: -1 if it has none; OWN to
 # OWN_END: the members whose pivot the attribute is, counted from its first member.
 
-NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
+RUN_COLUMNS = 4
+LIST, LIST_END, GONE, GONE_END = range(RUN_COLUMNS)  # the columns of `runs`
 
 
-def bit_vectors(
-    intervals: Intervals, first: NDArray[np.int32], last: NDArray[np.int32], slots: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
-    """The vectors of slots[a] : slots[a + 1] for each attribute a, of which each interval covers first to last (none
-    if first > last). Each slot is covered by some interval."""
-    start, place = intervals.start, intervals.place
-    block, group, places = intervals.block[0], intervals.group, len(intervals.row)
-    vectors = _words(start, place, first, last, slots, group, places, block, thresholds.tatbul_slots)
-    table, members, words, rank = vectors
-    runs, length = _lay_out(start, first, last, slots, table, thresholds.tatbul_differences)
-    entries = _fill(start, place, first, last, slots, runs, table, length)
+class Vectors(NamedTuple):
+    """What is read of vectors that are words."""
+
+    table: NDArray[np.int64]
+    members: NDArray[np.int32]
+    words: NDArray[np.uint64]
+    rank: NDArray[np.int32]
+
+
+class Covered(NamedTuple):
+    """The slots of each attribute a, slots[a] : slots[a + 1], and which of them each interval covers: first to last,
+    counted from the attribute's first; none if first > last. Each slot is covered by some interval."""
+
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    slots: NDArray[np.int64]
+
+
+def no_vectors() -> Vectors:
+    """For trees that end in runs."""
+    none = np.empty(0, np.int32)
+    return Vectors(np.empty((0, COLUMNS), np.int64), none, np.empty(0, np.uint64), none)
+
+
+def bit_vectors(intervals: Intervals, covered: Covered) -> dict[str, NDArray[Any]]:
+    """The vectors of all slots."""
+    table = _measure(intervals, covered, thresholds.tatbul_slots)
+    members, words, rank = _words(intervals, covered, table)
+    runs, length = _lay_out(intervals, covered, table, thresholds.tatbul_differences)
+    entries = _fill(intervals, covered, runs, table, length)
     return {"table": table, "members": members, "words": words, "rank": rank, "runs": runs, "entries": entries}
 
 
@@ -71,66 +94,116 @@ def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
     }
 
 
+@kernel(forceinline=True)
+def words_of(table, a):
+    """How many words a slot of attribute a has."""
+    return (table[a, MEMBERS] + 63) >> 6
+
+
+@kernel(forceinline=True)
+def vector_of(table, a, s):
+    """Where the words of slot s of attribute a begin."""
+    return table[a, WORD] + s * words_of(table, a)
+
+
+@kernel(forceinline=True)
+def _blocks(intervals):
+    return (len(intervals.row) >> intervals.block[0]) + 1
+
+
 @kernel
-def _words(start, place, first, last, slots, group, places, block_bits, most_slots):
-    attributes = len(start) - 1
-    blocks = (places >> block_bits) + 1
-    table = np.full((attributes, 8), -1, np.int64)
+def _measure(intervals, covered, most_slots):
+    """The table, but for OWN, RUN and ENTRY: which attributes have words, which of those have ranks, and where."""
+    start, place, slots = intervals.start, intervals.place, covered.slots
+    blocks = _blocks(intervals)
+    table = np.full((len(start) - 1, COLUMNS), -1, np.int64)
     member, word, ranks = np.int64(0), np.int64(0), np.int64(0)
-    for a in range(attributes):
+    for a in range(len(table)):
         count = np.int64(0)
         for i in range(start[a], start[a + 1]):
             count += i == start[a] or place[i] != place[i - 1]
         table[a, MEMBER], table[a, MEMBERS] = member, count
         if slots[a + 1] - slots[a] <= most_slots:
             table[a, WORD] = word
-            word += (slots[a + 1] - slots[a]) * ((count + 63) >> 6)
+            word += (slots[a + 1] - slots[a]) * words_of(table, a)
             member += count
             if count > blocks:
                 table[a, RANK] = ranks
                 ranks += blocks + 1
-    members, words, rank = np.empty(member, np.int32), np.zeros(word, np.uint64), np.empty(ranks, np.int32)
-    for a in range(attributes):
-        if table[a, WORD] < 0:
-            continue
-        m, width = np.int64(-1), (table[a, MEMBERS] + 63) >> 6
-        table[a, OWN], table[a, OWN_END] = 0, 0
-        block = np.int64(0)
-        for i in range(start[a], start[a + 1]):
-            p = np.int64(place[i])
-            if i == start[a] or p != place[i - 1]:
-                m += 1
-                members[table[a, MEMBER] + m] = p
-                table[a, OWN] += p < group[a]
-                table[a, OWN_END] += p < group[a + 1]
-                while table[a, RANK] >= 0 and block <= p >> block_bits:
-                    rank[table[a, RANK] + block] = m
-                    block += 1
-            # Where its bit changes; then each slot is the one before it with these changes.
-            bit, at = np.uint64(1) << np.uint64(m & 63), table[a, WORD] + (m >> 6)
-            if first[i] <= last[i]:
-                words[at + first[i] * width] ^= bit
-                if last[i] + 1 < slots[a + 1] - slots[a]:
-                    words[at + (last[i] + 1) * width] ^= bit
-        for w in range(table[a, WORD] + width, table[a, WORD] + (slots[a + 1] - slots[a]) * width):
-            words[w] ^= words[w - width]
-        while table[a, RANK] >= 0 and block <= blocks:
-            rank[table[a, RANK] + block] = m + 1
-            block += 1
-    return table, members, words, rank
+    return table
 
 
 @kernel
-def _lay_out(start, first, last, slots, table, differences):
+def _words(intervals, covered, table):
+    """members, words and rank; OWN of the table."""
+    slots, blocks = covered.slots, _blocks(intervals)
+    member, word, ranks = np.int64(0), np.int64(0), np.int64(0)
+    for a in range(len(table)):
+        if table[a, WORD] >= 0:
+            member += table[a, MEMBERS]
+            word += (slots[a + 1] - slots[a]) * words_of(table, a)
+            ranks += blocks + 1 if table[a, RANK] >= 0 else 0
+    members, words, rank = np.empty(member, np.int32), np.zeros(word, np.uint64), np.empty(ranks, np.int32)
+    for a in range(len(table)):
+        if table[a, WORD] >= 0:
+            _list_members(intervals, a, table, members, rank)
+            _set_bits(intervals, covered, a, table, words)
+    return members, words, rank
+
+
+@kernel(forceinline=True)
+def _list_members(intervals, a, table, members, rank):
+    """The members of attribute a, which of them have it as pivot, and their ranks."""
+    start, place, group = intervals.start, intervals.place, intervals.group
+    ranked = table[a, RANK] >= 0
+    table[a, OWN], table[a, OWN_END] = 0, 0
+    m, block = np.int64(0), np.int64(0)
+    for i in range(start[a], start[a + 1]):
+        p = np.int64(place[i])
+        if i > start[a] and p == place[i - 1]:
+            continue
+        members[table[a, MEMBER] + m] = p
+        table[a, OWN] += p < group[a]
+        table[a, OWN_END] += p < group[a + 1]
+        while ranked and block <= p >> intervals.block[0]:
+            rank[table[a, RANK] + block] = m
+            block += 1
+        m += 1
+    while ranked and block <= _blocks(intervals):
+        rank[table[a, RANK] + block] = m
+        block += 1
+
+
+@kernel(forceinline=True)
+def _set_bits(intervals, covered, a, table, words):
+    """The words of attribute a: first where the bit of an interval changes; then each slot is the one before it with
+    these changes."""
+    start, place = intervals.start, intervals.place
+    slots, width = covered.slots[a + 1] - covered.slots[a], words_of(table, a)
+    m = np.int64(-1)
+    for i in range(start[a], start[a + 1]):
+        m += i == start[a] or place[i] != place[i - 1]
+        bit, at = np.uint64(1) << np.uint64(m & 63), table[a, WORD] + (m >> 6)
+        first, after = covered.first[i], covered.last[i] + 1
+        if first < after:
+            words[at + first * width] ^= bit
+            if after < slots:
+                words[at + after * width] ^= bit
+    for w in range(table[a, WORD] + width, table[a, WORD] + slots * width):
+        words[w] ^= words[w - width]
+
+
+@kernel
+def _lay_out(intervals, covered, table, differences):
     """The runs of attributes that have no words, and the length of all entries."""
-    attributes = len(start) - 1
+    start, slots, attributes = intervals.start, covered.slots, len(table)
     count, most = np.int64(0), np.int64(0)
     for a in range(attributes):
         if table[a, WORD] < 0:
             table[a, RUN] = count
             count += slots[a + 1] - slots[a]
             most = max(most, slots[a + 1] - slots[a])
-    runs = np.empty((count, 4), np.int32)
+    runs = np.empty((count, RUN_COLUMNS), np.int32)
     begins, ends = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
     total = np.int64(0)
     for a in range(attributes):
@@ -141,9 +214,9 @@ def _lay_out(start, first, last, slots, table, differences):
         for s in range(count + 1):
             begins[s], ends[s] = 0, 0
         for i in range(start[a], start[a + 1]):
-            if first[i] <= last[i]:
-                begins[first[i]] += 1
-                ends[last[i] + 1] += 1
+            if covered.first[i] <= covered.last[i]:
+                begins[covered.first[i]] += 1
+                ends[covered.last[i] + 1] += 1
         size, s, at = np.int64(0), np.int64(0), np.int64(0)
         while s < count:
             size += begins[s] - ends[s]
@@ -157,12 +230,12 @@ def _lay_out(start, first, last, slots, table, differences):
             plus = at + size
             for k in range(s, top):
                 plus += begins[k] if k > s else 0
-                runs[row + k, 0], runs[row + k, 1] = at, plus
+                runs[row + k, LIST], runs[row + k, LIST_END] = at, plus
             minus = plus
             for k in range(s, top):
                 minus += ends[k] if k > s else 0
                 size += begins[k] - ends[k] if k > s else 0
-                runs[row + k, 2], runs[row + k, 3] = plus, minus
+                runs[row + k, GONE], runs[row + k, GONE_END] = plus, minus
             at = minus
             s = top
         total += at
@@ -170,11 +243,11 @@ def _lay_out(start, first, last, slots, table, differences):
 
 
 @kernel
-def _fill(start, place, first, last, slots, runs, table, length):
-    """Intervals come by place, so every list is sorted. No vector is empty, so an anchor is known by another r0 than
+def _fill(intervals, covered, runs, table, length):
+    """Intervals come by place, so every list is sorted. No vector is empty, so an anchor is known by another LIST than
     that of the slot before."""
+    start, place, slots, attributes = intervals.start, intervals.place, covered.slots, len(table)
     entries = np.empty(length, np.int32)
-    attributes = len(start) - 1
     most = np.int64(0)
     for a in range(attributes):
         most = max(most, slots[a + 1] - slots[a])
@@ -187,15 +260,15 @@ def _fill(start, place, first, last, slots, runs, table, length):
         row, base, count = table[a, RUN], table[a, ENTRY], slots[a + 1] - slots[a]
         anchors = np.int64(0)
         for s in range(count):
-            if s == 0 or runs[row + s, 0] != runs[row + s - 1, 0]:
-                own[anchors] = base + runs[row + s, 0]
+            if s == 0 or runs[row + s, LIST] != runs[row + s - 1, LIST]:
+                own[anchors] = base + runs[row + s, LIST]
                 anchors += 1
                 begins[s], ends[s] = -1, -1
             else:
-                begins[s], ends[s] = base + runs[row + s - 1, 1], base + runs[row + s - 1, 3]
+                begins[s], ends[s] = base + runs[row + s - 1, LIST_END], base + runs[row + s - 1, GONE_END]
             anchor[s] = anchors
         for i in range(start[a], start[a + 1]):
-            x, y = first[i], last[i]
+            x, y = covered.first[i], covered.last[i]
             if x > y:
                 continue
             if begins[x] >= 0:
@@ -211,23 +284,22 @@ def _fill(start, place, first, last, slots, runs, table, length):
 
 
 @kernel
-def runs_of_slots(
-    table, runs, event_offsets, event_attribute, first_event, last_event, slot, run_start, run_first, run_length
-):
-    """Runs for the slots that are no words."""
-    n = np.int64(0)
-    entry = event_offsets[first_event]
-    for e in range(first_event, last_event):
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, s = event_attribute[i], slot[i - entry]
+def runs_of_slots(table, runs, events, found):
+    """Runs for the slots that are no words. (Groups are plain tuples here: see index.attribute_trees.)"""
+    events, found = EventArrays(*events), Found(*found)
+    entry, n = events.offsets[found.first_event], np.int64(0)
+    for k in range(len(found.start) - 1):
+        e = found.first_event + k
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            a, s = events.attribute[i], found.slot[i - entry]
             if s < 0 or table[a, WORD] >= 0:
                 continue
             m, base = table[a, RUN] + s, table[a, ENTRY]
-            run_first[n], run_length[n] = base + runs[m, 0], runs[m, 1] - runs[m, 0]
-            slot[i - entry] = NONE - 1
+            found.first[n], found.length[n] = base + runs[m, LIST], runs[m, LIST_END] - runs[m, LIST]
+            found.slot[i - entry] = NONE - 1
             n += 1
-            if runs[m, 2] < runs[m, 3]:
-                run_first[n], run_length[n] = base + runs[m, 2], runs[m, 2] - runs[m, 3]
-                slot[i - entry] = NONE - 2
+            if runs[m, GONE] < runs[m, GONE_END]:
+                found.first[n], found.length[n] = base + runs[m, GONE], runs[m, GONE] - runs[m, GONE_END]
+                found.slot[i - entry] = NONE - 2
                 n += 1
-        run_start[e - first_event + 1] = n
+        found.start[k + 1] = n

@@ -30,32 +30,41 @@ predicate of several spans is several intervals. Bit vectors are lists of differ
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import CodedEvents
+from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
-from dibs.index.papers.tatbul.combination import Found
+from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
+from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
 
 MINIMUM = 1  # clusters of so many intervals are not split
+KEY, LEFT, RIGHT = range(3)  # the columns of `nodes`
+FROM, TO, LINK = range(3)  # of clusters that are yet to be split: endpoints from, to (not included), and where to link
+ROOT = -1  # the LINK of a root; else 2 * node, + 1 if it is the right child
+
+
+class ClusterTree(NamedTuple):
+    nodes: NDArray[np.int32]
+    roots: NDArray[np.int64]
+    slots: NDArray[np.int64]
 
 
 class Cluster(AttributeTrees):
     name: ClassVar[str] = "cluster"
     about: ClassVar[str] = "intervals split by keys for each attribute, leaves verified (Tatbul); little overlap"
-    TREE = ("nodes", "roots", "slots")
+    TREE = ClusterTree._fields
     VERIFIES = True
 
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         nodes, roots, _, slots, first, last = split(intervals.start, intervals.lo, intervals.hi, MINIMUM)
         _once(intervals.start, intervals.place, first, last)
-        return {"nodes": nodes, "roots": roots, "slots": slots} | bit_vectors(intervals, first, last, slots)
+        return {"nodes": nodes, "roots": roots, "slots": slots} | bit_vectors(intervals, Covered(first, last, slots))
 
     def plan(self) -> dict[str, Any]:
         return {
@@ -66,9 +75,8 @@ class Cluster(AttributeTrees):
             "grounds": "each value goes to a cluster of its attribute; profiles in all clusters are verified",
         }
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        coded = events.offsets, events.attribute, events.lo
-        _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        _find(self._tree, events, found)
 
 
 @kernel
@@ -91,7 +99,7 @@ def split(start, lo, hi, minimum):
     # Endpoint k: its cell, how many intervals begin below it, how many end below it; one more for "all".
     point = np.empty(cells + 2, np.int64)
     began, ended = np.empty(cells + 2, np.int64), np.empty(cells + 2, np.int64)
-    stack = np.empty((cells + 2, 3), np.int64)  # endpoints i to j (not included), and where to link the cluster
+    stack = np.empty((cells + 2, 3), np.int64)
     n, leaves = np.int64(0), np.int64(0)
     for a in range(attributes):
         highest = np.int64(0)
@@ -110,21 +118,21 @@ def split(start, lo, hi, minimum):
         began[points], ended[points] = open_, closed
         top = 0
         if points > 0:
-            stack[0, 0], stack[0, 1], stack[0, 2] = 0, points, -1
+            stack[0, FROM], stack[0, TO], stack[0, LINK] = 0, points, ROOT
             top = 1
         while top > 0:
             top -= 1
-            i, j, link = stack[top, 0], stack[top, 1], stack[top, 2]
+            i, j, link = stack[top, FROM], stack[top, TO], stack[top, LINK]
             key = np.int64(-1)
             if began[j] - ended[i] > minimum:
                 key = best_key(began, ended, i, j)
-            if link >= 0:
-                nodes[link >> 1, 1 + (link & 1)] = n - roots[a] if key >= 0 else ~(leaves - slots[a])
+            if link != ROOT:
+                nodes[link >> 1, LEFT + (link & 1)] = n - roots[a] if key >= 0 else ~(leaves - slots[a])
             if key >= 0:
-                nodes[n, 0] = point[key]
+                nodes[n, KEY] = point[key]
                 # The left cluster comes off the stack first, so leaves come in order.
-                stack[top, 0], stack[top, 1], stack[top, 2] = key, j, 2 * n + 1
-                stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = i, key, 2 * n
+                stack[top, FROM], stack[top, TO], stack[top, LINK] = key, j, 2 * n + 1
+                stack[top + 1, FROM], stack[top + 1, TO], stack[top + 1, LINK] = i, key, 2 * n
                 top += 2
                 n += 1
             else:
@@ -197,39 +205,35 @@ def depth(nodes, roots):
     for a in range(len(roots) - 1):
         for n in range(roots[a], roots[a + 1]):
             result = max(result, levels[n])
-            for side in range(1, 3):
+            for side in range(LEFT, RIGHT + 1):
                 if nodes[n, side] >= 0:
                     levels[roots[a] + nodes[n, side]] = levels[n] + 1
     return result
 
 
+@kernel(forceinline=True)
+def find_cluster(nodes, roots, a, v):
+    """The leaf of attribute a that a value goes to, counted from its first, and with how many keys it is compared."""
+    at, compared = np.int64(0) if roots[a] < roots[a + 1] else ~np.int64(0), np.int64(0)
+    while at >= 0:
+        compared += 1
+        n = roots[a] + at
+        at = np.int64(nodes[n, LEFT]) if v < nodes[n, KEY] else np.int64(nodes[n, RIGHT])
+    return ~at, compared
+
+
 @kernel
-def _find(
-    nodes,
-    roots,
-    slots,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    first_event,
-    last_event,
-    slot,
-    evaluations,
-    visited,
-):
-    entry = event_offsets[first_event]
-    for e in range(first_event, last_event):
-        compared = np.int64(0)
-        leaves = np.int64(0)
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, v = event_attribute[i], event_cell[i]
-            if slots[a] == slots[a + 1]:
-                continue
-            at = np.int64(0) if roots[a] < roots[a + 1] else np.int64(-1)
-            while at >= 0:
-                compared += 1
-                at += roots[a]
-                at = np.int64(nodes[at, 1]) if v < nodes[at, 0] else np.int64(nodes[at, 2])
-            leaves += 1
-            slot[i - entry] = ~at
-        evaluations[e - first_event], visited[e - first_event] = compared, compared + leaves
+def _find(tree, events, found):
+    tree, events, found = ClusterTree(*tree), EventArrays(*events), Found(*found)
+    entry = events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
+        compared, leaves = np.int64(0), np.int64(0)
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            a = events.attribute[i]
+            if tree.slots[a] < tree.slots[a + 1]:
+                leaf, steps = find_cluster(tree.nodes, tree.roots, a, events.lo[i])
+                found.slot[i - entry] = leaf
+                compared += steps
+                leaves += 1
+        found.evaluations[k], found.nodes[k] = compared, compared + leaves

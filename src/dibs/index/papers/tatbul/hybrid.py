@@ -20,33 +20,41 @@ exact. The elementary intervals of an attribute are one list, cut where a leaf b
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import CodedEvents
+from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
-from dibs.index.papers.tatbul.cluster import depth, split
-from dibs.index.papers.tatbul.combination import Found
-from dibs.index.papers.tatbul.interval import elementary
+from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
+from dibs.index.papers.tatbul.cluster import depth, find_cluster, split
+from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.interval import FIRST, elementary, find_elementary
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
 
+class HybridTree(NamedTuple):
+    nodes: NDArray[np.int32]
+    roots: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    leaves: NDArray[np.int64]
+    spans: NDArray[np.int32]
+
+
 class Hybrid(AttributeTrees):
     name: ClassVar[str] = "hybrid"
     about: ClassVar[str] = "clusters, and elementary intervals within each (Tatbul); ranges of mixed overlap"
-    TREE = ("nodes", "roots", "leaf", "leaves", "spans")
+    TREE = HybridTree._fields
 
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         own = intervals.start, intervals.lo, intervals.hi
         nodes, roots, cuts, leaves, _, _ = split(*own, thresholds.hybrid_cluster)
         spans, slots, first, last = elementary(*own, leaves, cuts, False)
-        vectors = bit_vectors(intervals, first, last, slots)
+        vectors = bit_vectors(intervals, Covered(first, last, slots))
         leaf = _slots_of(cuts, leaves, spans, slots)
         return {"nodes": nodes, "roots": roots, "leaf": leaf, "leaves": leaves, "spans": spans} | vectors
 
@@ -61,9 +69,8 @@ class Hybrid(AttributeTrees):
             "grounds": "each value goes to a cluster of its attribute and to one of its elementary intervals",
         }
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        coded = events.offsets, events.attribute, events.lo
-        _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        _find(self._tree, events, found)
 
 
 @kernel
@@ -73,7 +80,7 @@ def _slots_of(cuts, leaves, spans, slots):
     for a in range(len(leaves) - 1):
         s = slots[a]
         for n in range(leaves[a], leaves[a + 1]):
-            while s < slots[a + 1] and spans[s, 0] < cuts[n]:
+            while s < slots[a + 1] and spans[s, FIRST] < cuts[n]:
                 s += 1
             leaf[n] = s
     leaf[len(cuts)] = slots[-1]
@@ -81,42 +88,20 @@ def _slots_of(cuts, leaves, spans, slots):
 
 
 @kernel
-def _find(
-    nodes,
-    roots,
-    leaf,
-    leaves,
-    spans,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    first_event,
-    last_event,
-    slot,
-    evaluations,
-    visited,
-):
-    entry = event_offsets[first_event]
-    for e in range(first_event, last_event):
+def _find(tree, events, found):
+    tree, events, found = HybridTree(*tree), EventArrays(*events), Found(*found)
+    entry = events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
         compared = np.int64(0)
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, v = event_attribute[i], event_cell[i]
-            if leaves[a] == leaves[a + 1]:
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            a, v = events.attribute[i], events.lo[i]
+            first = tree.leaves[a]
+            if first == tree.leaves[a + 1]:
                 continue
-            at = np.int64(0) if roots[a] < roots[a + 1] else np.int64(-1)
-            while at >= 0:
-                compared += 1
-                at += roots[a]
-                at = np.int64(nodes[at, 1]) if v < nodes[at, 0] else np.int64(nodes[at, 2])
-            x, y = leaf[leaves[a] + ~at], leaf[leaves[a] + ~at + 1]
-            while x < y:
-                m = (x + y - 1) >> 1
-                compared += 1
-                if v < spans[m, 0]:
-                    y = m
-                elif v > spans[m, 1]:
-                    x = m + 1
-                else:
-                    slot[i - entry] = m - leaf[leaves[a]]
-                    break
-        evaluations[e - first_event] = visited[e - first_event] = compared
+            leaf, keys = find_cluster(tree.nodes, tree.roots, a, v)
+            span, steps = find_elementary(tree.spans, tree.leaf[first + leaf], tree.leaf[first + leaf + 1], v)
+            compared += keys + steps
+            if span >= 0:
+                found.slot[i - entry] = span - tree.leaf[first]
+        found.evaluations[k] = found.nodes[k] = compared

@@ -20,29 +20,36 @@ nodes.) Bit vectors are lists of differences and are combined by counting.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import CodedEvents
+from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.bit_vectors import bit_vectors, sizes
-from dibs.index.papers.tatbul.combination import Found
+from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
+from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
+
+FIRST, LAST = range(2)  # the columns of `nodes`: cells
+
+
+class IntervalIndex(NamedTuple):
+    nodes: NDArray[np.int32]
+    slots: NDArray[np.int64]
 
 
 class Interval(AttributeTrees):
     name: ClassVar[str] = "interval"
     about: ClassVar[str] = "a search tree of elementary intervals for each attribute (Tatbul); overlapping ranges"
-    TREE = ("nodes", "slots")
+    TREE = IntervalIndex._fields
 
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         no_cuts = np.zeros(len(intervals.start), np.int64), np.empty(0, np.int32)
         nodes, slots, first, last = elementary(intervals.start, intervals.lo, intervals.hi, *no_cuts, False)
-        return {"nodes": nodes, "slots": slots} | bit_vectors(intervals, first, last, slots)
+        return {"nodes": nodes, "slots": slots} | bit_vectors(intervals, Covered(first, last, slots))
 
     def plan(self) -> dict[str, Any]:
         counts = np.diff(self._arrays["slots"])
@@ -53,9 +60,8 @@ class Interval(AttributeTrees):
             "grounds": "each value is searched among the elementary intervals of its attribute",
         }
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        coded = events.offsets, events.attribute, events.lo
-        _find(*self._tree(), *coded, first, last, found.slot, found.evaluations, found.nodes)
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        _find(self._tree, events, found)
 
 
 @kernel
@@ -89,11 +95,11 @@ def elementary(start, lo, hi, cut_start, cuts, gaps):
         for c in range(highest + 2):
             if cut[c]:
                 if inside:
-                    nodes[n - 1, 1] = c - 1
+                    nodes[n - 1, LAST] = c - 1
                 over += change[c]
                 inside = over > 0 or (gaps and inside and c <= highest)
                 if inside:
-                    nodes[n, 0] = c
+                    nodes[n, FIRST] = c
                     n += 1
             slot_of[c] = n - 1 - slots[a]
             change[c], cut[c] = 0, False
@@ -103,33 +109,34 @@ def elementary(start, lo, hi, cut_start, cuts, gaps):
     return nodes[:n].copy(), slots, first, last
 
 
+@kernel(forceinline=True)
+def find_elementary(nodes, begin, end, v):
+    """Which elementary interval from begin to end (not included) contains the value, -1 if none, and with how many it
+    is compared."""
+    compared = np.int64(0)
+    while begin < end:
+        m = (begin + end - 1) >> 1
+        compared += 1
+        if v < nodes[m, FIRST]:
+            end = m
+        elif v > nodes[m, LAST]:
+            begin = m + 1
+        else:
+            return m, compared
+    return np.int64(-1), compared
+
+
 @kernel
-def _find(
-    nodes,
-    slots,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    first_event,
-    last_event,
-    slot,
-    evaluations,
-    visited,
-):
-    entry = event_offsets[first_event]
-    for e in range(first_event, last_event):
+def _find(tree, events, found):
+    tree, events, found = IntervalIndex(*tree), EventArrays(*events), Found(*found)
+    entry = events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
         compared = np.int64(0)
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, v = event_attribute[i], event_cell[i]
-            x, y = slots[a], slots[a + 1]
-            while x < y:
-                m = (x + y - 1) >> 1
-                compared += 1
-                if v < nodes[m, 0]:
-                    y = m
-                elif v > nodes[m, 1]:
-                    x = m + 1
-                else:
-                    slot[i - entry] = m - slots[a]
-                    break
-        evaluations[e - first_event] = visited[e - first_event] = compared
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            a = events.attribute[i]
+            node, steps = find_elementary(tree.nodes, tree.slots[a], tree.slots[a + 1], events.lo[i])
+            compared += steps
+            if node >= 0:
+                found.slot[i - entry] = node - tree.slots[a]
+        found.evaluations[k] = found.nodes[k] = compared

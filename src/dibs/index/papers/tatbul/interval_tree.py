@@ -24,22 +24,35 @@ comparisons. The middle is that of all endpoints, repeated ones included, of the
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import CodedEvents
+from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.combination import Found
+from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
+
+COLUMNS = 5
+POINT, LEFT, RIGHT, START, END = range(COLUMNS)  # the columns of `nodes`
+FROM, TO, LINK = range(3)  # of subtrees that are yet to be divided: intervals from, to (not included), where to link
+ROOT = -1  # the LINK of a root; else 2 * node, + 1 if it is the right child
+NO_CHILD = -1
+
+
+class PointTree(NamedTuple):
+    nodes: NDArray[np.int32]
+    roots: NDArray[np.int64]
+    start: NDArray[np.int64]
+    bounds: NDArray[np.int32]
 
 
 class IntervalTree(AttributeTrees):
     name: ClassVar[str] = "interval-tree"
     about: ClassVar[str] = "intervals kept at the highest endpoint that they contain (Tatbul); small"
-    TREE = ("nodes", "roots", "start", "bounds")
+    TREE = PointTree._fields
     VECTORS = False
 
     def __init__(self, clauses: Any, arrays: dict[str, NDArray[Any]]):
@@ -67,8 +80,8 @@ class IntervalTree(AttributeTrees):
     def _most_runs(self) -> int:
         return max(self._depth, 1)
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        _find(*self._tree(), events.offsets, events.attribute, events.lo, first, last, *found)
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        _find(self._tree, events, found)
 
 
 @kernel
@@ -100,67 +113,74 @@ def _divide(start, lo, hi, by_lo, by_hi):
     """The trees. Both orders are rearranged so that the intervals of each node stand together: left subtree, node,
     right subtree, each still sorted."""
     attributes = len(start) - 1
-    nodes, roots = np.empty((len(lo), 5), np.int32), np.zeros(attributes + 1, np.int64)
+    nodes, roots = np.empty((len(lo), COLUMNS), np.int32), np.zeros(attributes + 1, np.int64)
     most = np.int64(1)
     for a in range(attributes):
         most = max(most, start[a + 1] - start[a])
     kept, right = np.empty(most, np.int64), np.empty(most, np.int64)
-    stack = np.empty((most + 2, 3), np.int64)  # intervals x to y (not included), and where to link the subtree
+    stack = np.empty((most + 2, 3), np.int64)
     n = np.int64(0)
     for a in range(attributes):
         top = 0
         if start[a] < start[a + 1]:
-            stack[0, 0], stack[0, 1], stack[0, 2] = start[a], start[a + 1], -1
+            stack[0, FROM], stack[0, TO], stack[0, LINK] = start[a], start[a + 1], ROOT
             top = 1
         while top > 0:
             top -= 1
-            x, y, link = stack[top, 0], stack[top, 1], stack[top, 2]
-            if link >= 0:
-                nodes[link >> 1, 1 + (link & 1)] = n - roots[a]
-            # The middle of 2 (y - x) endpoints: as many are taken from the two sorted lists.
-            i, j, point = x, x, np.int32(0)
-            for _ in range(y - x):
-                if i < y and lo[by_lo[i]] <= hi[by_hi[j]]:
-                    point = lo[by_lo[i]]
-                    i += 1
-                else:
-                    point = hi[by_hi[j]]
-                    j += 1
-            middle, after = x, x
-            for which in range(2):
-                to, k, r = x, 0, 0
-                for i in range(x, y):
-                    interval = by_lo[i] if which == 0 else by_hi[i]
-                    if hi[interval] < point:
-                        if which == 0:
-                            by_lo[to] = interval
-                        else:
-                            by_hi[to] = interval
-                        to += 1
-                    elif lo[interval] > point:
-                        right[r] = interval
-                        r += 1
-                    else:
-                        kept[k] = interval
-                        k += 1
-                middle, after = to, to + k
-                for i in range(k + r):
-                    interval = kept[i] if i < k else right[i - k]
-                    if which == 0:
-                        by_lo[to + i] = interval
-                    else:
-                        by_hi[to + i] = interval
-            nodes[n, 0], nodes[n, 1], nodes[n, 2] = point, -1, -1
-            nodes[n, 3], nodes[n, 4] = middle - start[a], after - start[a]
-            if after < y:
-                stack[top, 0], stack[top, 1], stack[top, 2] = after, y, 2 * n + 1
+            x, y, link = stack[top, FROM], stack[top, TO], stack[top, LINK]
+            if link != ROOT:
+                nodes[link >> 1, LEFT + (link & 1)] = n - roots[a]
+            point = _middle(lo, hi, by_lo, by_hi, x, y)
+            begin, end = _part(by_lo[x:y], lo, hi, point, kept, right)
+            _part(by_hi[x:y], lo, hi, point, kept, right)
+            begin, end = x + begin, x + end
+            nodes[n, POINT], nodes[n, LEFT], nodes[n, RIGHT] = point, NO_CHILD, NO_CHILD
+            nodes[n, START], nodes[n, END] = begin - start[a], end - start[a]
+            if end < y:
+                stack[top, FROM], stack[top, TO], stack[top, LINK] = end, y, 2 * n + 1
                 top += 1
-            if x < middle:
-                stack[top, 0], stack[top, 1], stack[top, 2] = x, middle, 2 * n
+            if x < begin:
+                stack[top, FROM], stack[top, TO], stack[top, LINK] = x, begin, 2 * n
                 top += 1
             n += 1
         roots[a + 1] = n
     return nodes[:n].copy(), roots
+
+
+@kernel
+def _middle(lo, hi, by_lo, by_hi, x, y):
+    """The middle one of the 2 (y - x) endpoints: as many are taken from the two sorted lists."""
+    i, j, point = x, x, np.int32(0)
+    for _ in range(y - x):
+        if i < y and lo[by_lo[i]] <= hi[by_hi[j]]:
+            point = lo[by_lo[i]]
+            i += 1
+        else:
+            point = hi[by_hi[j]]
+            j += 1
+    return point
+
+
+@kernel
+def _part(order, lo, hi, point, kept, right):
+    """Puts the intervals below the point first, then those that contain it, then those above, each in the order that
+    they had: where those that contain it begin and end. (`kept` and `right` are room.)"""
+    begin, k, r = 0, 0, 0
+    for i in range(len(order)):
+        interval = order[i]
+        if hi[interval] < point:
+            order[begin] = interval
+            begin += 1
+        elif lo[interval] > point:
+            right[r] = interval
+            r += 1
+        else:
+            kept[k] = interval
+            k += 1
+    end = begin + k
+    order[begin:end] = kept[:k]
+    order[end:] = right[:r]
+    return begin, end
 
 
 @kernel
@@ -171,63 +191,73 @@ def _depth(nodes, roots):
     for a in range(len(roots) - 1):
         for n in range(roots[a], roots[a + 1]):
             result = max(result, levels[n])
-            for side in range(1, 3):
+            for side in range(LEFT, RIGHT + 1):
                 if nodes[n, side] >= 0:
                     levels[roots[a] + nodes[n, side]] = levels[n] + 1
     return result
 
 
 @kernel
-def _find(
-    nodes,
-    roots,
-    start,
-    bounds,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    first_event,
-    last_event,
-    slot,
-    run_start,
-    run_first,
-    run_length,
-    evaluations,
-    visited,
-):
-    intervals = start[-1]
-    n, entry = np.int64(0), event_offsets[first_event]
-    for e in range(first_event, last_event):
+def _find(tree, events, found):
+    tree, events, found = PointTree(*tree), EventArrays(*events), Found(*found)
+    n, entry = np.int64(0), events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
         compared, seen = np.int64(0), np.int64(0)
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, v = event_attribute[i], event_cell[i]
-            at = np.int64(0) if roots[a] < roots[a + 1] else np.int64(-1)
-            while at >= 0:
-                m = roots[a] + at
-                seen += 1
-                compared += 1
-                x, y = start[a] + nodes[m, 3], start[a] + nodes[m, 4]
-                first, count = x, y - x
-                if v < nodes[m, 0]:
-                    k = x
-                    while k < y and bounds[k] <= v:
-                        k += 1
-                    count = k - x
-                    compared += count + (k < y)
-                    at = np.int64(nodes[m, 1])
-                elif v > nodes[m, 0]:
-                    k = intervals + y - 1
-                    while k >= intervals + x and bounds[k] >= v:
-                        k -= 1
-                    first, count = k + 1, intervals + y - 1 - k
-                    compared += count + (k >= intervals + x)
-                    at = np.int64(nodes[m, 2])
-                else:
-                    at = np.int64(-1)
-                if count > 0:
-                    slot[i - entry] -= 1
-                    run_first[n], run_length[n] = first, count
-                    n += 1
-        k = e - first_event
-        run_start[k + 1] = n
-        evaluations[k], visited[k] = compared, seen
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            runs, steps, nodes = _collect(tree, events.attribute[i], events.lo[i], found, n)
+            found.slot[i - entry] -= runs
+            n += runs
+            compared += steps
+            seen += nodes
+        found.start[k + 1] = n
+        found.evaluations[k], found.nodes[k] = compared, seen
+
+
+@kernel(forceinline=True)
+def _collect(tree, a, v, found, n):
+    """The intervals that contain a value, by node on its way down the tree of attribute a, as runs from found[n] on:
+    how many runs, comparisons, and nodes."""
+    nodes, start = tree.nodes, tree.start[a]
+    runs, compared, seen = np.int64(0), np.int64(0), np.int64(0)
+    at = np.int64(0) if tree.roots[a] < tree.roots[a + 1] else np.int64(NO_CHILD)
+    while at != NO_CHILD:
+        m = tree.roots[a] + at
+        seen += 1
+        compared += 1
+        begin, end = start + nodes[m, START], start + nodes[m, END]
+        first, count = begin, end - begin
+        if v < nodes[m, POINT]:
+            count = _count_by_first(tree.bounds, begin, end, v)
+            compared += count + (count < end - begin)
+            at = np.int64(nodes[m, LEFT])
+        elif v > nodes[m, POINT]:
+            last = tree.start[-1] + end  # the other half of bounds
+            count = _count_by_last(tree.bounds, last - (end - begin), last, v)
+            compared += count + (count < end - begin)
+            first = last - count
+            at = np.int64(nodes[m, RIGHT])
+        else:
+            at = np.int64(NO_CHILD)
+        if count > 0:
+            found.first[n + runs], found.length[n + runs] = first, count
+            runs += 1
+    return runs, compared, seen
+
+
+@kernel(forceinline=True)
+def _count_by_first(bounds, begin, end, v):
+    """How many of a list by first cell begin at the value or before: those in front."""
+    k = begin
+    while k < end and bounds[k] <= v:
+        k += 1
+    return k - begin
+
+
+@kernel(forceinline=True)
+def _count_by_last(bounds, begin, end, v):
+    """How many of a list by last cell end at the value or behind: those at its end."""
+    k = end
+    while k > begin and bounds[k - 1] >= v:
+        k -= 1
+    return end - k

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.index.groups import ClauseArrays
 from dibs.index.statistics import access_predicates, guessed_presence, highest_cells, probabilities
 from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
@@ -53,13 +54,14 @@ def intervals_of(clauses: Clauses) -> Intervals:
     np.cumsum(np.bincount(c.attribute[pivot], minlength=c.attributes), out=group[1:])
     sizes = np.diff(c.offsets)[row]
     size = sizes.astype(np.uint16 if sizes.max(initial=0) < 1 << 16 else np.uint32)
-    columns = c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
-    start, low, high, place = _intervals(row, *columns, c.attributes)
+    start, low, high, place = _intervals(row, ClauseArrays.of(c), c.attributes)
     return Intervals(row, size, group, start, low, high, place, np.array([thresholds.tatbul_block]))
 
 
 @kernel
-def _intervals(row, offsets, attribute, lo, hi, span_lo, span_hi, attributes):
+def _intervals(row, clauses, attributes):
+    """start, lo, hi and place."""
+    offsets, attribute, lo, hi, span_lo, span_hi = clauses
     start = np.zeros(attributes + 1, np.int64)
     for p in range(len(attribute)):
         start[attribute[p] + 1] += 1 if hi[p] >= 0 else -hi[p]

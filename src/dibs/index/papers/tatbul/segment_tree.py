@@ -25,23 +25,31 @@ vectors are combined by counting. The vectors of nodes are plain lists: no profi
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import CodedEvents
+from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.combination import Found
-from dibs.index.papers.tatbul.interval import elementary
+from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.interval import FIRST, LAST, elementary
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
+
+
+class Segments(NamedTuple):
+    cells: NDArray[np.int32]
+    leaves: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    starts: NDArray[np.int32]
+    base: NDArray[np.int64]
 
 
 class SegmentTree(AttributeTrees):
     name: ClassVar[str] = "segment-tree"
     about: ClassVar[str] = "elementary intervals joined in pairs for each attribute (Tatbul); overlapping ranges"
-    TREE = ("cells", "leaves", "nodes", "starts", "base")
+    TREE = Segments._fields
     VECTORS = False
     ORDERED = True
 
@@ -66,8 +74,8 @@ class SegmentTree(AttributeTrees):
     def _most_runs(self) -> int:
         return (int(np.diff(self._arrays["leaves"]).max(initial=1)) - 1).bit_length() + 1
 
-    def _find(self, events: CodedEvents, first: int, last: int, found: Found) -> None:
-        _find(*self._tree(), events.offsets, events.attribute, events.lo, first, last, *found)
+    def _find(self, events: tuple[Any, ...], found: tuple[Any, ...]) -> None:
+        _find(self._tree, events, found)
 
 
 @kernel
@@ -77,8 +85,8 @@ def _first_cells(spans, slots):
     for a in range(attributes):
         leaves[a] = slots[a] + a
         for s in range(slots[a], slots[a + 1]):
-            cells[s + a] = spans[s, 0]
-            cells[s + a + 1] = spans[s, 1] + 1
+            cells[s + a] = spans[s, FIRST]
+            cells[s + a + 1] = spans[s, LAST] + 1
     leaves[attributes] = len(cells)
     return cells, leaves
 
@@ -137,57 +145,57 @@ def _store(start, place, first, last, slots):
 
 
 @kernel
-def _find(
-    cells,
-    leaves,
-    nodes,
-    starts,
-    base,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    first_event,
-    last_event,
-    slot,
-    run_start,
-    run_first,
-    run_length,
-    evaluations,
-    visited,
-):
-    n, entry = np.int64(0), event_offsets[first_event]
-    for e in range(first_event, last_event):
+def _find(tree, events, found):
+    tree, events, found = Segments(*tree), EventArrays(*events), Found(*found)
+    n, entry = np.int64(0), events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
         compared, seen = np.int64(0), np.int64(0)
-        for i in range(event_offsets[e], event_offsets[e + 1]):
-            a, v = event_attribute[i], event_cell[i]
-            low, count = leaves[a], leaves[a + 1] - leaves[a] - 1
-            if count == 0:
-                continue
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            runs, steps, nodes = _collect(tree, events.attribute[i], events.lo[i], found, n)
+            found.slot[i - entry] -= runs
+            n += runs
+            compared += steps
+            seen += nodes
+        found.start[k + 1] = n
+        found.evaluations[k], found.nodes[k] = compared, seen
+
+
+@kernel(forceinline=True)
+def _collect(tree, a, v, found, n):
+    """The lists of the nodes on the way from the root of attribute a to the leaf of a value, as runs from found[n] on:
+    how many, comparisons, and nodes."""
+    low, leaves = tree.leaves[a], tree.leaves[a + 1] - tree.leaves[a] - 1
+    runs, compared, seen = np.int64(0), np.int64(0), np.int64(0)
+    if leaves == 0:
+        return runs, compared, seen
+    compared += 1
+    if v < tree.cells[low] or v >= tree.cells[low + leaves]:
+        return runs, compared, seen
+    # Node `at` of a level has the leaves from at << level on; `top` is the number of the level's first node.
+    level, at, top = np.int64(0), np.int64(0), tree.nodes[a + 1] - 1
+    while (leaves - 1) >> level > 0:
+        level += 1
+    while True:
+        seen += 1
+        begin, end = _list_of(tree, a, top + at)
+        if begin < end:
+            found.first[n + runs], found.length[n + runs] = begin, end - begin
+            runs += 1
+        if level == 0:
+            return runs, compared, seen
+        level -= 1
+        top -= (leaves + (np.int64(1) << level) - 1) >> level
+        at = 2 * at
+        right = (at + 1) << level
+        if right < leaves:
             compared += 1
-            if v < cells[low] or v >= cells[low + count]:
-                continue
-            # From the root: node `at` of a level with leaves at << level and on; `top` is the number of its first node.
-            level, at, top = np.int64(0), np.int64(0), nodes[a + 1] - 1
-            while (count - 1) >> level > 0:
-                level += 1
-            while True:
-                seen += 1
-                node = top + at
-                x = np.int64(starts[node])
-                y = np.int64(starts[node + 1]) if node + 1 < nodes[a + 1] else base[a + 1] - base[a]
-                if x < y:
-                    slot[i - entry] -= 1
-                    run_first[n], run_length[n] = base[a] + x, y - x
-                    n += 1
-                if level == 0:
-                    break
-                level -= 1
-                top -= (count + (np.int64(1) << level) - 1) >> level
-                at = 2 * at
-                right = (at + 1) << level
-                if right < count:
-                    compared += 1
-                    at += v >= cells[low + right]
-        k = e - first_event
-        run_start[k + 1] = n
-        evaluations[k], visited[k] = compared, seen
+            at += v >= tree.cells[low + right]
+
+
+@kernel(forceinline=True)
+def _list_of(tree, a, node):
+    """Where in `entries` the profiles of a node of attribute a are."""
+    base = tree.base[a]
+    last = node + 1 == tree.nodes[a + 1]
+    return base + tree.starts[node], tree.base[a + 1] if last else base + tree.starts[node + 1]

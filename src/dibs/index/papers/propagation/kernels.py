@@ -1,0 +1,246 @@
+"""Matching in the two phases of the paper: all predicates, then the clauses that a satisfied one gives access to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
+from dibs.index.papers.propagation.layout import (
+    CEILING,
+    COLUMNS,
+    EQ,
+    FIRST_SPAN,
+    FLOOR,
+    GE,
+    LE,
+    NE,
+    SPANS,
+    Clusters,
+    Predicates,
+    Work,
+)
+from dibs.jit.kernel import kernel
+from dibs.jit.lanes import count_bits, lowest_bit, prefetch
+
+LINE = 16  # int32 in a cache line
+SPANS_AHEAD = 256  # of the next attribute, so many spans are asked for
+AHEAD, LINES = 16, 4  # the clusters of the access predicate after so many are asked for, so many cache lines
+
+ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+CLAUSES_AT, PLACE = np.uint64(40), np.uint64((1 << 40) - 1)  # the two parts of a survivor: see Work
+
+
+@kernel
+def match(predicates, clusters, events, last_event, work, room, progress):
+    """Takes the groups as plain tuples: for a call from Python that is half the price of named ones, which tells where
+    events come one by one."""
+    groups = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
+    _match_events(*groups, last_event, Work(*work), Room(*room), progress)
+
+
+@kernel
+def _match_events(predicates, clusters, events, last_event, work, room, progress):
+    """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
+    found = 0
+    for e in range(progress[NEXT_EVENT], last_event):
+        first, last = events.offsets[e], events.offsets[e + 1]
+        _test_predicates(predicates, events, first, last, work.bits)
+        satisfied, hits = _find_access_predicates(predicates, clusters, events, first, last, work)
+        candidates, kept = _test_two_predicates(clusters, hits, work)
+        full = found + kept > len(room.event)
+        tested = 0
+        if not full:
+            found, tested = _test_other_predicates(clusters, kept, work, e, found, room)
+        _clear(predicates, events, first, last, work.bits)
+        if full:
+            break
+        progress[NEXT_EVENT] = e + 1
+        progress[CANDIDATES] += candidates
+        progress[PREDICATES] += satisfied + 2 * candidates + tested
+        progress[NODES] += hits
+    progress[PAIRS] = found
+
+
+# ---- the first phase: the bits of the satisfied predicates ----
+
+
+@kernel(forceinline=True)
+def _test_predicates(predicates, events, first, last, bits):
+    """The bits of all predicates that the entries first to last of the events satisfy."""
+    for i in range(first, last):
+        prefetch(predicates.groups, events.attribute[i] * COLUMNS)
+    for i in range(first, last):
+        if i + 1 < last:
+            _ask_for(predicates, events.attribute[i + 1])
+        a, v = events.attribute[i], events.lo[i]
+        for g in range(SPANS):
+            _test_group(predicates, a, g, v, bits)
+        _test_spans(predicates, a, v, bits)
+
+
+@kernel(forceinline=True)
+def _ask_for(predicates, a):
+    """Asks for the constants and the first spans of attribute a."""
+    groups = predicates.groups
+    p, end = groups[a, EQ], groups[a, SPANS]
+    while p < end:
+        prefetch(predicates.key, p)
+        p += LINE
+    s, end = groups[a, FIRST_SPAN], min(groups[a + 1, FIRST_SPAN], groups[a, FIRST_SPAN] + SPANS_AHEAD)
+    while s < end:
+        prefetch(predicates.span_begin, s)
+        prefetch(predicates.span_end, s)
+        prefetch(predicates.span_predicate, s)
+        s += LINE
+
+
+@kernel(forceinline=True)
+def _test_group(predicates, a, g, v, bits):
+    """A sorted group of attribute a: a run of its predicates holds, but for one of NE."""
+    groups, key = predicates.groups, predicates.key
+    begin, end = groups[a, g], groups[a, g + 1]
+    if begin < end and (g == EQ or groups[a, FLOOR] <= v <= groups[a, CEILING]):
+        # The first predicate whose constant is not below the value.
+        p, n = begin, end - begin
+        while n > 0:
+            half = n >> 1
+            below = key[p + half] < v
+            p = p + half + 1 if below else p
+            n = n - half - 1 if below else half
+        at = p < end and key[p] == v
+        if g == EQ:
+            if at:
+                bits[p >> 6] |= ONE << np.uint64(p & 63)
+        else:
+            if g == LE:
+                begin = p
+            elif g == GE:
+                end = p + at
+            _set_run(bits, begin, end)
+            if g == NE and at:
+                bits[p >> 6] &= ~(ONE << np.uint64(p & 63))
+
+
+@kernel(forceinline=True)
+def _set_run(bits, begin, end):
+    """The bits from begin to end (not included)."""
+    if begin < end:
+        w, last = begin >> 6, (end - 1) >> 6
+        mask = ALL << np.uint64(begin & 63)
+        while w < last:
+            bits[w] |= mask
+            mask = ALL
+            w += 1
+        bits[w] |= mask & (ALL >> np.uint64(63 - ((end - 1) & 63)))
+
+
+@kernel(forceinline=True)
+def _test_spans(predicates, a, v, bits):
+    """The other predicates of attribute a: those of which a span begins at the value or before, and ends there or
+    behind."""
+    span_begin, span_end = predicates.span_begin, predicates.span_end
+    s, end = predicates.groups[a, FIRST_SPAN], predicates.groups[a + 1, FIRST_SPAN]
+    while s < end and span_begin[s] <= v:
+        after = ((s >> 6) + 1) << 6  # the next 64
+        if predicates.span_reach[s >> 6] < v:
+            s = after
+            continue
+        stop = min(end, after)
+        while s < stop and span_begin[s] <= v:
+            p = predicates.span_predicate[s]
+            bits[p >> 6] |= np.uint64(span_end[s] >= v) << np.uint64(p & 63)
+            s += 1
+
+
+@kernel(forceinline=True)
+def _words_of(predicates, a):
+    """The words with the bits of attribute a: first, and one past the last; none if it has no predicates."""
+    p, q = predicates.groups[a, EQ], predicates.groups[a + 1, EQ]
+    w = p >> 6
+    return w, ((q - 1) >> 6) + 1 if p < q else w
+
+
+@kernel(forceinline=True)
+def _find_access_predicates(predicates, clusters, events, first, last, work):
+    """How many predicates hold, and how many of them give access: work.hits. Attributes share words at their ends, so
+    each word is looked at once."""
+    bits, access, hits = work.bits, clusters.access, work.hits
+    satisfied, n = 0, 0
+    after = 0
+    for i in range(first, last):
+        begin, end = _words_of(predicates, events.attribute[i])
+        for w in range(max(begin, after), end):
+            satisfied += count_bits(bits[w])
+            hot = bits[w] & access[w]
+            while hot != 0:
+                before = (ONE << np.uint64(lowest_bit(hot))) - ONE
+                hits[n] = clusters.rank[w] + count_bits(access[w] & before)
+                prefetch(clusters.start, hits[n])
+                n += 1
+                hot &= hot - ONE
+        after = max(after, end)
+    return satisfied, n
+
+
+# ---- the second phase: the clauses under the satisfied access predicates ----
+
+
+@kernel(forceinline=True)
+def _holds(bits, predicate):
+    """1 or 0, in the lowest bit; those above it mean nothing."""
+    return bits[predicate >> SIX] >> (predicate & LOW_SIX)
+
+
+@kernel(forceinline=True)
+def _test_two_predicates(clusters, hits, work):
+    """The first two predicates of each clause, without a branch on the outcome: how many clauses there are, and how
+    many are left in work.survivors."""
+    table, start, survivors, bits = clusters.table, clusters.start, work.survivors, work.bits
+    candidates, kept = 0, np.uint64(0)
+    for h in range(min(AHEAD, hits)):
+        prefetch(table, start[work.hits[h]])
+    for h in range(hits):
+        if h + AHEAD < hits:
+            at = start[work.hits[h + AHEAD]]
+            for line in range(LINES):
+                prefetch(table, at + LINE * line)
+        at = start[work.hits[h]]
+        c, clauses = np.uint64(at + 1), np.uint64(table[at])
+        stop = c + clauses
+        candidates += np.int64(clauses)
+        while c < stop:
+            x, y = np.uint64(table[c]), np.uint64(table[c + clauses])
+            survivors[kept] = (clauses << CLAUSES_AT) | c
+            kept += _holds(bits, x) & _holds(bits, y) & ONE
+            c += ONE
+    return candidates, np.int64(kept)
+
+
+@kernel(forceinline=True)
+def _test_other_predicates(clusters, kept, work, e, found, room):
+    """The remaining predicates of the survivors. Those that match are the pairs of event e, from room[found] on."""
+    table = clusters.table
+    tested = 0
+    for s in range(kept):
+        clauses = work.survivors[s] >> CLAUSES_AT
+        row = (work.survivors[s] & PLACE) + clauses + clauses
+        room.event[found], room.row[found] = e, table[row]
+        begin = row + clauses
+        q, stop = begin + np.uint64(table[begin]), begin + ONE + np.uint64(table[begin + ONE])
+        tested += np.int64(stop - q)
+        hold = ONE
+        while q < stop:
+            hold &= _holds(work.bits, np.uint64(table[q]))
+            q += ONE
+        found += np.int64(hold)
+    return found, tested
+
+
+@kernel(forceinline=True)
+def _clear(predicates, events, first, last, bits):
+    """No bit is set but that of the true predicate."""
+    for i in range(first, last):
+        begin, end = _words_of(predicates, events.attribute[i])
+        for w in range(begin, end):
+            bits[w] = 0

@@ -1,0 +1,144 @@
+"""propagation: find all satisfied predicates first, then test the clauses that one of them gives access to.
+
+The idea (Fabret et al. 2001): every distinct predicate has one bit. The first phase finds the predicates that an event
+satisfies and sets their bits. Each clause is filed under its most selective predicate, its access predicate; clauses
+with one access predicate and the same number of other predicates are a cluster. The second phase reads the clusters of
+the satisfied access predicates, and a clause matches when the bits of its other predicates are set. A test in the
+second phase is the same for all operators, and a cluster is a table of predicate numbers, read from front to back.
+
+Predicates are numbered by (attribute, group, constant), so that what the first phase finds is mostly runs of bits:
+
+    EQ      = c    sorted by c: the one at the event's value
+    LE      <= c   sorted by c: all from the value on, if it is not below the attribute's floor
+    GE      >= c   sorted by c: all up to the value, if it is not above the ceiling (see index.operators)
+    NE      <> c   sorted by c: all between floor and ceiling but the one at the value
+    SPANS   else   BETWEEN, IN, NOT IN: a list of spans sorted by their beginnings
+
+Arrays (D predicates, W = D / 64 + 1 words of bits, S spans, R access predicates):
+    groups       int32   (attributes + 1, 8): the first predicate of each of the five groups, the first span, floor,
+                         ceiling; the last row holds the ends
+    key          int32   D: the constant that a group is sorted by (of SPANS, where the first span begins)
+    span_begin, span_end, span_predicate   int32   S: by attribute, then beginning
+    span_reach   int32   S / 64: where the last of 64 spans ends: those that end before the value are skipped
+    access       uint64  W: bits of the predicates that are access predicates; `rank` counts those before each word
+    rank         int32   W
+    start        int64   R + 1: the clusters of each access predicate in `clusters`
+    clusters     int32   for each access predicate: how many clauses m it has; then, clause by clause in order of size,
+                         a column of their most selective other predicates, one of the next, their rows, and m + 1
+                         distances to where the remaining predicates of each begin. Predicates that a clause does not
+                         have are the true one, whose bit is always set
+
+Counters: a candidate is a clause of a cluster that was read, a node is an access predicate whose clusters were read;
+predicates are those found satisfied in the first phase and those whose bits were read in the second.
+
+Useful for: many equality predicates over large domains; many clauses that share few distinct predicates (dense data):
+the bits of all of them fit into the first cache.
+Not useful for: clauses without a selective predicate; very many distinct predicates: their bits leave the caches.
+
+Differs from the paper: any predicate may give access, not only equality (the first phase finds the others as well, and
+a clause without equality would have to be tested for every event); the first phase searches sorted arrays instead of
+hash tables and B-trees; bits are cleared attribute by attribute, not all for each event, which is what later papers
+blame Propagation for; clusters of one access predicate stand in one table, since most hold one or two clauses, and its
+first two columns are tested for all clauses without a branch, the others only for those that are left. A cluster at a
+time, with a column for each predicate, took a third longer on dense data. Access by several predicates at once (the
+paper's clustering by schemas, from statistics of events) is not here; the papers that compare themselves with
+Propagation leave it out too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.clauses import Clauses
+from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.papers.propagation.kernels import match
+from dibs.index.papers.propagation.layout import Predicates, Work, lay_out_clusters, number_predicates, true_predicate
+from dibs.index.predicates import distinct
+from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.jit.pools import Pool, Space
+from dibs.jit.sorting import order_each
+
+
+class Propagation:
+    name: ClassVar[str] = "propagation"
+    about: ClassVar[str] = (
+        "Propagation (Fabret et al. 2001): a bit for each distinct predicate, clusters under access predicates; "
+        "good for selective equality predicates"
+    )
+    takes: ClassVar[Takes] = Takes()
+    CLUSTERS = ("access", "rank", "start", "clusters")
+    ARRAYS = (*Predicates._fields, *CLUSTERS)
+
+    def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
+        self._rows = len(clauses)
+        self._arrays = {name: arrays[name] for name in self.ARRAYS}
+        # As kernels.match takes them.
+        self._predicates = tuple(arrays[name] for name in Predicates._fields)
+        self._clusters = tuple(arrays[name] for name in self.CLUSTERS)
+        self._rate = Rate()
+        self._pool = Pool()
+
+    @classmethod
+    def build(cls, clauses: Clauses) -> Propagation:
+        number, example = distinct(clauses)
+        groups, key, spans, order = number_predicates(clauses, example)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        presence, highest = guessed_presence(clauses), highest_cells(clauses)
+        share = probabilities(clauses, presence, highest)[example][order]
+
+        own = place[number]  # the predicates of each row, the most selective first
+        first, size = clauses.offsets[:-1], np.diff(clauses.offsets)
+        order_each(own, first, size, share)
+        second = np.where(size > 1, own[np.minimum(first + 1, max(len(own) - 1, 0))], 0) if len(own) else first
+        # Equal second predicates stand together: their bits are in the cache.
+        rows = np.lexsort((second, size, own[first])) if len(own) else first
+        true = true_predicate(len(order))
+        is_access = np.zeros(true + 64, np.bool_)
+        is_access[own[first]] = True
+        access = np.packbits(is_access, bitorder="little").view(np.uint64)
+        inside = is_access.reshape(-1, 64).sum(axis=1)
+        rank = (np.cumsum(inside) - inside).astype(np.int32)
+        start, clusters = lay_out_clusters(rows, own, first, size, int(is_access.sum()), true)
+        arrays = {"groups": groups, "key": key, "access": access, "rank": rank, "start": start, "clusters": clusters}
+        return cls(clauses, arrays | spans)
+
+    @classmethod
+    def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Propagation:
+        return cls(clauses, arrays)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return self._arrays
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self._arrays.values())
+
+    def plan(self) -> dict[str, Any]:
+        predicates, access = len(self._arrays["key"]), len(self._arrays["start"]) - 1
+        return {
+            "distinct predicates": predicates,
+            "access predicates": access,
+            "grounds": f"{self._rows:,} clauses in clusters under {access:,} of {predicates:,} distinct predicates, "
+            "each filed under the one that is least likely to hold",
+        }
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        coded = events.offsets, events.attribute, events.lo, events.hi
+
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            taken = self._pool.take(self._space)
+            match(self._predicates, self._clusters, coded, last, taken.space, room, progress)
+            self._pool.give(taken)
+
+        return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
+
+    def _space(self) -> Space:
+        bits = np.zeros(len(self._arrays["access"]), np.uint64)
+        bits[-1] = 1  # the true predicate
+        hits, survivors = len(self._arrays["start"]), self._rows + 1
+        return tuple(Work(bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)))

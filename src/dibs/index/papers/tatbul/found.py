@@ -1,0 +1,40 @@
+"""What the trees of all attributes find for some events: the hand-over from trees to combination."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
+
+
+class Found(NamedTuple):
+    """What the trees found for some events. Entry i of the events (from the first event's first on) has slot[i] of its
+    attribute's bit vectors, or NONE, or NONE - n if it has n runs. Event e (counted from the first) has the runs
+    start[e]:start[e + 1], those of its entries in order, each of length[r] places from entries[first[r]] on; a negative
+    length takes places away."""
+
+    first_event: int
+    slot: NDArray[np.int32]
+    start: NDArray[np.int64]  # events + 1
+    first: NDArray[np.int64]
+    length: NDArray[np.int32]
+    evaluations: NDArray[np.int64]  # by event
+    nodes: NDArray[np.int64]  # by event
+
+
+def room_for(first_event: int, events: int, entries: int, runs: int) -> tuple[Any, ...]:
+    """A Found, as kernels take it: nothing so far; `runs` is how many there are at most."""
+    return tuple(
+        Found(
+            first_event,
+            np.full(entries, NONE, np.int32),
+            np.zeros(events + 1, np.int64),
+            np.empty(runs, np.int64),
+            np.empty(runs, np.int32),
+            np.zeros(events, np.int64),
+            np.zeros(events, np.int64),
+        )
+    )
