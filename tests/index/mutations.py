@@ -235,11 +235,11 @@ MUTATIONS = (
     ),
     Mutation(
         "pstree: verifying",
-        PS + "rows.py",
+        PS + "matching.py",
         "ok = low <= v and v <= high",
         "ok = low <= v and v < high",
         suite("pstree", "pstbloom", "psthash"),
-        tuple(PS + name for name in ("pstree.py", "pstbloom_kernels.py", "psthash.py")),
+        tuple(PS + name for name in ("pstree.py", "pstbloom_kernels.py", "psthash_match.py")),
     ),
     Mutation(
         "pstbloom",
@@ -250,7 +250,7 @@ MUTATIONS = (
     ),
     Mutation(
         "psthash",
-        PS + "psthash.py",
+        PS + "psthash_match.py",
         "m += cover[space[i], SIZE] > 0",
         "m += cover[space[i], SIZE] > 1",
         suite("psthash"),

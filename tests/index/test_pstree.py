@@ -17,22 +17,24 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs
 from dibs.index.complete import Completed
 from dibs.index.papers.pstree.chunks import chunk_size, chunk_sizes
-from dibs.index.papers.pstree.kernels import (
+from dibs.index.papers.pstree.groups import (
     AT,
     BEFORE,
+    CODE,
     FREE_NODE,
+    LOW,
     MOST_LEVELS,
     NEXT,
-    NODES,
+    NODES_MADE,
     ROOM,
     ROOT,
     SIZE,
-    find_spaces,
 )
+from dibs.index.papers.pstree.kernels import find_spaces
 from dibs.index.papers.pstree.pstbloom import PSTBloom
-from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hashed
+from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hashed, _place
 from dibs.index.papers.pstree.psthash import PSTHash
-from dibs.index.papers.pstree.psthash_kernels import EMPTY, LOW, PREFIX
+from dibs.index.papers.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
 from dibs.index.papers.pstree.pstree import PSTree
 
 KINDS = [PSTree, PSTBloom, PSTHash]
@@ -78,7 +80,7 @@ def bytes_between(low: int, high: int) -> list[tuple[int, int]]:
 
 def listed(index, space: dict[str, int]) -> set[int]:
     """The rows in the list of a space."""
-    codes = index.forest.entry[space["at"] : space["at"] + space["size"], 0].tolist()
+    codes = index.forest.chunks.entry[space["at"] : space["at"] + space["size"], CODE].tolist()
     return {row_of(index, code) for code in codes}
 
 
@@ -170,34 +172,35 @@ def test_figure_4():
 
 def signed(index: PSTBloom, space: dict[str, int]) -> set[int] | None:
     """Which rows' ids are in the signature of a space."""
-    at, mask = index._sign[space["leaf"]].tolist()
+    sign, words = index._signatures
+    at, mask = sign[space["leaf"]].tolist()
     if at == NOTHING:
         return None
     found = set()
     for row in range(len(index.rows)):
         p, end = index.rows.offsets[row : row + 2].tolist()
         code = row if end == p + 1 else ~(p + 1)
-        h = int(_hashed(np.int32(code)))
-        bits = int(_bits(np.uint64(h)))
-        if int(index._signature[at + ((h >> 20) & mask), 0]) & bits == bits:
+        h = np.uint64(_hashed(np.int32(code)))
+        place, bits = int(_place(h)), int(_bits(h))
+        if int(words.entry[at + (place & mask), 0]) & bits == bits:
             found.add(row)
     return found
 
 
 def cells_of(index: PSTHash) -> dict[tuple[int, ...], list[int]]:
     """Rows by cell; cells of more than two dimensions are unfolded."""
-    live = [(int(k), int(v)) for k, v in index._slots.tolist() if k != EMPTY and v >> 32]
+    live = [(int(k), int(v)) for k, v in index._cells.slots.tolist() if k != EMPTY and v >> 32]
     prefix = {v & LOW: (k ^ int(PREFIX)) if k < 0 else k for k, v in live if k < 0}
 
     def leaves(key: int) -> tuple[int, ...]:
         parent, leaf, long = key >> 32, key & 0x7FFFFFFF, key >> 31 & 1
         return (*(leaves(prefix[parent]) if long else (parent,)), leaf)
 
-    result = {}
+    result, pool = {}, index._cells.pool.entry
     for key, value in live:
         if key >= 0:
             size, at = value >> 32, value & LOW
-            codes = [at - (1 << 32) if at >= 1 << 31 else at] if size == 1 else index._pool[at + 1 : at + 1 + size, 0]
+            codes = [at - (1 << 32) if at >= 1 << 31 else at] if size == 1 else pool[at + 1 : at + 1 + size, 0]
             result[leaves(key)] = [row_of(index, int(c)) for c in codes]
     return result
 
@@ -211,12 +214,12 @@ def predicates_of(index, row: int) -> list[tuple[int, list[tuple[int, int]]]]:
 
 
 def check(index, alive: set[int]) -> None:
-    """Every invariant that pstree_forest, pstbloom and psthash state."""
+    """Every invariant that forest, pstbloom and psthash state."""
     forest = index.forest
-    dims = {r: 1 if not isinstance(index, PSTHash) else int(index._dims[r]) for r in alive}
-    in_trees = {PSTree: 1, PSTBloom: ALL, PSTHash: int(index._table[4]) if isinstance(index, PSTHash) else 0}[
-        type(index)
-    ]
+    dims = {r: 1 if not isinstance(index, PSTHash) else int(index._cells.dims[r]) for r in alive}
+    in_trees = (
+        int(index._cells.table[DIMENSIONS]) if isinstance(index, PSTHash) else {PSTree: 1, PSTBloom: ALL}[type(index)]
+    )
     known = {r: predicates_of(index, r) for r in alive}
     chunks: list[tuple[int, int]] = []
     space_at: dict[int, list[dict[str, int]]] = {}
@@ -244,7 +247,7 @@ def check(index, alive: set[int]) -> None:
     nodes, at = 0, int(forest.state[FREE_NODE])
     while at >= 0:
         nodes, at = nodes + 1, int(forest.node[at, 0])
-    assert nodes + sum(count_nodes(forest, int(link)) for link in forest.tree[:, ROOT]) == forest.state[NODES]
+    assert nodes + sum(count_nodes(forest, int(link)) for link in forest.tree[:, ROOT]) == forest.state[NODES_MADE]
     if isinstance(index, PSTHash):
         check_cells(index, alive, known, dims, space_at)
 
@@ -264,9 +267,9 @@ def check_cells(index, alive, known, dims, space_at) -> None:
     assert {k: sorted(v) for k, v in cells_of(index).items()} == {k: sorted(v) for k, v in wanted.items()}
     for a, spaces in space_at.items():
         for s in spaces:
-            at, size = index._cover[s["leaf"], [AT, SIZE]].tolist()
+            at, size = index._cells.cover[s["leaf"], [AT, SIZE]].tolist()
             rows = {r for r in alive if dims[r] > 1 and any(covers(p, a, s["start"]) for p in known[r][: dims[r]])}
-            assert set(index._pool[at : at + size, 0].tolist()) == rows and size == len(rows)
+            assert set(index._cells.pool.entry[at : at + size, 0].tolist()) == rows and size == len(rows)
 
 
 def check_tree(forest, a: int, starts: list[int]) -> None:
@@ -292,7 +295,8 @@ def check_tree(forest, a: int, starts: list[int]) -> None:
     slot(root, 0, 4 * levels)
     values = np.array(sorted({min(max(v + d, 0), TOP) for v in starts for d in (-1, 0, 1)} | {TOP}), np.int32)
     found = np.empty(len(values), np.int32)
-    find_spaces(0, len(values), np.full(len(values), a, np.int32), values, *forest.links(), found)
+    events = np.arange(len(values) + 1), np.full(len(values), a, np.int32), values, found
+    find_spaces(0, len(values), events, tuple(forest.links()))
     assert found.tolist() == [order[bisect_right(starts, v) - 1] for v in values.tolist()]
 
 

@@ -16,3 +16,10 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """@kernel, or @kernel(inline="always") with options of Numba's."""
     decorate = njit(cache=True, nogil=True, **options)
     return decorate if function is None else decorate(function)
+
+
+def helper(function: Callable[..., Any] | None = None, *, forceinline: bool = True) -> Any:
+    """@helper: what only kernels call, compiled into them (@helper(forceinline=False) where it is long). It borrows its
+    arrays: a kernel counts a reference to each array that it takes out of a group, and in a loop that cost six times
+    the work itself. So a helper must neither make arrays nor return any."""
+    return kernel(function, forceinline=forceinline, _nrt=False)

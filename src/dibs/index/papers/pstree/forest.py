@@ -13,9 +13,9 @@ Arrays, which grow (those of `arrays` are cut to what is used):
     leaf    int32   (leaves, 8): start of the space, next leaf, leaf before (-1: none), predicate counter, how many
                     predicates begin at the start or end just before it, and the list of the space: place, size, room
     seen    int64   leaves: event counter
-    entry   int32   (entries, 4), free int64: the lists, a pool of index.chunks. What an entry is says each structure
+    entry   int32   (entries, 4), free int64: the lists, a pool of .chunks. What an entry is says each structure
     mentions, highest  int64, int32: by attribute, in how many rows it ever was, and its highest cell
-    state   int64   see index.pstree_kernels
+    state   int64   see index.papers.pstree.groups
 
 A slot (a value of an element, below a node) with at most one boundary inside its range is linked to the leaf whose
 space covers the range's end; a value before that leaf's start is in the leaf before it. So a look-up needs no way back
@@ -38,40 +38,43 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
 from dibs.index.growing import grown
-from dibs.index.papers.pstree.chunks import USED, chunk_sizes, empty_pool, with_room
-from dibs.index.papers.pstree.kernels import (
+from dibs.index.papers.pstree.chunks import Chunks, chunk_sizes, empty_pool, with_more, with_room
+from dibs.index.papers.pstree.groups import (
+    BEFORE,
+    ENTRY,
     EVENTS,
     FANOUT,
     FIRST,
     FREE_LEAF,
     FREE_NODE,
     LAST,
-    LEAVES,
+    LEAF,
+    LEAVES_MADE,
     LEVELS,
     MOST_LEVELS,
     NEXT,
-    NODES,
+    NODES_MADE,
     ROOM,
     ROOT,
     SIZE,
     START,
     STATE,
-    attach,
-    count_events,
-    cover,
-    cover_many,
-    detach,
-    find_spaces,
-    merge_all,
-    needed,
-    observed,
-    partition_all,
-    reserve,
+    TREE,
+    Boundaries,
+    Links,
+    SpaceLists,
+    Trees,
 )
+from dibs.index.papers.pstree.kernels import find_spaces, merge_all, partition_all
+from dibs.index.papers.pstree.lists import attach, count_events, cover, cover_many, detach, needed, observed, reserve
 from dibs.index.papers.pstree.rows import Rows
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.thresholds import thresholds
+
+# What EventSpaces has: offsets, attribute, value and space of the events of a match.
+SpacedEvents = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 
 class Forest:
@@ -81,20 +84,21 @@ class Forest:
 
     def __init__(self, arrays: dict[str, NDArray[Any]]):
         self.tree, self.node, self.inside, self.leaf, self.seen = (arrays[n] for n in self.ARRAYS[:5])
-        self.entry, self.free, self.mentions, self.highest, self.state = (arrays[n] for n in self.ARRAYS[5:])
+        self.chunks = Chunks(arrays["entry"], arrays["free"])
+        self.mentions, self.highest, self.state = (arrays[n] for n in self.ARRAYS[7:])
         self._lock = Lock()  # of `seen` and `state`, which matches write too
 
     @classmethod
     def empty(cls) -> Forest:
-        entry, free = empty_pool(4)
+        entry, free = empty_pool(ENTRY)
         state = np.zeros(STATE, np.int64)
         state[FREE_NODE] = state[FREE_LEAF] = -1
         return cls(
             {
-                "tree": np.zeros((0, 4), np.int32),
+                "tree": np.zeros((0, TREE), np.int32),
                 "node": np.zeros((0, FANOUT), np.int32),
                 "inside": np.zeros(0, np.int32),
-                "leaf": np.zeros((0, 8), np.int32),
+                "leaf": np.zeros((0, LEAF), np.int32),
                 "seen": np.zeros(0, np.int64),
                 "entry": entry,
                 "free": free,
@@ -108,28 +112,43 @@ class Forest:
     def attributes(self) -> int:
         return len(self.tree)
 
+    @property
+    def leaves(self) -> int:
+        """How many there are, with those that are free."""
+        return int(self.state[LEAVES_MADE])
+
     def arrays(self) -> dict[str, NDArray[Any]]:
-        used = {
-            "node": int(self.state[NODES]),
-            "inside": int(self.state[NODES]),
-            "leaf": int(self.state[LEAVES]),
-            "seen": int(self.state[LEAVES]),
-            "entry": int(self.free[USED]),
+        nodes, leaves = int(self.state[NODES_MADE]), self.leaves
+        return {
+            "tree": self.tree,
+            "node": self.node[:nodes],
+            "inside": self.inside[:nodes],
+            "leaf": self.leaf[:leaves],
+            "seen": self.seen[:leaves].copy(),  # matching counts in this one and in the state
+            "entry": self.chunks.entry[: self.chunks.used],
+            "free": self.chunks.free,
+            "mentions": self.mentions,
+            "highest": self.highest,
+            "state": self.state.copy(),
         }
-        result = {name: getattr(self, name)[: used.get(name)] for name in self.ARRAYS}
-        return result | {name: result[name].copy() for name in ("seen", "state")}  # matching counts in these
 
     @property
     def nbytes(self) -> int:
-        return sum(getattr(self, name).nbytes for name in self.ARRAYS)
+        own = (self.tree, self.node, self.inside, self.leaf, self.seen, self.mentions, self.highest, self.state)
+        return sum(a.nbytes for a in own) + self.chunks.nbytes
 
-    def links(self) -> tuple[NDArray[Any], ...]:
-        """What a look-up reads."""
-        return self.tree, self.node, self.leaf
+    def links(self) -> Links:
+        return Links(self.tree, self.node, self.leaf)
 
-    def trees(self) -> tuple[NDArray[Any], ...]:
-        """What partitions and merges change."""
-        return self.tree, self.node, self.inside, self.leaf, self.seen, self.entry, self.free, self.state
+    def trees(self) -> Trees:
+        return Trees(self.links(), self.inside, self.seen, self.chunks, self.state)
+
+    def lists(self) -> SpaceLists:
+        return SpaceLists(self.leaf, self.chunks)
+
+    def readable(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The lists for a match: what ListArrays has."""
+        return self.leaf, self.chunks.entry
 
     # ---- updates ----
 
@@ -138,14 +157,14 @@ class Forest:
         old = len(self.tree)
         if attributes <= old:
             return
-        first = int(self.state[LEAVES])
+        first = self.leaves
         new = np.arange(first, first + attributes - old, dtype=np.int32)
         self.leaf, self.seen = grown(self.leaf, first + len(new)), grown(self.seen, first + len(new))
         self.leaf[new] = 0
-        self.leaf[new, NEXT] = self.leaf[new, NEXT + 1] = -1
+        self.leaf[new, NEXT] = self.leaf[new, BEFORE] = -1
         self.seen[new] = 0
-        self.state[LEAVES] += len(new)
-        tree = np.zeros((len(new), 4), np.int32)
+        self.state[LEAVES_MADE] += len(new)
+        tree = np.zeros((len(new), TREE), np.int32)
         tree[:, ROOT] = tree[:, FIRST] = tree[:, LAST] = new
         self.tree = np.concatenate([self.tree, tree])
         self.mentions = np.append(self.mentions, np.zeros(len(new), np.int64))
@@ -163,88 +182,88 @@ class Forest:
         presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
         rank = probabilities(c, presence, self.highest).astype(np.float64)
         if self.state[EVENTS]:
-            observed(rank, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, *self.links(), self.seen)
+            observed(rank, ClauseArrays.of(c), self.links(), self.seen)
         return rank
 
     def make_room(self) -> None:
         """For what the kernels found missing."""
-        nodes, leaves = int(self.state[NODES]) + 2 * MOST_LEVELS, int(self.state[LEAVES]) + 1
+        nodes, leaves = int(self.state[NODES_MADE]) + 2 * MOST_LEVELS, self.leaves + 1
         self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
         self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
-        self.entry = with_room(self.entry, self.free)
+        self.chunks = with_room(self.chunks)
 
     def expect(self, boundaries: int) -> None:
         """Room for so many boundaries, so that little is copied on the way."""
-        leaves = int(self.state[LEAVES]) + boundaries
-        nodes = int(self.state[NODES]) + boundaries // (FANOUT // 2) + 2 * MOST_LEVELS
+        leaves = self.leaves + boundaries
+        nodes = int(self.state[NODES_MADE]) + boundaries // (FANOUT // 2) + 2 * MOST_LEVELS
         self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
         self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
 
-    def partition(self, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Spaces begin at these boundaries, see Rows.boundaries."""
-        self.expect(len(keys))
-        at = partition_all(keys, counts, 0, *self.trees())
-        while at < len(keys):
+    def partition(self, boundaries: Boundaries) -> None:
+        """Spaces begin at these boundaries."""
+        self.expect(len(boundaries.key))
+        at = partition_all(boundaries, 0, self.trees())
+        while at < len(boundaries.key):
             self.make_room()
-            at = partition_all(keys, counts, at, *self.trees())
+            at = partition_all(boundaries, at, self.trees())
 
-    def merge(self, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    def merge(self, boundaries: Boundaries) -> None:
         """The opposite."""
-        merge_all(keys, counts, *self.trees())
+        merge_all(boundaries, self.trees())
 
     def cover(self, rows: Rows, which: NDArray[np.int64], change: int) -> int:
         """Counts these predicates in (or out of) all spaces that they cover; says how many those are."""
-        count = cover_many if thresholds.pstree_walk * len(which) >= self.state[LEAVES] else cover
-        return int(count(which, change, rows.predicate, rows.span, *self.links()))
+        count = cover_many if thresholds.pstree_walk * len(which) >= self.leaves else cover
+        return int(count(which, change, rows.group(), self.links()))
 
     def attach(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32]) -> None:
         """The entry words[i] in the lists of all spaces of predicate which[i]."""
-        self.entry = self.listed(rows, which, words, self.leaf, self.entry, self.free)
+        self.chunks = self.listed(rows, which, words, self.lists())
 
-    def listed(
-        self,
-        rows: Rows,
-        which: NDArray[np.int64],
-        words: NDArray[np.int32],
-        lists: NDArray[np.int32],
-        entry: NDArray[np.int32],
-        free: NDArray[np.int64],
-    ) -> NDArray[np.int32]:
-        """The same for any lists of the spaces, with columns as in `leaf`; returns their pool, which may have grown."""
-        own = rows.predicate, rows.span, *self.links()
-        if thresholds.pstree_walk * len(which) >= self.state[LEAVES]:
+    def listed(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32], lists: SpaceLists) -> Chunks:
+        """The same for any lists of the spaces; returns their pool, which may have grown."""
+        own = rows.group(), self.links()
+        place, chunks = lists
+        if thresholds.pstree_walk * len(which) >= self.leaves:
             need = needed(which, *own)
-            size = lists[: len(need), SIZE] + need
-            moved = size[(need > 0) & (size > lists[: len(need), ROOM])]
-            entry = grown(entry, int(free[USED]) + int(chunk_sizes(moved).sum()))
-            reserve(need, lists, entry, free)
-        at = attach(which, words, 0, lists, entry, free, *own, self.state)
+            size = place[: len(need), SIZE] + need
+            moved = size[(need > 0) & (size > place[: len(need), ROOM])]
+            chunks = with_more(chunks, int(chunk_sizes(moved).sum()))
+            reserve(need, SpaceLists(place, chunks))
+        at = attach(which, words, 0, SpaceLists(place, chunks), *own, self.state)
         while at < len(which):
-            entry = with_room(entry, free)
-            at = attach(which, words, at, lists, entry, free, *own, self.state)
-        return entry
+            chunks = with_room(chunks)
+            at = attach(which, words, at, SpaceLists(place, chunks), *own, self.state)
+        return chunks
 
     def detach(self, rows: Rows, which: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
         """The opposite, by the codes that the entries begin with."""
-        own = rows.predicate, rows.span, *self.links()
-        detach(which, codes, self.leaf, self.entry, self.free, *own)
+        detach(which, codes, self.lists(), rows.group(), self.links())
 
     # ---- events ----
 
-    def find(
-        self, events: CodedEvents, first: int, last: int, space: NDArray[np.int32], done: NDArray[np.int64]
-    ) -> None:
-        """The leaf of each entry of events first to last; counts inner nodes and leaves as nodes visited."""
-        entries = int(events.offsets[first]), int(events.offsets[last])
-        done[6] += find_spaces(*entries, events.attribute, events.lo, *self.links(), space)
+    def spaces_of(self, events: CodedEvents) -> SpacedEvents:
+        """The events with room for their spaces, which `find` looks up."""
+        return events.offsets, events.attribute, events.lo, np.empty(len(events.attribute), np.int32)
 
-    def observe(self, events: int, space: NDArray[np.int32]) -> None:
+    def find(self, events: SpacedEvents, last: int, progress: NDArray[np.int64]) -> None:
+        """The leaf of each entry of the events up to `last`, once; counts inner nodes and leaves as nodes visited."""
+        if not progress[OWN]:
+            progress[OWN] = 1
+            first = int(progress[NEXT_EVENT])
+            offsets = events[0]
+            entries = int(offsets[first]), int(offsets[last])
+            progress[NODES] += find_spaces(*entries, events, tuple(self.links()))
+
+    def observe(self, events: SpacedEvents) -> None:
         """Counts events, by the leaves of all their entries; old ones fade out."""
+        offsets, _, _, space = events
+        count = len(offsets) - 1
         with self._lock:
-            if self.state[EVENTS] + events > thresholds.remembered_events:
+            if self.state[EVENTS] + count > thresholds.remembered_events:
                 self.state[EVENTS] //= 2
                 self.seen //= 2
-            self.state[EVENTS] += events
+            self.state[EVENTS] += count
             count_events(space, self.seen)
 
     # ---- what one may want to know ----
@@ -270,11 +289,11 @@ class Forest:
         return result
 
     def plan(self) -> dict[str, Any]:
-        live = self.leaf[: int(self.state[LEAVES])]
+        live = self.leaf[: self.leaves]
         live = live[live[:, START] >= 0]
         return {
             "spaces": len(live),
-            "inner nodes": int(self.state[NODES]) - self._free_nodes(),
+            "inner nodes": int(self.state[NODES_MADE]) - self._free_nodes(),
             "levels": int(self.tree[:, LEVELS].max(initial=0)),
             "entries": int(live[:, SIZE].sum()),
             "longest list": int(live[:, SIZE].max(initial=0)),

@@ -1,82 +1,125 @@
-"""The signatures of index.pstbloom, and its match."""
+"""The signatures of index.papers.pstree.pstbloom, and its match."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from dibs.index.papers.pstree.chunks import give_back, take
-from dibs.index.papers.pstree.kernels import (
-    AT,
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS
+from dibs.index.papers.pstree.chunks import Chunks, copy_entries, give_back, take
+from dibs.index.papers.pstree.groups import (
     ATTRIBUTE,
     BEFORE,
+    CODE,
     EDGES,
-    HI,
-    LO,
-    NEXT,
-    PREDICATES,
+    ENTRY,
+    PREDICATE_COUNTER,
     SIZE,
     START,
-    find_space,
-    merge,
-    partition,
+    EventSpaces,
+    ListArrays,
+    RowArrays,
 )
-from dibs.index.papers.pstree.rows import verify
-from dibs.jit.kernel import kernel
-from dibs.jit.lanes import prefetch
+from dibs.index.papers.pstree.kernels import leave_boundary, merge, partition_at
+from dibs.index.papers.pstree.lists import first_space, next_space, span_count
+from dibs.index.papers.pstree.matching import (
+    ask_for_list,
+    begin_event,
+    finish_event,
+    list_of,
+    no_candidates,
+    stop_before,
+    verify,
+)
+from dibs.jit.kernel import helper, kernel
 
 NOTHING, EVERYTHING = 0, 1  # the first two words of all signatures: in the one is no id, in the other every one
 IDS_A_WORD = 8  # at most, when a signature is made: 4 to 8 bits an id
-INLINE = 3  # attributes of an entry
+WORD, MASK, SIGN = range(3)  # columns of a sign, and how many
+FIRST_OTHER, SECOND_OTHER, THIRD_OTHER = np.uint64(1), np.uint64(2), np.uint64(3)  # columns of an entry
+INLINE = ENTRY - 1  # other attributes of an entry
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+NONE, ONE = np.uint64(0), np.uint64(1)
 
 
-@kernel
+class Signatures(NamedTuple):
+    """The Bloom filters of the spaces."""
+
+    sign: NDArray[np.int32]  # (leaves, SIGN): the first word of the signature, and its number of words - 1
+    words: Chunks  # of width 1; word NOTHING has no bit set, word EVERYTHING all
+
+
+class Asked(NamedTuple):
+    """The signatures of an event, by 1 + attribute: NOTHING where it has no value, and EVERYTHING for attribute -1."""
+
+    word: NDArray[np.uint32]  # as in a sign
+    mask: NDArray[np.uint32]
+    passed: NDArray[np.uint64]  # a block of entries that passed the first signature, and a place for none
+
+
+@helper
 def _hashed(code):
     return np.uint64(np.uint32(code)) * GOLDEN
 
 
-@kernel
+@helper
+def _place(h):
+    """Which word of a signature an id is in, modulo its number of words."""
+    return h >> np.uint64(20)
+
+
+@helper
 def _bits(h):
-    """The two bits of an id in its word, which is (h >> 20) & mask."""
-    one = np.uint64(1)
-    both = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
-    return np.int32(np.uint32(both))
+    """The two bits of an id in its word."""
+    return (ONE << (h >> np.uint64(59))) | (ONE << ((h >> np.uint64(54)) & np.uint64(31)))
+
+
+# ---- updates ----
 
 
 @kernel
-def partition_signed(keys, counts, at, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state):
-    """index.pstree_kernels.partition_all; the new leaf has a copy of the signature too."""
-    for i in range(at, len(keys)):
-        a, value = keys[i] >> 32, keys[i] & 0xFFFFFFFF
-        found = partition(a, value, tree, node, inside, leaf, seen, entry, free, state)
-        if found < 0 or found >= len(sign):
+def partition_signed(boundaries, at, signatures, trees):
+    """kernels.partition_all; the new leaf has a copy of the signature too."""
+    leaf = trees.links.leaf
+    for i in range(at, len(boundaries.key)):
+        found = partition_at(boundaries, i, trees)
+        if found < 0 or found >= len(signatures.sign):
             return i
-        if leaf[found, EDGES] == 0:  # new, or its signature did not fit before
-            old, mask = np.int64(sign[leaf[found, BEFORE], 0]), np.int64(sign[leaf[found, BEFORE], 1])
-            new = old
-            if old > EVERYTHING:
-                new = take(mask + 1, signature, free_words)
-                if new < 0:
-                    return i
-                for w in range(mask + 1):
-                    signature[new + w, 0] = signature[old + w, 0]
-            sign[found, 0], sign[found, 1] = new, mask
-        leaf[found, EDGES] += counts[i]
-    return len(keys)
+        # Without edges it is new, or its signature did not fit before.
+        if leaf[found, EDGES] == 0 and not _copy_signature(leaf[found, BEFORE], found, signatures):
+            return i
+        leaf[found, EDGES] += boundaries.predicates[i]
+    return len(boundaries.key)
+
+
+@helper
+def _copy_signature(leaf, to, signatures):
+    """False, and nothing done, when the pool has to grow."""
+    sign = signatures.sign
+    old, mask = np.int64(sign[leaf, WORD]), np.int64(sign[leaf, MASK])
+    new = old
+    if old > EVERYTHING:
+        new = take(mask + 1, signatures.words)
+        if new < 0:
+            return False
+        copy_entries(new, old, mask + 1, signatures.words)
+    sign[to, WORD], sign[to, MASK] = new, mask
+    return True
 
 
 @kernel
-def merge_signed(keys, counts, sign, signature, free_words, tree, node, inside, leaf, seen, entry, free, state):
-    """index.pstree_kernels.merge_all; what the same predicates cover has the same ids in its signature."""
-    for i in range(len(keys)):
-        a, value = keys[i] >> 32, keys[i] & 0xFFFFFFFF
-        found = np.int64(find_space(a, value, tree, node, leaf))
-        leaf[found, EDGES] -= counts[i]
-        if leaf[found, EDGES] == 0:
-            if sign[found, 0] > EVERYTHING:
-                give_back(np.int64(sign[found, 0]), np.int64(sign[found, 1]) + 1, signature, free_words)
-            sign[found, 0], sign[found, 1] = NOTHING, 0
-            merge(a, found, tree, node, inside, leaf, seen, entry, free, state)
+def merge_signed(boundaries, signatures, trees):
+    """kernels.merge_all; what the same predicates cover has the same ids in its signature."""
+    sign = signatures.sign
+    for i in range(len(boundaries.key)):
+        gone = leave_boundary(boundaries, i, trees)
+        if gone >= 0:
+            if sign[gone, WORD] > EVERYTHING:
+                give_back(np.int64(sign[gone, WORD]), np.int64(sign[gone, MASK]) + 1, signatures.words)
+            sign[gone, WORD], sign[gone, MASK] = NOTHING, 0
+            merge(boundaries.key[i] >> 32, gone, trees)
 
 
 @kernel
@@ -84,7 +127,7 @@ def sizes(leaves, leaf):
     """How many words the signature of each leaf should have: a power of 2, or 0 where it is empty."""
     result = np.zeros(leaves, np.int64)
     for at in range(leaves):
-        ids = leaf[at, PREDICATES] - leaf[at, SIZE]
+        ids = leaf[at, PREDICATE_COUNTER] - leaf[at, SIZE]
         if leaf[at, START] >= 0 and ids > 0:
             result[at] = 1
             while result[at] * IDS_A_WORD < ids:
@@ -93,120 +136,144 @@ def sizes(leaves, leaf):
 
 
 @kernel
-def add_ids(which, codes, owner, start, sign, signature, free_words, predicate, span, tree, node, leaf):
+def add_ids(which, codes, owner, start, signatures, rows, links):
     """Adds the id codes[owner[i]] to the signatures of all spaces of predicate which[i], from i = start on. Returns
     where it stopped, because the pool has to grow; adding an id again does no harm."""
     for i in range(start, len(which)):
-        p, h = which[i], _hashed(codes[owner[i]])
-        place, bits = np.int64(h >> np.uint64(20)), _bits(h)
-        spans = max(1, -predicate[p, HI])
-        for s in range(spans):
-            low, high = predicate[p, LO], predicate[p, HI]
-            if high < 0:
-                low, high = span[predicate[p, LO] + s, 0], span[predicate[p, LO] + s, 1]
-            at = find_space(np.int64(predicate[p, ATTRIBUTE]), np.int64(low), tree, node, leaf)
-            while at >= 0 and leaf[at, START] <= high:
-                if sign[at, 0] == NOTHING:
-                    new = take(np.int64(1), signature, free_words)
-                    if new < 0:
-                        return i
-                    signature[new, 0] = 0
-                    sign[at, 0] = new
-                signature[sign[at, 0] + (place & sign[at, 1]), 0] |= bits
-                at = leaf[at, NEXT]
+        h = _hashed(codes[owner[i]])
+        place, bits = np.int64(_place(h)), np.int32(np.uint32(_bits(h)))
+        for s in range(span_count(which[i], rows)):
+            at, high = first_space(which[i], s, rows, links)
+            while at >= 0:
+                if not _sign(at, place, bits, signatures):
+                    return i
+                at = next_space(at, high, links)
     return len(which)
 
 
+@helper
+def _sign(at, place, bits, signatures):
+    """Sets the bits of an id in the signature of a leaf. False, and nothing done, when the pool has to grow."""
+    sign, word = signatures.sign, signatures.words.entry
+    if sign[at, WORD] == NOTHING:
+        new = take(np.int64(1), signatures.words)
+        if new < 0:
+            return False
+        word[new, 0] = 0
+        sign[at, WORD] = new
+    word[sign[at, WORD] + (place & sign[at, MASK]), 0] |= bits
+    return True
+
+
 @kernel
-def signed_words(rows, offsets, predicate):
-    """The entries of the rows: the code, and 1 + attribute of up to three more predicates, 0 where there is none."""
-    result = np.zeros((len(rows), 1 + INLINE), np.int32)
-    for i in range(len(rows)):
-        p, end = offsets[rows[i]], offsets[rows[i] + 1]
-        result[i, 0] = rows[i] if end == p + 1 else ~(p + 1)
+def signed_words(which, rows):
+    """The entries of some rows: the code, and 1 + attribute of up to three more predicates, 0 where there is none."""
+    result = np.zeros((len(which), ENTRY), np.int32)
+    for i in range(len(which)):
+        p, end = rows.offsets[which[i]], rows.offsets[which[i] + 1]
+        result[i, CODE] = which[i] if end == p + 1 else ~(p + 1)
         for q in range(p + 1, min(end, p + 1 + INLINE)):
-            result[i, q - p] = 1 + predicate[q, ATTRIBUTE]
+            result[i, q - p] = 1 + rows.predicate[q, ATTRIBUTE]
     return result
 
 
+# ---- MatchEvent ----
+
+
 @kernel
-def match_signed(
-    block,
-    leaf,
-    entry,
-    attributes,
-    sign,
-    signature,
-    predicate,
-    span,
-    event_offsets,
-    event_attribute,
-    event_value,
-    space,
-    last_event,
-    out_event,
-    out_row,
-    done,
-):
-    """See index.base.in_parts. An event whose matches do not fit is begun again."""
-    slot = np.zeros(attributes, np.int32)
-    place, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
-    place[0] = EVERYTHING
-    left, some = np.empty(block + 1, np.int32), np.empty(block + 1, np.uint64)
-    one, two, three, zero = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(0)
+def match_signed(attributes, block, last_event, lists, signatures, rows, events, room, progress):
+    """See index.base.in_parts. block: candidates that are verified together; signatures: sign, and the words."""
+    sign, words = signatures
+    lists, rows, events = ListArrays(*lists), RowArrays(*rows), EventSpaces(*events)
+    waiting, asked = no_candidates(attributes, block), _no_signatures(attributes, block)
     found = np.int64(0)
-    entries_end = event_offsets[last_event]
-    for e in range(done[0], last_event):
-        first, last = event_offsets[e], event_offsets[e + 1]
-        for i in range(first, last):
-            a = event_attribute[i]
-            slot[a] = event_value[i]
-            place[a + 1], mask[a + 1] = sign[space[i], 0], sign[space[i], 1]
-        candidates, tests, before, n = np.int64(0), np.int64(0), found, zero
-        for i in range(first, last):
-            if i + 2 < entries_end:
-                prefetch(entry, 4 * np.int64(leaf[np.uint64(space[i + 2]), AT]))
-            here = np.uint64(space[i])
-            at = np.uint64(leaf[here, AT])
-            end = at + np.uint64(leaf[here, SIZE])
-            candidates += np.int64(end - at)
-            while at < end:
-                stop = min(end, at + np.uint64(block) - n)
-                passed = zero  # the first signature stops most, so the other two are asked apart, both without branches
-                while at < stop:
-                    x = np.uint64(entry[at, one])
-                    h = np.uint64(np.uint32(entry[at, zero])) * GOLDEN
-                    bits = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
-                    w = np.uint64(signature[np.uint64(place[x]) + ((h >> np.uint64(20)) & np.uint64(mask[x])), zero])
-                    some[passed] = at
-                    passed += np.uint64((w & bits) == bits)
-                    at += one
-                for k in range(passed):
-                    there = some[k]
-                    code = entry[there, zero]
-                    y, z = np.uint64(entry[there, two]), np.uint64(entry[there, three])
-                    h = np.uint64(np.uint32(code)) * GOLDEN
-                    word = h >> np.uint64(20)
-                    bits = (one << (h >> np.uint64(59))) | (one << ((h >> np.uint64(54)) & np.uint64(31)))
-                    w = np.uint64(signature[np.uint64(place[y]) + (word & np.uint64(mask[y])), zero])
-                    w &= np.uint64(signature[np.uint64(place[z]) + (word & np.uint64(mask[z])), zero])
-                    left[n] = code
-                    n += np.uint64((w & bits) == bits)
-                if n == np.uint64(block):
-                    found, more = verify(left, np.int64(n), slot, predicate, span, e, found, out_event, out_row)
-                    tests += more
-                    n = zero
-                    if found < 0:
-                        done[0], done[2] = e, before
-                        return
-        found, more = verify(left, np.int64(n), slot, predicate, span, e, found, out_event, out_row)
+    for e in range(progress[NEXT_EVENT], last_event):
+        before = found
+        begin_event(e, events, waiting.slot)
+        _note_signatures(e, events, sign, asked)
+        n, found = _screen_signed(e, last_event, found, lists, words, rows, events, (waiting, asked), room)
+        found = verify(n, e, found, waiting, rows, room)
         if found < 0:
-            done[0], done[2] = e, before
+            stop_before(e, before, progress)
             return
-        done[3] += candidates
-        done[4] += tests + more
-        for i in range(first, last):
-            a = event_attribute[i]
-            slot[a] = 0
-            place[a + 1], mask[a + 1] = NOTHING, 0
-    done[0], done[2] = last_event, found
+        finish_event(e, events, waiting, progress)
+        _forget_signatures(e, events, asked)
+    progress[NEXT_EVENT], progress[PAIRS] = last_event, found
+
+
+@kernel(forceinline=True)
+def _no_signatures(attributes, block):
+    word, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
+    word[0] = EVERYTHING
+    return Asked(word, mask, np.empty(block + 1, np.uint64))
+
+
+@helper
+def _note_signatures(e, events, sign, asked):
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        a, leaf = events.attribute[i] + 1, events.space[i]
+        asked.word[a], asked.mask[a] = sign[leaf, WORD], sign[leaf, MASK]
+
+
+@helper
+def _forget_signatures(e, events, asked):
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        a = events.attribute[i] + 1
+        asked.word[a], asked.mask[a] = NOTHING, 0
+
+
+@helper
+def _screen_signed(e, last_event, found, lists, words, rows, events, work, room):
+    """matching.screen_spaces, but what a candidate has to pass are the signatures of its other attributes."""
+    waiting, asked = work
+    entry, code, space = lists.entry, waiting.code, events.space
+    block, n, candidates = np.uint64(len(code) - 1), NONE, np.int64(0)
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        ask_for_list(i, events.offsets[last_event], lists, space)
+        at, end = list_of(np.uint64(space[i]), lists)
+        candidates += np.int64(end - at)
+        while at < end:
+            # The first signature stops most, so the other two are asked apart, both without branches.
+            stop = min(end, at + block - n)
+            passed = _ask_first(at, stop, entry, words, asked)
+            n = _ask_others(passed, n, code, entry, words, asked)
+            at = stop
+            if n == block:
+                found = verify(np.int64(n), e, found, waiting, rows, room)
+                n = NONE
+                if found < 0:
+                    return np.int64(0), found
+    waiting.tally[CANDIDATES] += candidates
+    return np.int64(n), found
+
+
+@helper
+def _ask_first(at, stop, entry, word, asked):
+    """Which of the entries at to stop have their id in the signature of their first other attribute; how many."""
+    first, mask, passed = asked
+    n = NONE
+    while at < stop:
+        x = np.uint64(entry[at, FIRST_OTHER])
+        h = _hashed(entry[at, CODE])
+        bits = _bits(h)
+        w = np.uint64(word[np.uint64(first[x]) + (_place(h) & np.uint64(mask[x])), NONE])
+        passed[n] = at
+        n += np.uint64((w & bits) == bits)
+        at += ONE
+    return n
+
+
+@helper
+def _ask_others(count, n, code, entry, word, asked):
+    """Which of those have it in the other two as well: their codes from n on; the new end."""
+    first, mask, passed = asked
+    for k in range(count):
+        at = passed[k]
+        y, z = np.uint64(entry[at, SECOND_OTHER]), np.uint64(entry[at, THIRD_OTHER])
+        h = _hashed(entry[at, CODE])
+        place, bits = _place(h), _bits(h)
+        w = np.uint64(word[np.uint64(first[y]) + (place & np.uint64(mask[y])), NONE])
+        w &= np.uint64(word[np.uint64(first[z]) + (place & np.uint64(mask[z])), NONE])
+        code[n] = entry[at, CODE]
+        n += np.uint64((w & bits) == bits)
+    return n

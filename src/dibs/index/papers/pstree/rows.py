@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
+from dibs.index.groups import ClauseArrays
 from dibs.index.growing import grown
-from dibs.index.papers.pstree.kernels import ATTRIBUTE, HI, HIGHEST, LO, ROW
+from dibs.index.papers.pstree.groups import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
+from dibs.index.papers.pstree.lists import span_count, span_of
 from dibs.jit.kernel import kernel
-from dibs.jit.lanes import prefetch
 from dibs.thresholds import thresholds
-
-AHEAD = 4  # candidates whose predicates are asked for before their turn
 
 
 class Rows:
@@ -41,7 +40,11 @@ class Rows:
 
     @classmethod
     def none(cls) -> Rows:
-        return cls(np.zeros(1, np.int64), np.zeros((0, 4), np.int32), np.zeros((0, 2), np.int32))
+        return cls(np.zeros(1, np.int64), np.zeros((0, PREDICATE), np.int32), np.zeros((0, 2), np.int32))
+
+    def group(self) -> RowArrays:
+        """With spare room."""
+        return RowArrays(self.offsets, self.predicate, self.span)
 
     def __len__(self) -> int:
         return self._rows
@@ -70,7 +73,7 @@ class Rows:
         self.span = grown(self.span, spans + len(c.span_lo))
         self.span[spans : spans + len(c.span_lo), 0] = c.span_lo
         self.span[spans : spans + len(c.span_lo), 1] = c.span_hi
-        _add(c.offsets, c.attribute, c.lo, c.hi, rank, self.offsets, self.predicate, rows, spans)
+        _add(ClauseArrays.of(c), rank, self.group(), rows, spans)
         self._rows, self._spans = rows + len(c), spans + len(c.span_lo)
         return np.arange(rows, rows + len(c))
 
@@ -97,12 +100,11 @@ class Rows:
         first = self.offsets[rows]
         self.predicate[first, ATTRIBUTE] = ~self.predicate[first, ATTRIBUTE]
 
-    def boundaries(self, rows: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the first `most` predicates of the rows begin and, next to it, end: sorted attribute << 32 | value,
-        and for how many predicates each is."""
-        keys = _boundaries(rows, most, self.offsets, self.predicate, self.span)
+    def boundaries(self, rows: NDArray[np.int64], most: int) -> Boundaries:
+        """Where the first `most` predicates of the rows begin and, next to it, end."""
+        keys = _boundaries(rows, most, self.group())
         keys.sort()
-        return _runs(keys)
+        return Boundaries(*_runs(keys))
 
 
 @kernel
@@ -115,8 +117,11 @@ def _places(predicates, predicate):
 
 
 @kernel
-def _add(offsets, attribute, lo, hi, rank, to, predicate, rows, spans):
-    n = to[rows]
+def _add(clauses, rank, rows, count, spans):
+    """Behind the rows that there are, `count` with so many spans."""
+    offsets, attribute, lo, hi, _, _ = clauses
+    predicate = rows.predicate
+    n = rows.offsets[count]
     for r in range(len(offsets) - 1):
         for p in range(offsets[r], offsets[r + 1]):
             at = n + p - offsets[r]
@@ -131,27 +136,25 @@ def _add(offsets, attribute, lo, hi, rank, to, predicate, rows, spans):
             if hi[p] < 0:
                 predicate[at, LO] += spans
             predicate[at, ROW] = -1
-        predicate[end - 1, ROW] = rows + r
-        to[rows + r + 1] = end
+        predicate[end - 1, ROW] = count + r
+        rows.offsets[count + r + 1] = end
         n = end
 
 
 @kernel
-def _boundaries(rows, most, offsets, predicate, span):
+def _boundaries(which, most, rows):
+    offsets = rows.offsets
     n = 0
-    for r in rows:
+    for r in which:
         for p in range(offsets[r], min(offsets[r] + most, offsets[r + 1])):
-            n += 2 * max(1, -predicate[p, HI])
+            n += 2 * span_count(p, rows)
     keys = np.empty(n, np.int64)
     n = 0
-    for r in rows:
+    for r in which:
         for p in range(offsets[r], min(offsets[r] + most, offsets[r + 1])):
-            spans = max(1, -predicate[p, HI])
-            for s in range(spans):
-                low, high = predicate[p, LO], predicate[p, HI]
-                if high < 0:
-                    low, high = span[predicate[p, LO] + s, 0], span[predicate[p, LO] + s, 1]
-                base = np.int64(predicate[p, ATTRIBUTE]) << 32
+            base = np.int64(rows.predicate[p, ATTRIBUTE]) << 32
+            for s in range(span_count(p, rows)):
+                low, high = span_of(p, s, rows)
                 keys[n] = base + low
                 n += 1
                 if high < HIGHEST:  # nothing lies behind the last value
@@ -171,40 +174,3 @@ def _runs(keys):
             keys[n], counts[n] = keys[i], 1
             n += 1
     return keys[:n], counts[:n]
-
-
-@kernel
-def verify(codes, n, slot, predicate, span, event, found, out_event, out_row):
-    """Tests what is left of n candidates, given by their codes, against the event in `slot` (by attribute, 0 where it
-    has no value) and writes those that match from `found` on. Returns the end of the matches, -1 if there is no room
-    for all, and the number of predicates evaluated."""
-    tests, room = np.int64(0), len(out_event)
-    for k in range(n):
-        if k + AHEAD < n and codes[k + AHEAD] < 0:
-            prefetch(predicate, 4 * np.int64(~codes[k + AHEAD]))
-        row = codes[k]
-        if row < 0:
-            p = np.uint64(~row)
-            while True:
-                tests += 1
-                low, high = predicate[p, LO], predicate[p, HI]
-                v = slot[np.uint64(predicate[p, ATTRIBUTE])]
-                if high >= 0:
-                    ok = low <= v and v <= high
-                else:
-                    ok = False
-                    for s in range(low, low - high):
-                        if span[s, 0] <= v and v <= span[s, 1]:
-                            ok = True
-                row = predicate[p, ROW]
-                if not ok or row >= 0:
-                    break
-                p += np.uint64(1)
-            if not ok:
-                continue
-        if found == room:
-            return np.int64(-1), tests
-        out_event[found] = event
-        out_row[found] = row
-        found += 1
-    return found, tests
