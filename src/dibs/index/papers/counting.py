@@ -28,7 +28,7 @@ attributes that it has. An excluded row is counted up before `any` counts it dow
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +36,28 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
 from dibs.index.papers.counters import counters, take_zeros
-from dibs.index.papers.postings import Postings, slots_of, write_out
+from dibs.index.papers.postings import Postings, Slots, slots_of, write_out
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
-from dibs.jit.pools import Pool, Space
+from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
 
 LINES = 16  # cache lines of a list that are asked for before it is read
 POSTINGS_A_LINE = 16
+
+
+class Counters(NamedTuple):
+    """Work space that is kept from call to call, and what it is set back to."""
+
+    size: NDArray[Any]  # by row: its number of predicates, the type of `left`; ones up to a multiple of 64
+    left: NDArray[Any]  # by row: predicates that do not hold yet; between events, its size
+    found: NDArray[np.int32]  # the rows that match an event, and one place that is written to in vain
+
+    @classmethod
+    def at_rest(cls, size: NDArray[Any]) -> Counters:
+        return cls(size, size.copy(), np.empty(len(size) + 1, np.int32))
 
 
 class Counting:
@@ -79,101 +92,105 @@ class Counting:
         return self._postings.plan() | {"grounds": "each event counts the rows in the lists of its values"}
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        widest = int(np.diff(events.offsets).max(initial=0))
+        arrays, widest = EventArrays.of(events), int(np.diff(events.offsets).max(initial=0))
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            taken = self._pool.take(_work_space, self._size)
-            _count(
-                thresholds.rows_a_posting,
-                *self._postings,
-                self._size,
-                *taken.space,
-                np.empty(2 * widest, np.int64),
-                np.empty(widest, np.int64),
-                events.offsets,
-                events.attribute,
-                events.lo,
-                last,
-                *room,
-                done,
-            )
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            taken = self._pool.take(Counters.at_rest, self._size)
+            slots = Slots.for_events(widest)
+            _count(thresholds.rows_a_posting, self._postings, slots, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
-def _work_space(size: NDArray[Any]) -> Space:
-    """Counters, set back to the sizes between calls, and room for the rows that match."""
-    return size.copy(), np.empty(len(size) + 1, np.int32)
-
-
 @kernel
-def _count(
-    rows_a_posting,
-    block,
-    limits,
-    start,
-    rows,
-    size,
-    left,
-    found,
-    included,
-    excluded,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    last_event,
-    out_event,
-    out_row,
-    done,
-):
+def _count(rows_a_posting, postings, slots, counters, events, last_event, room, progress):
     """See index.base.in_parts. An event whose matches do not fit is counted again in the next call."""
+    _, _, start, rows = postings
+    included, excluded = slots
+    size, left, found = counters
     pairs = np.int64(0)
-    for e in range(done[0], last_event):
-        n, x = slots_of(
-            event_offsets[e], event_offsets[e + 1], event_attribute, event_cell, block, limits, included, excluded
-        )
-        nodes, postings = np.int64(0), np.int64(0)
-        for j in range(n):
-            first, last = start[included[j]], start[included[j] + 1]
-            nodes += first < last
-            postings += last - first
-            for p in range(first, min(last, first + LINES * POSTINGS_A_LINE), POSTINGS_A_LINE):
-                prefetch(rows, np.int64(p))
-        few = postings * rows_a_posting < len(left)
-        for j in range(x):
-            first, last = np.uint32(start[excluded[j]]), np.uint32(start[excluded[j] + 1])
-            nodes += first < last
-            postings += last - first
-            for p in range(first, last):
-                left[rows[p]] += 1
-        k, candidates = np.int64(0), np.int64(0)
+    for e in range(progress[NEXT_EVENT], last_event):
+        n, x = slots_of(events, e, postings, slots)
+        lists, read = _ask_for(start, rows, included, n)
+        few = read * rows_a_posting < len(left)
+        more_lists, more_read = _count_up(start, rows, excluded, x, left)
         if few:
-            for j in range(n):
-                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
-                    r = rows[p]
-                    now = left[r] - 1
-                    left[r] = now
-                    found[k] = r
-                    k += now == 0
-            for j in range(n):
-                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
-                    r = rows[p]
-                    candidates += left[r] != size[r]
-                    left[r] = size[r]
+            k = _count_down_and_find(start, rows, included, n, left, found)
+            candidates = _set_back(start, rows, included, n, left, size)
         else:
-            for j in range(n):
-                for p in range(np.uint32(start[included[j]]), np.uint32(start[included[j] + 1])):
-                    left[rows[p]] -= 1
+            _count_down(start, rows, included, n, left)
             k, candidates = take_zeros(left, size, found)
-        if pairs + k > len(out_event):
-            done[0], done[2] = e, pairs
+        if pairs + k > len(room.event):
+            progress[NEXT_EVENT], progress[PAIRS] = e, pairs
             return
         for i in range(k):
-            out_event[pairs + i] = e
-            out_row[pairs + i] = found[i]
+            room.event[pairs + i] = e
+            room.row[pairs + i] = found[i]
         pairs += k
-        done[3] += candidates
-        done[4] += postings
-        done[6] += nodes
-    done[0], done[2] = last_event, pairs
+        progress[CANDIDATES] += candidates
+        progress[PREDICATES] += read + more_read
+        progress[NODES] += lists + more_lists
+    progress[NEXT_EVENT], progress[PAIRS] = last_event, pairs
+
+
+# The phases of an event. `slots` are the first n of the included or of the excluded ones.
+
+
+@kernel(inline="always")
+def _ask_for(start, rows, slots, n):
+    """Asks for the beginnings of the lists: (how many have postings, how many postings these are)."""
+    lists, read = np.int64(0), np.int64(0)
+    for j in range(n):
+        first, last = start[slots[j]], start[slots[j] + 1]
+        lists += first < last
+        read += last - first
+        for p in range(first, min(last, first + LINES * POSTINGS_A_LINE), POSTINGS_A_LINE):
+            prefetch(rows, np.int64(p))
+    return lists, read
+
+
+@kernel(inline="always")
+def _count_up(start, rows, slots, n, left):
+    """Rows whose inequality does not hold, which `any` will count down all the same: (lists, postings)."""
+    lists, read = np.int64(0), np.int64(0)
+    for j in range(n):
+        first, last = np.uint32(start[slots[j]]), np.uint32(start[slots[j] + 1])
+        lists += first < last
+        read += last - first
+        for p in range(first, last):
+            left[rows[p]] += 1
+    return lists, read
+
+
+@kernel(inline="always")
+def _count_down(start, rows, slots, n, left):
+    for j in range(n):
+        for p in range(np.uint32(start[slots[j]]), np.uint32(start[slots[j] + 1])):
+            left[rows[p]] -= 1
+
+
+@kernel(inline="always")
+def _count_down_and_find(start, rows, slots, n, left, found):
+    """How many rows match; they are the first of `found`."""
+    k = np.int64(0)
+    for j in range(n):
+        for p in range(np.uint32(start[slots[j]]), np.uint32(start[slots[j] + 1])):
+            r = rows[p]
+            now = left[r] - 1
+            left[r] = now
+            found[k] = r
+            k += now == 0
+    return k
+
+
+@kernel(inline="always")
+def _set_back(start, rows, slots, n, left, size):
+    """Sets back the counters that were counted down: how many were."""
+    candidates = np.int64(0)
+    for j in range(n):
+        for p in range(np.uint32(start[slots[j]]), np.uint32(start[slots[j] + 1])):
+            r = rows[p]
+            candidates += left[r] != size[r]
+            left[r] = size[r]
+    return candidates

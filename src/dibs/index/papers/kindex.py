@@ -9,9 +9,7 @@ size K matches when it stands in K of the lists that the event reads, so
 
 Arrays: those of index.postings, where the group of a row is its size, and
     sizes   int32   the sizes that rows have, ascending; the group of a row is the place of its size here
-The work space is three numbers for each list that is being merged: a key (row at which it stands << 32 | included << 31
-| number of the list, so that keys order by row and a list that excludes comes first), the posting at which it stands,
-and its end.
+The lists of a size that are being merged are in Lists: those that include come first.
 
 Inequalities. Under the weak semantics an event without the attribute satisfies `a <> 5`: the row is listed under (a, 5)
 as one that this value excludes, and inequalities do not count in K. That is what the k-index does by nature. Under the
@@ -37,7 +35,7 @@ size 1 needs no merge. The order of sizes (largest first) is the paper's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -48,13 +46,29 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.papers.postings import Postings, slots_of, write_out
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
+from dibs.index.papers.postings import Postings, Slots, slots_of, write_out
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
 ROW, INCLUDED, NUMBER = 32, 1 << 31, (1 << 31) - 1  # the parts of a key
 END = 2**63 - 1  # the key of a list that is at its end
 AT_ONCE = 8
+FULL = -1  # instead of a number of pairs: there is no room for one more
+
+
+class Lists(NamedTuple):
+    """Work space: the m lists that are being merged, three for each value of the event at most."""
+
+    key: NDArray[np.int64]  # row at which a list stands << 32 | included << 31 | number of the list: keys order by row,
+    # and a list that excludes comes first. key[: m + 1] is in order and ends with END; what is behind does not matter
+    place: NDArray[np.int64]  # by number: the posting at which the list stands
+    end: NDArray[np.int64]  # by number: one past its last posting
+
+    @classmethod
+    def for_events(cls, widest: int) -> Lists:
+        most = 3 * widest
+        return cls(np.empty(most + AT_ONCE + 1, np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
 
 
 class KIndex:
@@ -87,24 +101,11 @@ class KIndex:
         return {"sizes": self._sizes.tolist()} | self._postings.plan() | {"grounds": grounds}
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        widest = int(np.diff(events.offsets).max(initial=0))
+        arrays, widest = EventArrays.of(events), int(np.diff(events.offsets).max(initial=0))
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            _merge(
-                *self._postings,
-                self._sizes,
-                np.empty(2 * widest, np.int64),
-                np.empty(widest, np.int64),
-                np.empty(3 * widest + AT_ONCE + 1, np.int64),
-                np.empty(3 * widest, np.int64),
-                np.empty(3 * widest, np.int64),
-                events.offsets,
-                events.attribute,
-                events.lo,
-                last,
-                *room,
-                done,
-            )
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            slots, lists = Slots.for_events(widest), Lists.for_events(widest)
+            _merge(self._postings, self._sizes, slots, lists, arrays, last, Room(*room), progress)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
@@ -132,136 +133,134 @@ def pass_key(typingctx, keys, at, key):
 
 
 @kernel
-def _merge(
-    block,
-    limits,
-    start,
-    rows,
-    sizes,
-    included,
-    excluded,
-    keys,
-    place,
-    end,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    last_event,
-    out_event,
-    out_row,
-    done,
-):
+def _merge(postings, sizes, slots, lists, events, last_event, room, progress):
     """See index.base.in_parts. An event whose matches do not fit is merged again in the next call."""
-    groups = len(sizes)
-    found = np.int64(0)
-    for e in range(done[0], last_event):
-        values = event_offsets[e + 1] - event_offsets[e]
-        n, x = slots_of(
-            event_offsets[e], event_offsets[e + 1], event_attribute, event_cell, block, limits, included, excluded
-        )
+    _, _, start, rows = postings
+    groups, found = len(sizes), np.int64(0)
+    for e in range(progress[NEXT_EVENT], last_event):
+        values = events.offsets[e + 1] - events.offsets[e]
+        n, x = slots_of(events, e, postings, slots)
         for j in range(n):
-            prefetch(rows, np.int64(start[included[j] * groups]))
+            prefetch(rows, np.int64(start[slots.included[j] * groups]))
         before = found
-        nodes, postings, candidates = np.int64(0), np.int64(0), np.int64(0)
-        full = False
+        nodes, read, candidates = np.int64(0), np.int64(0), np.int64(0)
         for g in range(groups - 1, -1, -1):
             size = np.int64(sizes[g])
             if size > values:
                 continue
-            m = 0
-            for j in range(n):
-                i = included[j] * groups + g
-                if start[i] < start[i + 1]:
-                    place[m], end[m] = start[i], start[i + 1]
-                    m += 1
-            if m < size:
+            including = _open(start, groups, g, slots.included, n, 0, lists)
+            if including < size:
                 continue
-            inner = m
-            for j in range(x):
-                i = excluded[j] * groups + g
-                if start[i] < start[i + 1]:
-                    place[m], end[m] = start[i], start[i + 1]
-                    m += 1
+            m = _open(start, groups, g, slots.excluded, x, including, lists)
             nodes += m
+            if size == 1 and including == m:
+                found, compared, stood = _take_all(rows, lists, m, e, found, room)
+            else:
+                _order(rows, lists, m, including)
+                found, compared, stood = _conjunction(rows, size, lists, m, e, found, room)
+            if found == FULL:
+                progress[NEXT_EVENT], progress[PAIRS] = e, before
+                return
+            candidates += compared
+            read += stood
+        progress[CANDIDATES] += candidates
+        progress[PREDICATES] += read
+        progress[NODES] += nodes
+    progress[NEXT_EVENT], progress[PAIRS] = last_event, found
 
-            if size == 1 and inner == m:
-                for j in range(m):
-                    length = end[j] - place[j]
-                    if found + length > len(out_event):
-                        full = True
-                        break
-                    for p in range(length):
-                        out_event[found + p] = e
-                        out_row[found + p] = rows[place[j] + p]
-                    found += length
-                    candidates += length
-                    postings += length
-                if full:
-                    break
-                continue
 
-            # keys[:m + 1] is in order and ends with END (what is behind that does not matter); place is the posting at
-            # which each list stands.
-            for j in range(m):
-                key = (np.int64(rows[place[j]]) << ROW) | (INCLUDED if j < inner else 0) | j
-                i = j
-                while i > 0 and keys[i - 1] > key:
-                    keys[i] = keys[i - 1]
-                    i -= 1
-                keys[i] = key
-            keys[m] = END
-            postings += m
-            while m >= size:
-                candidates += 1
-                first, row = keys[0] >> ROW, keys[size - 1] >> ROW
-                moved = size
-                if first < row:
-                    target = row
-                    while keys[moved - 1] >> ROW == row:
-                        moved -= 1
-                else:
-                    target = row + 1
-                    if keys[0] & INCLUDED != 0:
-                        if found == len(out_event):
-                            full = True
-                            break
-                        out_event[found] = e
-                        out_row[found] = row
-                        found += 1
+@kernel(inline="always")
+def _open(start, groups, g, slots, n, m, lists):
+    """Adds the lists of group g that have a posting, of the first n slots, to m others: how many there are then."""
+    for j in range(n):
+        i = slots[j] * groups + g
+        if start[i] < start[i + 1]:
+            lists.place[m], lists.end[m] = start[i], start[i + 1]
+            m += 1
+    return m
+
+
+@kernel(inline="always")
+def _take_all(rows, lists, m, e, found, room):
+    """Rows of one predicate: each posting is a match. As _conjunction."""
+    read = np.int64(0)
+    for j in range(m):
+        place, length = lists.place[j], lists.end[j] - lists.place[j]
+        if found + length > len(room.event):
+            return np.int64(FULL), read, read
+        for p in range(length):
+            room.event[found + p] = e
+            room.row[found + p] = rows[place + p]
+        found += length
+        read += length
+    return found, read, read
+
+
+@kernel(inline="always")
+def _order(rows, lists, m, including):
+    """The keys of m lists that stand at their beginnings; `including`: how many of them include."""
+    key = lists.key
+    for j in range(m):
+        own = (np.int64(rows[lists.place[j]]) << ROW) | (INCLUDED if j < including else 0) | j
+        i = j
+        while i > 0 and key[i - 1] > own:
+            key[i] = key[i - 1]
+            i -= 1
+        key[i] = own
+    key[m] = END
+
+
+@kernel(inline="always")
+def _conjunction(rows, size, lists, m, e, found, room):
+    """The paper's conjunction algorithm over m lists in order: (pairs found up to now or FULL, rows compared, postings
+    at which a list stood)."""
+    key, place, end = lists
+    out_event, out_row = room
+    read, compared = np.int64(m), np.int64(0)
+    while m >= size:
+        compared += 1
+        first, row = key[0] >> ROW, key[size - 1] >> ROW
+        moved = size  # so many of the first lists go on to the target
+        if first < row:
+            target = row
+            while key[moved - 1] >> ROW == row:
+                moved -= 1
+        else:
+            target = row + 1
+            if key[0] & INCLUDED != 0:
+                if found == len(out_event):
+                    return np.int64(FULL), compared, read
+                out_event[found] = e
+                out_row[found] = row
+                found += 1
+            else:
+                while moved < m and key[moved] >> ROW == row:
+                    moved += 1
+        for q in range(moved - 1, -1, -1):  # the keys behind q are in order
+            j = key[q] & NUMBER
+            # The first posting at the target or later: galloping, then halving. (Not a function: handing it the rows, a
+            # loop being in it, costs Numba two atomic counts, as much as the rest of the step.)
+            p, last, step = place[j] + 1, end[j], 1
+            if p < last and np.int64(rows[p]) < target:
+                while p + step < last and np.int64(rows[p + step]) < target:
+                    p += step
+                    step += step
+                # rows[p] is before the target, rows[high] is not (or is past the end)
+                high = min(p + step, last)
+                while high - p > 1:
+                    middle = (p + high) >> 1
+                    if np.int64(rows[middle]) < target:
+                        p = middle
                     else:
-                        while moved < m and keys[moved] >> ROW == row:
-                            moved += 1
-                for q in range(moved - 1, -1, -1):  # the keys behind q are in order
-                    j = keys[q] & NUMBER
-                    p, last, step = place[j] + 1, end[j], 1
-                    if p < last and np.int64(rows[p]) < target:
-                        while p + step < last and np.int64(rows[p + step]) < target:
-                            p += step
-                            step += step
-                        # rows[p] is before the target, rows[high] is not (or is past the end)
-                        high = min(p + step, last)
-                        while high - p > 1:
-                            middle = (p + high) >> 1
-                            if np.int64(rows[middle]) < target:
-                                p = middle
-                            else:
-                                high = middle
-                        p = high
-                    key = np.int64(END)
-                    if p < last:
-                        place[j] = p
-                        postings += 1
-                        key = (np.int64(rows[p]) << ROW) | (keys[q] & (INCLUDED | NUMBER))
-                    keys[q] = -1
-                    for i in range(q, m, AT_ONCE):
-                        pass_key(keys, i, key)
-                    m -= p == last
-            if full:
-                break
-        if full:
-            done[0], done[2] = e, before
-            return
-        done[3] += candidates
-        done[4] += postings
-        done[6] += nodes
-    done[0], done[2] = last_event, found
+                        high = middle
+                p = high
+            own = np.int64(END)
+            if p < last:
+                place[j] = p
+                read += 1
+                own = (np.int64(rows[p]) << ROW) | (key[q] & (INCLUDED | NUMBER))
+            key[q] = -1
+            for i in range(q, m, AT_ONCE):
+                pass_key(key, i, own)
+            m -= p == last
+    return found, compared, read

@@ -29,8 +29,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
+from dibs.index.groups import ClauseArrays
 from dibs.jit.kernel import kernel
 
+FIRST, CELLS, EXCLUSIONS = range(3)  # the columns of block
+FLOOR, CEILING = range(2)  # the columns of limits
 MOST_POSTINGS = 1_500_000_000  # postings and list starts together, 4 bytes each: 6 GB. Settable, below 2**31 - 2
 
 
@@ -53,18 +56,44 @@ class Postings(NamedTuple):
             "lists": int(np.count_nonzero(lengths)),
             "postings": len(self.rows),
             "longest list": int(lengths.max(initial=0)),
-            "attributes with exclusions": int(np.count_nonzero(self.block[:, 2] >= 0)),
+            "attributes with exclusions": int(np.count_nonzero(self.block[:, EXCLUSIONS] >= 0)),
         }
+
+
+class Slots(NamedTuple):
+    """Work space: the slots that an event reads. `slots_of` fills both from the front and says how far."""
+
+    included: NDArray[np.int64]  # rows in their lists have a predicate that holds
+    excluded: NDArray[np.int64]  # rows in their lists stand in an included `any`, but their predicate does not hold
+
+    @classmethod
+    def for_events(cls, widest: int) -> Slots:
+        """widest: the most values that an event has. A value reads the list of its cell, `any` and one exclusion."""
+        return cls(np.empty(2 * widest, np.int64), np.empty(widest, np.int64))
+
+
+class _Kept(NamedTuple):
+    """How `_measure` would keep the predicates."""
+
+    excludes: NDArray[np.bool_]  # by predicate: as an exclusion
+    limits: NDArray[np.int32]  # see above
+
+
+class _Entries(NamedTuple):
+    """The predicates by attribute and, within one, by row."""
+
+    predicate: NDArray[np.int64]
+    row: NDArray[np.int32]
 
 
 def write_out(name: str, clauses: Clauses, group: NDArray[np.uint16], groups: int) -> Postings:
     """The posting lists of clauses whose rows have at most one predicate for each attribute. group: of each row, below
     `groups`; name: the index that asks, for the error when they would be too many."""
-    c = clauses
-    predicates = c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
-    limits = _inequality_limits(*predicates, c.attributes)
-    excludes, cells, excluding, postings = _measure(*predicates, limits)
-    slots = np.where(cells > 0, cells + 1, 0) + np.where(excluding, limits[:, 1] - limits[:, 0] + 2, 0)
+    arrays = ClauseArrays.of(clauses)
+    limits = _inequality_limits(arrays, clauses.attributes)
+    excludes, cells, excluding, postings = _measure(arrays, limits)
+    own_slots = np.where(cells > 0, cells + 1, 0)
+    slots = own_slots + np.where(excluding, limits[:, CEILING] - limits[:, FLOOR] + 2, 0)
     ends = np.cumsum(slots, dtype=np.int64)
     lists = int(ends[-1]) * groups if len(ends) else 0
     most = min(MOST_POSTINGS, 2**31 - 2)
@@ -77,32 +106,37 @@ def write_out(name: str, clauses: Clauses, group: NDArray[np.uint16], groups: in
             "use another index, such as 'auto', or raise dibs.index.papers.postings.MOST_POSTINGS (4 bytes each)",
         )
     first = ends - slots
-    block = np.empty((c.attributes, 3), np.int32)
-    block[:, 0] = first
-    block[:, 1] = cells
-    block[:, 2] = np.where(excluding, first + np.where(cells > 0, cells + 1, 0), -1)
-    order, row = _by_attribute(c.offsets, c.attribute, c.attributes)
-    start, rows = _fill(*predicates, excludes, limits, block, order, row, group, groups, lists, postings)
-    return Postings(block, limits, start[:-1], rows)
+    block = np.empty((clauses.attributes, 3), np.int32)
+    block[:, FIRST] = first
+    block[:, CELLS] = cells
+    block[:, EXCLUSIONS] = np.where(excluding, first + own_slots, -1)
+    entries = _Entries(*_by_attribute(arrays, clauses.attributes))
+    kept = _Kept(excludes, limits)
+    ends_of_lists = _count_postings(arrays, kept, block, entries, group, groups, lists)
+    rows = np.empty(postings, np.uint32)
+    _write_postings(arrays, kept, block, entries, group, groups, ends_of_lists, rows)
+    return Postings(block, limits, ends_of_lists[:-1], rows)
 
 
 @kernel
-def _inequality_limits(attribute, lo, hi, span_lo, span_hi, attributes):
+def _inequality_limits(clauses, attributes):
     """The least and the highest cell of predicates with several spans; inequalities reach from one to the other."""
+    _, attribute, lo, hi, span_lo, span_hi = clauses
     limits = np.empty((attributes, 2), np.int32)
-    limits[:, 0], limits[:, 1] = 2**31 - 1, -1
+    limits[:, FLOOR], limits[:, CEILING] = 2**31 - 1, -1
     for p in range(len(attribute)):
         if hi[p] < 0:
             a = attribute[p]
-            limits[a, 0] = min(limits[a, 0], span_lo[lo[p]])
-            limits[a, 1] = max(limits[a, 1], span_hi[lo[p] - hi[p] - 1])
+            limits[a, FLOOR] = min(limits[a, FLOOR], span_lo[lo[p]])
+            limits[a, CEILING] = max(limits[a, CEILING], span_hi[lo[p] - hi[p] - 1])
     return limits
 
 
 @kernel
-def _measure(attribute, lo, hi, span_lo, span_hi, limits):
+def _measure(clauses, limits):
     """Which predicates are kept as exclusions, how many cells of each attribute the others need, which attributes have
     exclusions, and how many postings all that takes."""
+    _, attribute, lo, hi, span_lo, span_hi = clauses
     excludes = np.zeros(len(attribute), np.bool_)
     cells, excluding = np.zeros(len(limits), np.int32), np.zeros(len(limits), np.bool_)
     postings = np.int64(0)
@@ -113,11 +147,12 @@ def _measure(attribute, lo, hi, span_lo, span_hi, limits):
             cells[a] = max(cells[a], hi[p] + 1)
             continue
         first, last = lo[p], lo[p] - hi[p] - 1
+        floor, ceiling = limits[a, FLOOR], limits[a, CEILING]
         covered = np.int64(0)
         for s in range(first, last + 1):
             covered += span_hi[s] - span_lo[s] + 1
-        as_exclusion = limits[a, 1] - limits[a, 0] + 1 - covered + 1
-        if span_lo[first] == limits[a, 0] and span_hi[last] == limits[a, 1] and as_exclusion < covered:
+        as_exclusion = ceiling - floor + 1 - covered + 1
+        if span_lo[first] == floor and span_hi[last] == ceiling and as_exclusion < covered:
             excludes[p] = excluding[a] = True
             postings += as_exclusion
         else:
@@ -127,33 +162,54 @@ def _measure(attribute, lo, hi, span_lo, span_hi, limits):
 
 
 @kernel
-def _by_attribute(offsets, attribute, attributes):
-    """The predicates by attribute and, within one, by row; and the row of each. Lists are filled attribute by
-    attribute so that the ends of all lists that grow at a time stay in the cache."""
+def _by_attribute(clauses, attributes):
+    """_Entries. Lists are filled attribute by attribute so that the ends of all lists that grow at a time stay in the
+    cache."""
+    offsets, attribute = clauses.offsets, clauses.attribute
     place = np.zeros(attributes + 1, np.int64)
     for a in attribute:
         place[a + 1] += 1
     for a in range(attributes):
         place[a + 1] += place[a]
-    order, row = np.empty(len(attribute), np.int64), np.empty(len(attribute), np.int32)
+    predicate, row = np.empty(len(attribute), np.int64), np.empty(len(attribute), np.int32)
     for r in range(len(offsets) - 1):
         for p in range(offsets[r], offsets[r + 1]):
             k = place[attribute[p]]
-            order[k], row[k] = p, r
+            predicate[k], row[k] = p, r
             place[attribute[p]] = k + 1
-    return order, row
+    return predicate, row
+
+
+@kernel(inline="always")
+def _list_any(block, a, groups, g):
+    """The list `any` of an attribute, for rows of a group."""
+    return block[a, EXCLUSIONS] * np.int64(groups) + g
+
+
+@kernel(inline="always")
+def _list_excluding(block, limits, a, groups, g):
+    """The exclusion list that cell 0 would have; that of cell c is c * groups behind it."""
+    return (block[a, EXCLUSIONS] + 1 - np.int64(limits[a, FLOOR])) * np.int64(groups) + g
+
+
+@kernel(inline="always")
+def _list_including(block, a, groups, g):
+    """The list of an attribute's cell 0, for rows of a group; that of cell c is c * groups behind it."""
+    return block[a, FIRST] * np.int64(groups) + g
 
 
 @kernel
-def _fill(attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, row, group, groups, lists, postings):
-    # Until the end, ends[i + 1] is where the next posting of list i goes; before that, ends[i + 2] counts them, and
-    # before that it is the difference to the same group of the slot before. A block's last slot is never filled, so
-    # differences come back to 0 there.
+def _count_postings(clauses, kept, block, entries, group, groups, lists):
+    """ends: ends[i + 1] is where the first posting of list i goes. Until the end, ends[i + 2] counts the postings of
+    list i, and before that it is the difference to the same group of the slot before. A block's last slot is never
+    filled, so differences come back to 0 there."""
+    _, attribute, lo, hi, span_lo, span_hi = clauses
+    excludes, limits = kept
     ends = np.zeros(lists + 2, np.int32)
-    for k in range(len(order)):
-        p = order[k]
-        a, g = attribute[p], np.int64(group[row[k]])
-        i = block[a, 0] * np.int64(groups) + g + 2
+    for k in range(len(entries.predicate)):
+        p = entries.predicate[k]
+        a, g = attribute[p], np.int64(group[entries.row[k]])
+        i = _list_including(block, a, groups, g) + 2
         if hi[p] >= 0:
             ends[i + lo[p] * groups] += 1
             ends[i + (hi[p] + 1) * groups] -= 1
@@ -162,10 +218,10 @@ def _fill(attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, r
                 ends[i + span_lo[s] * groups] += 1
                 ends[i + (span_hi[s] + 1) * groups] -= 1
         else:
-            i = block[a, 2] * np.int64(groups) + g + 2
+            i = _list_any(block, a, groups, g) + 2
             ends[i] += 1
             ends[i + groups] -= 1
-            i += (1 - limits[a, 0]) * np.int64(groups)
+            i = _list_excluding(block, limits, a, groups, g) + 2
             for s in range(lo[p], lo[p] - hi[p] - 1):
                 ends[i + (span_hi[s] + 1) * groups] += 1
                 ends[i + span_lo[s + 1] * groups] -= 1
@@ -173,18 +229,25 @@ def _fill(attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, r
         ends[i] += ends[i - groups]
     for i in range(2, lists + 2):
         ends[i] += ends[i - 1]
-    rows = np.empty(postings, np.uint32)
-    for k in range(len(order)):
-        p, r = order[k], np.uint32(row[k])
-        a, g = attribute[p], np.int64(group[row[k]])
+    return ends
+
+
+@kernel
+def _write_postings(clauses, kept, block, entries, group, groups, ends, rows):
+    """Fills the lists. Before, ends[i + 1] is where list i begins; afterwards, where it ends."""
+    _, attribute, lo, hi, span_lo, span_hi = clauses
+    excludes, limits = kept
+    for k in range(len(entries.predicate)):
+        p, r = entries.predicate[k], np.uint32(entries.row[k])
+        a, g = attribute[p], np.int64(group[r])
         spans = 1 if hi[p] >= 0 else -hi[p]
-        i = block[a, 0] * np.int64(groups) + g + 1
+        i = _list_including(block, a, groups, g) + 1
         if excludes[p]:
-            i = block[a, 2] * np.int64(groups) + g + 1
+            i = _list_any(block, a, groups, g) + 1
             rows[ends[i]] = r
             ends[i] += 1
-            i += (1 - limits[a, 0]) * np.int64(groups)
-            spans -= 1
+            i = _list_excluding(block, limits, a, groups, g) + 1
+            spans -= 1  # what is excluded lies between the spans
         for s in range(spans):
             if hi[p] >= 0:
                 low, high = lo[p], hi[p]
@@ -197,21 +260,22 @@ def _fill(attribute, lo, hi, span_lo, span_hi, excludes, limits, block, order, r
                 rows[ends[at]] = r
                 ends[at] += 1
                 at += groups
-    return ends, rows
 
 
 @kernel
-def slots_of(first, last, attribute, cell, block, limits, included, excluded):
-    """The slots that an event with the entries first to last reads: (how many are in `included`, and in `excluded`)."""
+def slots_of(events, e, postings, slots):
+    """The slots that event e reads: (how many are in `included`, and in `excluded`)."""
+    attribute, cell, block, limits = events.attribute, events.lo, postings.block, postings.limits
+    included, excluded = slots
     n, x = 0, 0
-    for i in range(first, last):
+    for i in range(events.offsets[e], events.offsets[e + 1]):
         a, v = attribute[i], cell[i]
-        if v < block[a, 1]:
-            included[n] = block[a, 0] + v
+        if v < block[a, CELLS]:
+            included[n] = block[a, FIRST] + v
             n += 1
-        if block[a, 2] >= 0 and limits[a, 0] <= v and v <= limits[a, 1]:
-            included[n] = block[a, 2]
+        if block[a, EXCLUSIONS] >= 0 and limits[a, FLOOR] <= v and v <= limits[a, CEILING]:
+            included[n] = block[a, EXCLUSIONS]
             n += 1
-            excluded[x] = block[a, 2] + 1 + v - limits[a, 0]
+            excluded[x] = block[a, EXCLUSIONS] + 1 + v - limits[a, FLOOR]
             x += 1
     return n, x

@@ -54,9 +54,28 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.papers.gryphon.kernels import match_events, write_directories, write_tails
+from dibs.index.groups import EventArrays, Room
+from dibs.index.papers.gryphon.kernels import (
+    EDGES,
+    FIRST_ROW,
+    HEAD,
+    HI,
+    LEVEL,
+    LO,
+    ROWS,
+    TARGET,
+    TEST,
+    WIDTH,
+    Predicates,
+    Spans,
+    Tree,
+    Walk,
+    match_events,
+    write_directories,
+    write_tails,
+)
 from dibs.index.predicates import distinct
-from dibs.jit.pools import Pool, Space
+from dibs.jit.pools import Pool
 from dibs.jit.sorting import order_each
 from dibs.thresholds import thresholds
 
@@ -68,11 +87,10 @@ class Gryphon:
         "good for equality predicates that clauses share"
     )
     takes: ClassVar[Takes] = Takes()
-    ARRAYS = ("level", "tree", "reach", "entry", "tails", "rows", "shape")
 
-    def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
-        self._clauses = clauses
-        self._arrays = {name: arrays[name] for name in self.ARRAYS}
+    def __init__(self, clauses: Clauses, tree: Tree):
+        self._clauses, self._tree = clauses, tree
+        self._spans = Spans(clauses.span_lo, clauses.span_hi)
         self._rate = Rate()
         self._pool = Pool()
 
@@ -82,18 +100,18 @@ class Gryphon:
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Gryphon:
-        return cls(clauses, arrays)
+        return cls(clauses, Tree(*(arrays[name] for name in Tree._fields)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return self._arrays
+        return self._tree._asdict()
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in self._arrays.values())
+        return sum(a.nbytes for a in self._tree)
 
     def plan(self) -> dict[str, Any]:
-        nodes, tails, depth, _ = self._arrays["shape"].tolist()
-        edges = len(self._arrays["tree"]) - nodes
+        nodes, tails, depth, _ = self._tree.shape.tolist()
+        edges = len(self._tree.tree) - nodes
         return {
             "nodes": nodes,
             "edges": edges,
@@ -104,39 +122,17 @@ class Gryphon:
         }
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        a, c = self._arrays, self._clauses
+        arrays = EventArrays.of(events)
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            taken = self._pool.take(_work_space, len(a["level"]), len(a["tree"]))
-            match_events(
-                a["level"],
-                a["tree"],
-                a["reach"],
-                a["entry"],
-                a["tails"],
-                a["rows"],
-                a["shape"][3],
-                c.span_lo,
-                c.span_hi,
-                events.offsets,
-                events.attribute,
-                events.lo,
-                last,
-                *taken.space,
-                *room,
-                done,
-            )
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            taken = self._pool.take(Walk.at_rest, len(self._tree.level), len(self._tree.tree))
+            match_events(self._tree, self._spans, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
-def _work_space(levels: int, rows: int) -> Space:
-    """The event's value of each level, zero between calls; nodes and tails to visit."""
-    return np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32)
-
-
-def _build(clauses: Clauses) -> dict[str, NDArray[Any]]:
+def _build(clauses: Clauses) -> Tree:
     """The tree, depth by depth: clauses that are not alone yet are sorted by (node, next predicate), and each distinct
     pair is an edge to a node of the next depth or, with one clause, to a tail."""
     c = clauses
@@ -177,33 +173,33 @@ def _build(clauses: Clauses) -> dict[str, NDArray[Any]]:
     edge_node, piece, target = _joined(edges, 3)
     tail_row, skip = _joined(tail_of, 2)
 
-    words = 2 + 3 * np.maximum(size[tail_row] - skip, 2)
+    words = HEAD + TEST * np.maximum(size[tail_row] - skip, 2)
     tail_start = np.cumsum(words) - words
     tail_words = np.empty(int(words.sum()), np.int32)
-    write_tails(tail_start, tail_row, skip, c.offsets, number, own_level, lo, hi, tail_words)
+    write_tails(tail_start, tail_row, skip, c.offsets, Predicates(number, own_level, lo, hi), tail_words)
     order = np.argsort((edge_node << 32) | place[piece], kind="stable")
     edge_node, piece, target = edge_node[order], piece[order], target[order]
     fan, ending = np.bincount(edge_node, minlength=nodes), np.bincount(end_node, minlength=nodes)
     stands = np.cumsum(fan + 1) - (fan + 1)
-    tree = np.zeros((len(piece) + nodes, 4), np.int32)
-    tree[stands, 0], tree[stands, 1], tree[stands, 2] = fan, np.cumsum(ending) - ending, ending
+    tree = np.zeros((len(piece) + nodes, WIDTH), np.int32)
+    tree[stands, EDGES], tree[stands, FIRST_ROW], tree[stands, ROWS] = fan, np.cumsum(ending) - ending, ending
     at = np.arange(len(piece)) + edge_node + 1  # an edge stands behind its node and all nodes and edges before
-    tree[at, 0], tree[at, 1], tree[at, 2] = np.repeat(own_level, pieces)[piece], piece_lo[piece], piece_hi[piece]
+    tree[at, LEVEL], tree[at, LO], tree[at, HI] = np.repeat(own_level, pieces)[piece], piece_lo[piece], piece_hi[piece]
     down = target >= 0
-    tree[at[down], 3] = stands[target[down]]
-    tree[at[~down], 3] = -1 - tail_start[-1 - target[~down]]
+    tree[at[down], TARGET] = stands[target[down]]
+    tree[at[~down], TARGET] = -1 - tail_start[-1 - target[~down]]
     block = thresholds.gryphon_block
     top = np.zeros(-(-len(tree) // block) * block, np.int32)
     top[at] = piece_hi[piece]
-    return {
-        "level": level,
-        "tree": tree,
-        "reach": top.reshape(-1, block).max(axis=1),
-        "entry": write_directories(tree, stands, c.attributes, thresholds.gryphon_edges),
-        "tails": tail_words,
-        "rows": end_row[np.argsort(end_node, kind="stable")].astype(np.int32),
-        "shape": np.array([nodes, tails, depth, block], np.int64),
-    }
+    return Tree(
+        level,
+        tree,
+        reach=top.reshape(-1, block).max(axis=1),
+        entry=write_directories(tree, stands, c.attributes, thresholds.gryphon_edges),
+        tails=tail_words,
+        rows=end_row[np.argsort(end_node, kind="stable")].astype(np.int32),
+        shape=np.array([nodes, tails, depth, block], np.int64),
+    )
 
 
 def _pieces(

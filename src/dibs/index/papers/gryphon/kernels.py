@@ -2,29 +2,82 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES
+from dibs.jit.borrowing import borrowed
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
+EDGES, FIRST_ROW, ROWS, DIRECTORY = range(4)  # the columns of a node
+LEVEL, LO, HI, TARGET = range(4)  # the columns of an edge
+WIDTH = 4  # of a row of the tree
+FIRST_EDGE, FIRST_RANGE = 1, 2  # the columns of an entry, after its LEVEL; LEVELS is that of a directory's first
+LEVELS = LEVEL
+ROW, TESTS, HEAD, TEST = 0, 1, 2, 3  # a tail: its row, how many tests, after this head the tests, words of a test
 AHEAD, LINES, TAIL_LINES = 8, 8, 2  # the node or tail after so many others is asked for, so many cache lines of it
+A_LINE = 16  # words
+BLOCK = 3  # where `shape` has it
 LAST = np.int32(2**31 - 1)  # above every level
+FULL = -1  # instead of a number of pairs: there is no room for one more
+
+
+class Tree(NamedTuple):
+    """The arrays of the index: see index.gryphon."""
+
+    level: NDArray[np.int32]
+    tree: NDArray[np.int32]
+    reach: NDArray[np.int32]
+    entry: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    shape: NDArray[np.int64]
+
+
+class Walk(NamedTuple):
+    """Work space of the way through the tree."""
+
+    slot: NDArray[np.int32]  # the event's value of each level, zero between events
+    queue: NDArray[np.int32]  # nodes and tails to visit, as the targets of edges say them
+
+    @classmethod
+    def at_rest(cls, levels: int, rows: int) -> Walk:
+        return cls(np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32))
+
+
+class Spans(NamedTuple):
+    """Of the predicates that have several: see coding.clauses."""
+
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+
+
+class Predicates(NamedTuple):
+    """The distinct predicates, and which of them rows have."""
+
+    number: NDArray[np.int64]  # by row, from offsets on: its predicates in order of their levels
+    level: NDArray[np.int32]  # these by number
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
 
 
 @kernel
-def write_tails(start, row, skip, offsets, number, level, lo, hi, tails):
-    """Tail i begins at start[i] and has the predicates of row[i] from the skip[i]-th on; number: the predicates of
-    each row in order of their levels, which level, lo and hi are about."""
+def write_tails(start, row, skip, offsets, predicates, tails):
+    """Tail i begins at start[i] and has the predicates of row[i] from the skip[i]-th on."""
+    number, level, lo, hi = predicates
     for i in range(len(start)):
         at, first, last = start[i], offsets[row[i]] + skip[i], offsets[row[i] + 1]
-        tails[at], tails[at + 1] = row[i], last - first
-        at += 2
+        tails[at + ROW], tails[at + TESTS] = row[i], last - first
+        at += HEAD
         for q in range(first, max(last, first + 2)):
-            tails[at], tails[at + 1], tails[at + 2] = 0, 0, -1
+            tails[at + LEVEL], tails[at + LO], tails[at + HI] = 0, 0, -1
             if q < last:
                 p = number[q]
-                tails[at], tails[at + 1], tails[at + 2] = level[p], lo[p], hi[p]
-            at += 3
+                tails[at + LEVEL], tails[at + LO], tails[at + HI] = level[p], lo[p], hi[p]
+            at += TEST
 
 
 @kernel
@@ -33,193 +86,238 @@ def write_directories(tree, node, levels, few):
     edges of a node that has none."""
     room = levels + 1
     for t in node[1:]:
-        if tree[t, 0] > few:
-            room += tree[t, 0] + 2
+        if tree[t, EDGES] > few:
+            room += tree[t, EDGES] + 2
     entry = np.empty((room, 3), np.int32)
     n = 0
     for t in node:
-        x, end = t + 1, t + 1 + tree[t, 0]
+        x, end = t + 1, t + 1 + tree[t, EDGES]
         if t == 0:
-            tree[t, 3] = 0
+            tree[t, DIRECTORY] = 0
             for k in range(levels + 1):
-                while x < end and tree[x, 0] < k:
+                while x < end and tree[x, LEVEL] < k:
                     x += 1
-                wide = x
-                while wide < end and tree[wide, 0] == k and tree[wide, 1] == tree[wide, 2]:
-                    wide += 1
-                entry[k, 0], entry[k, 1], entry[k, 2] = k, x, wide
+                entry[k, LEVEL], entry[k, FIRST_EDGE], entry[k, FIRST_RANGE] = k, x, _first_range(tree, x, end, k)
             n = levels + 1
-        elif tree[t, 0] <= few:
-            tree[t, 3] = -1
+        elif tree[t, EDGES] <= few:
+            tree[t, DIRECTORY] = -1
         else:
-            tree[t, 3], count = n, n
+            tree[t, DIRECTORY], first = n, n
             n += 1
             while x < end:
-                k, wide = tree[x, 0], x
-                while wide < end and tree[wide, 0] == k and tree[wide, 1] == tree[wide, 2]:
-                    wide += 1
-                entry[n, 0], entry[n, 1], entry[n, 2] = k, x, wide
+                k, wide = tree[x, LEVEL], _first_range(tree, x, end, tree[x, LEVEL])
+                entry[n, LEVEL], entry[n, FIRST_EDGE], entry[n, FIRST_RANGE] = k, x, wide
                 n += 1
                 x = wide
-                while x < end and tree[x, 0] == k:
+                while x < end and tree[x, LEVEL] == k:
                     x += 1
-            entry[n, 0], entry[n, 1], entry[n, 2] = LAST, end, end
-            entry[count, 0], entry[count, 1], entry[count, 2] = n - count - 1, 0, 0
+            entry[n, LEVEL], entry[n, FIRST_EDGE], entry[n, FIRST_RANGE] = LAST, end, end
+            entry[first, LEVELS], entry[first, FIRST_EDGE], entry[first, FIRST_RANGE] = n - first - 1, 0, 0
             n += 1
     return entry[:n].copy()
 
 
 @kernel
-def match_events(
-    level,
-    tree,
-    reach,
-    entry,
-    tails,
-    rows,
-    block,
-    span_lo,
-    span_hi,
-    event_offsets,
-    event_attribute,
-    event_cell,
-    last_event,
-    slot,
-    queue,
-    out_event,
-    out_row,
-    done,
-):
+def _first_range(tree, x, end, level):
+    """The first of a node's edges from x on that is no equality on the level."""
+    while x < end and tree[x, LEVEL] == level and tree[x, LO] == tree[x, HI]:
+        x += 1
+    return x
+
+
+@kernel
+def match_events(tree, spans, walk, events, last_event, room, progress):
     """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
-    two, five = np.uint64(2), np.uint64(5)
-    flat = tree.reshape(-1)
-    found = 0
-    for e in range(done[0], last_event):
-        first, last = event_offsets[e], event_offsets[e + 1]
+    tree, spans, walk, events, room = borrowed(tree), borrowed(spans), borrowed(walk), borrowed(events), borrowed(room)
+    level, nodes, tails = tree.level, tree.tree, tree.tails
+    words = borrowed(nodes.reshape(-1))
+    slot, queue = walk
+    found = np.int64(0)
+    for e in range(progress[NEXT_EVENT], last_event):
+        first, last = events.offsets[e], events.offsets[e + 1]
         for i in range(first, last):
-            slot[level[event_attribute[i]]] = event_cell[i]
-        candidates, compared, before, full = 0, 0, found, False
+            slot[level[events.attribute[i]]] = events.lo[i]
+        candidates, compared, before = np.int64(0), np.int64(0), found
         queue[0] = 0
-        head, n = 0, 1
+        head, n = np.int64(0), np.int64(1)
         while head < n:
             t = np.int64(queue[head])
             head += 1
             if head + AHEAD < n:
-                # One of the two is about place 0, which is in the cache: cheaper than a branch on which one.
-                ahead = np.int64(queue[head + AHEAD])
-                for line in range(LINES):
-                    prefetch(tree, 4 * max(ahead, 0) + 16 * line)
-                for line in range(TAIL_LINES):
-                    prefetch(tails, max(-1 - ahead, 0) + 16 * line)
+                _ask_for(nodes, tails, np.int64(queue[head + AHEAD]))
             if t < 0:
                 candidates += 1
-                # The first two tests without a branch between them: that both hold is rare enough to be predicted.
-                u = np.uint64(-1 - t)
-                v, w = slot[np.uint64(tails[u + two])], slot[np.uint64(tails[u + five])]
-                low, high = tails[u + np.uint64(3)], tails[u + np.uint64(4)]
-                maybe = ((low <= v) & (v <= high)) | (high < 0)
-                low, high = tails[u + np.uint64(6)], tails[u + np.uint64(7)]
-                if not (maybe & (((low <= w) & (w <= high)) | (high < 0))):
+                if not _may_hold(tails, -1 - t, slot):
                     compared += 2
                     continue
-                at = -1 - t
-                q, end = at + 2, at + 2 + 3 * np.int64(tails[at + 1])
-                while q < end:
-                    v, low, high = slot[tails[q]], tails[q + 1], tails[q + 2]
-                    compared += 1
-                    if high < 0:
-                        s, size, stop = np.int64(low), np.int64(-high), np.int64(low - high)
-                        while size > 0:  # the first span that ends at the value or later
-                            half = size >> 1
-                            below = span_hi[s + half] < v
-                            s = s + half + 1 if below else s
-                            size = size - half - 1 if below else half
-                        if s == stop or span_lo[s] > v:
-                            break
-                    elif v < low or v > high:
+                holds, tests = _test_tail(tails, -1 - t, slot, spans)
+                compared += tests
+                if holds:
+                    found = _take_tail(tails, -1 - t, e, found, room)
+                    if found == FULL:
                         break
-                    q += 3
-                if q == end:
-                    if found == len(out_event):
-                        full = True
-                        break
-                    out_event[found] = e
-                    out_row[found] = tails[at]
-                    found += 1
                 continue
-            count = np.int64(tree[t, 2])
-            if count > 0:
-                candidates += count
-                if found + count > len(out_event):
-                    full = True
+            if nodes[t, ROWS] > 0:
+                candidates += nodes[t, ROWS]
+                found = _take_rows(nodes, t, tree.rows, e, found, room)
+                if found == FULL:
                     break
-                for r in range(np.int64(tree[t, 1]), np.int64(tree[t, 1]) + count):
-                    out_event[found] = e
-                    out_row[found] = rows[r]
-                    found += 1
-            directory = np.int64(tree[t, 3])
-            if directory < 0:
-                compared += np.int64(tree[t, 0])
-                x, stop, u = np.uint64(4 * t + 4), np.uint64(4 * (t + 1 + tree[t, 0])), np.uint64(n)
-                while x < stop:
-                    v = slot[np.uint64(flat[x])]
-                    queue[u] = flat[x + np.uint64(3)]
-                    u += np.uint64((flat[x + np.uint64(1)] <= v) & (v <= flat[x + two]))
-                    x += np.uint64(4)
-                n = np.int64(u)
-                continue
-            # The entries of the directory that the event has a value for: looked for on the shorter side.
-            levels = np.int64(len(level)) if t == 0 else np.int64(entry[directory, 0])
-            by_entry = levels <= last - first
-            for i in range(levels if by_entry else last - first):
-                if by_entry:
-                    d = directory + i + (t != 0)
-                    v = slot[entry[d, 0]]
-                    if v == 0:
-                        continue
-                else:
-                    k, v = level[event_attribute[first + i]], event_cell[first + i]
-                    d = np.int64(k)
-                    if t != 0:
-                        d, size = directory + 1, levels
-                        while size > 0:
-                            half = size >> 1
-                            below = entry[d + half, 0] < k
-                            d = d + half + 1 if below else d
-                            size = size - half - 1 if below else half
-                        if entry[d, 0] != k:
-                            continue
-                x, wide, end = np.int64(entry[d, 1]), np.int64(entry[d, 2]), np.int64(entry[d + 1, 1])
-                size = wide - x
-                while size > 0:
-                    half = size >> 1
-                    below = tree[x + half, 1] < v
-                    x = x + half + 1 if below else x
-                    size = size - half - 1 if below else half
-                while x < wide and tree[x, 1] == v:
-                    queue[n] = tree[x, 3]
-                    n += 1
-                    compared += 1
-                    x += 1
-                x = wide
-                while x < end and tree[x, 1] <= v:
-                    if reach[x // block] < v:
-                        x = (x // block + 1) * block
-                        continue
-                    stop = min(end, (x // block + 1) * block)
-                    while x < stop and tree[x, 1] <= v:
-                        queue[n] = tree[x, 3]
-                        n += v <= tree[x, 2]
-                        compared += 1
-                        x += 1
+            if nodes[t, DIRECTORY] < 0:
+                compared += nodes[t, EDGES]
+                n = _follow_all(words, t, slot, queue, n)
+            else:
+                n, edges = _follow_directory(tree, t, events, first, last, walk, n)
+                compared += edges
         for i in range(first, last):
-            slot[level[event_attribute[i]]] = 0
-        if full:
-            found = before
-            done[0] = e
-            break
-        done[0] = e + 1
-        done[3] += candidates
-        done[4] += compared
-        done[6] += n
-    done[2] = found
+            slot[level[events.attribute[i]]] = 0
+        if found == FULL:
+            progress[NEXT_EVENT], progress[PAIRS] = e, before
+            return
+        progress[CANDIDATES] += candidates
+        progress[PREDICATES] += compared
+        progress[NODES] += n
+    progress[NEXT_EVENT], progress[PAIRS] = last_event, found
+
+
+# The phases of an event; what they are handed is borrowed. n is the length of the queue.
+
+
+@kernel(inline="always")
+def _ask_for(nodes, tails, target):
+    """One of the two is about place 0, which is in the cache: cheaper than a branch on which one."""
+    for line in range(LINES):
+        prefetch(nodes, WIDTH * max(target, 0) + A_LINE * line)
+    for line in range(TAIL_LINES):
+        prefetch(tails, max(-1 - target, 0) + A_LINE * line)
+
+
+@kernel(inline="always")
+def _maybe(tails, test, slot):
+    """Whether a test of a tail holds, or has several spans. No branches, unsigned places."""
+    v = slot[np.uint64(tails[test])]
+    low, high = tails[test + np.uint64(LO)], tails[test + np.uint64(HI)]
+    return ((low <= v) & (v <= high)) | (high < 0)
+
+
+@kernel(inline="always")
+def _may_hold(tails, at, slot):
+    """The first two tests of a tail without a branch between them: that both hold is rare enough to be predicted."""
+    test = np.uint64(at + HEAD)
+    return _maybe(tails, test, slot) & _maybe(tails, test + np.uint64(TEST), slot)
+
+
+@kernel(inline="always")
+def _test_tail(tails, at, slot, spans):
+    """(whether all tests of the tail hold, how many were made)."""
+    q, compared = at + HEAD, np.int64(0)
+    for _ in range(tails[at + TESTS]):
+        v, low, high = slot[tails[q + LEVEL]], tails[q + LO], tails[q + HI]
+        compared += 1
+        if high < 0:
+            stop = np.int64(low - high)
+            s = _first_not_below(v, np.int64(low), np.int64(-high), spans.hi)
+            if s == stop or spans.lo[s] > v:
+                return False, compared
+        elif v < low or v > high:
+            return False, compared
+        q += TEST
+    return True, compared
+
+
+@kernel(inline="always")
+def _first_not_below(v, first, size, values):
+    """The first of the values from `first` on, of which there are so many, that is not below v; else one past them."""
+    while size > 0:
+        half = size >> 1
+        below = values[first + half] < v
+        first = first + half + 1 if below else first
+        size = size - half - 1 if below else half
+    return first
+
+
+@kernel(inline="always")
+def _take_tail(tails, at, e, found, room):
+    """The pairs found, or FULL."""
+    if found == len(room.event):
+        return np.int64(FULL)
+    room.event[found] = e
+    room.row[found] = tails[at + ROW]
+    return found + 1
+
+
+@kernel(inline="always")
+def _take_rows(nodes, t, rows, e, found, room):
+    """The clauses that end at a node: the pairs found, or FULL."""
+    first, count = np.int64(nodes[t, FIRST_ROW]), np.int64(nodes[t, ROWS])
+    if found + count > len(room.event):
+        return np.int64(FULL)
+    for r in range(first, first + count):
+        room.event[found] = e
+        room.row[found] = rows[r]
+        found += 1
+    return found
+
+
+@kernel(inline="always")
+def _follow_all(words, t, slot, queue, n):
+    """A node of few edges: each is compared, without a branch that depends on the value. words: of the tree."""
+    edges = np.int64(words[WIDTH * t + EDGES])
+    x, stop, u = np.uint64(WIDTH * (t + 1)), np.uint64(WIDTH * (t + 1 + edges)), np.uint64(n)
+    while x < stop:
+        v = slot[np.uint64(words[x])]
+        queue[u] = words[x + np.uint64(TARGET)]
+        u += np.uint64((words[x + np.uint64(LO)] <= v) & (v <= words[x + np.uint64(HI)]))
+        x += np.uint64(WIDTH)
+    return np.int64(u)
+
+
+@kernel(inline="always")
+def _follow_directory(tree, t, events, first, last, walk, n):
+    """A node of many edges: (n, edges compared). The entries that the event has a value for are looked for on the
+    shorter side."""
+    level, entry = tree.level, tree.entry
+    slot, queue = walk
+    directory, root, compared = np.int64(tree.tree[t, DIRECTORY]), t == 0, np.int64(0)
+    levels = np.int64(len(level)) if root else np.int64(entry[directory, LEVELS])
+    by_entry = levels <= last - first
+    for i in range(levels if by_entry else last - first):
+        if by_entry:
+            d = directory + i + (not root)
+            v = slot[entry[d, LEVEL]]
+            if v == 0:
+                continue
+        else:
+            k, v = level[events.attribute[first + i]], events.lo[first + i]
+            d = np.int64(k)
+            if not root:
+                d = _first_not_below(k, directory + 1, levels, entry[:, LEVEL])
+                if entry[d, LEVEL] != k:
+                    continue
+        n, edges = _follow_entry(tree.tree, tree.reach, tree.shape[BLOCK], entry, d, v, queue, n)
+        compared += edges
+    return n, compared
+
+
+@kernel(inline="always")
+def _follow_entry(nodes, reach, block, entry, d, v, queue, n):
+    """The edges of one level of a node that the value satisfies: (n, edges compared)."""
+    x, wide = np.int64(entry[d, FIRST_EDGE]), np.int64(entry[d, FIRST_RANGE])
+    end, compared = np.int64(entry[d + 1, FIRST_EDGE]), np.int64(0)
+    x = _first_not_below(v, x, wide - x, nodes[:, LO])
+    while x < wide and nodes[x, LO] == v:
+        queue[n] = nodes[x, TARGET]
+        n += 1
+        compared += 1
+        x += 1
+    x = wide
+    while x < end and nodes[x, LO] <= v:
+        if reach[x // block] < v:
+            x = (x // block + 1) * block
+            continue
+        stop = min(end, (x // block + 1) * block)
+        while x < stop and nodes[x, LO] <= v:
+            queue[n] = nodes[x, TARGET]
+            n += v <= nodes[x, HI]
+            compared += 1
+            x += 1
+    return n, compared
