@@ -46,8 +46,8 @@ BOTH = types.UniTuple(N, 2)
 def step(signature: Any) -> Any:
     """A function that only other compiled functions call.
 
-    Its types are written out: called with numbers of both widths, Numba would compile most of them several times (34
-    seconds instead of 12). So it is compiled when it is imported, and betree.betree imports the files with kernels
+    Its types are written out: called with numbers of both widths, Numba would compile most of them several times,
+    in three times the time. So it is compiled when it is imported, and betree.betree imports the files with kernels
     when it first needs them."""
     return njit(signature, cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
