@@ -16,3 +16,10 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """@kernel, or @kernel(inline="always") with options of Numba's."""
     decorate = njit(cache=True, nogil=True, **options)
     return decorate if function is None else decorate(function)
+
+
+def phase(function: Callable[..., Any]) -> Any:
+    """@phase: a part of a kernel, which kernels call and Python does not. It is compiled into its callers, so arrays
+    and groups of them are handed over for nothing, and without the code for calls from Python, which for many arrays
+    takes as long to compile as the phase itself."""
+    return kernel(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
