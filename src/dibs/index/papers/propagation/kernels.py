@@ -19,7 +19,7 @@ from dibs.index.papers.propagation.layout import (
     Predicates,
     Work,
 )
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit, prefetch
 
 LINE = 16  # int32 in a cache line
@@ -33,15 +33,11 @@ CLAUSES_AT, PLACE = np.uint64(40), np.uint64((1 << 40) - 1)  # the two parts of 
 
 @kernel
 def match(predicates, clusters, events, last_event, work, room, progress):
-    """Takes the groups as plain tuples: for a call from Python that is half the price of named ones, which tells where
-    events come one by one."""
-    groups = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
-    _match_events(*groups, last_event, Work(*work), Room(*room), progress)
-
-
-@kernel
-def _match_events(predicates, clusters, events, last_event, work, room, progress):
-    """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
+    """Stops between events: one whose pairs do not fit into the room is begun again in a larger one. (The groups come
+    as plain tuples: for a call from Python that is half the price of named ones, which tells where events come one by
+    one.)"""
+    predicates, clusters, events = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
+    work, room = Work(*work), Room(*room)
     found = 0
     for e in range(progress[NEXT_EVENT], last_event):
         first, last = events.offsets[e], events.offsets[e + 1]
@@ -65,7 +61,7 @@ def _match_events(predicates, clusters, events, last_event, work, room, progress
 # ---- the first phase: the bits of the satisfied predicates ----
 
 
-@kernel(forceinline=True)
+@phase
 def _test_predicates(predicates, events, first, last, bits):
     """The bits of all predicates that the entries first to last of the events satisfy."""
     for i in range(first, last):
@@ -79,7 +75,7 @@ def _test_predicates(predicates, events, first, last, bits):
         _test_spans(predicates, a, v, bits)
 
 
-@kernel(forceinline=True)
+@phase
 def _ask_for(predicates, a):
     """Asks for the constants and the first spans of attribute a."""
     groups = predicates.groups
@@ -95,7 +91,7 @@ def _ask_for(predicates, a):
         s += LINE
 
 
-@kernel(forceinline=True)
+@phase
 def _test_group(predicates, a, g, v, bits):
     """A sorted group of attribute a: a run of its predicates holds, but for one of NE."""
     groups, key = predicates.groups, predicates.key
@@ -122,7 +118,7 @@ def _test_group(predicates, a, g, v, bits):
                 bits[p >> 6] &= ~(ONE << np.uint64(p & 63))
 
 
-@kernel(forceinline=True)
+@phase
 def _set_run(bits, begin, end):
     """The bits from begin to end (not included)."""
     if begin < end:
@@ -135,7 +131,7 @@ def _set_run(bits, begin, end):
         bits[w] |= mask & (ALL >> np.uint64(63 - ((end - 1) & 63)))
 
 
-@kernel(forceinline=True)
+@phase
 def _test_spans(predicates, a, v, bits):
     """The other predicates of attribute a: those of which a span begins at the value or before, and ends there or
     behind."""
@@ -153,15 +149,15 @@ def _test_spans(predicates, a, v, bits):
             s += 1
 
 
-@kernel(forceinline=True)
-def _words_of(predicates, a):
+@phase
+def _words_of(groups, a):
     """The words with the bits of attribute a: first, and one past the last; none if it has no predicates."""
-    p, q = predicates.groups[a, EQ], predicates.groups[a + 1, EQ]
+    p, q = groups[a, EQ], groups[a + 1, EQ]
     w = p >> 6
     return w, ((q - 1) >> 6) + 1 if p < q else w
 
 
-@kernel(forceinline=True)
+@phase
 def _find_access_predicates(predicates, clusters, events, first, last, work):
     """How many predicates hold, and how many of them give access: work.hits. Attributes share words at their ends, so
     each word is looked at once."""
@@ -169,7 +165,7 @@ def _find_access_predicates(predicates, clusters, events, first, last, work):
     satisfied, n = 0, 0
     after = 0
     for i in range(first, last):
-        begin, end = _words_of(predicates, events.attribute[i])
+        begin, end = _words_of(predicates.groups, events.attribute[i])
         for w in range(max(begin, after), end):
             satisfied += count_bits(bits[w])
             hot = bits[w] & access[w]
@@ -186,13 +182,13 @@ def _find_access_predicates(predicates, clusters, events, first, last, work):
 # ---- the second phase: the clauses under the satisfied access predicates ----
 
 
-@kernel(forceinline=True)
+@phase
 def _holds(bits, predicate):
     """1 or 0, in the lowest bit; those above it mean nothing."""
     return bits[predicate >> SIX] >> (predicate & LOW_SIX)
 
 
-@kernel(forceinline=True)
+@phase
 def _test_two_predicates(clusters, hits, work):
     """The first two predicates of each clause, without a branch on the outcome: how many clauses there are, and how
     many are left in work.survivors."""
@@ -217,7 +213,7 @@ def _test_two_predicates(clusters, hits, work):
     return candidates, np.int64(kept)
 
 
-@kernel(forceinline=True)
+@phase
 def _test_other_predicates(clusters, kept, work, e, found, room):
     """The remaining predicates of the survivors. Those that match are the pairs of event e, from room[found] on."""
     table = clusters.table
@@ -237,10 +233,10 @@ def _test_other_predicates(clusters, kept, work, e, found, room):
     return found, tested
 
 
-@kernel(forceinline=True)
+@phase
 def _clear(predicates, events, first, last, bits):
     """No bit is set but that of the true predicate."""
     for i in range(first, last):
-        begin, end = _words_of(predicates, events.attribute[i])
+        begin, end = _words_of(predicates.groups, events.attribute[i])
         for w in range(begin, end):
             bits[w] = 0

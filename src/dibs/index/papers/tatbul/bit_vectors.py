@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.found import NONE, Found
 from dibs.index.papers.tatbul.intervals import Intervals
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.thresholds import thresholds
 
 COLUMNS = 8
@@ -94,19 +94,19 @@ def sizes(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
     }
 
 
-@kernel(forceinline=True)
+@phase
 def words_of(table, a):
     """How many words a slot of attribute a has."""
     return (table[a, MEMBERS] + 63) >> 6
 
 
-@kernel(forceinline=True)
+@phase
 def vector_of(table, a, s):
     """Where the words of slot s of attribute a begin."""
     return table[a, WORD] + s * words_of(table, a)
 
 
-@kernel(forceinline=True)
+@phase
 def _blocks(intervals):
     return (len(intervals.row) >> intervals.block[0]) + 1
 
@@ -151,7 +151,7 @@ def _words(intervals, covered, table):
     return members, words, rank
 
 
-@kernel(forceinline=True)
+@phase
 def _list_members(intervals, a, table, members, rank):
     """The members of attribute a, which of them have it as pivot, and their ranks."""
     start, place, group = intervals.start, intervals.place, intervals.group
@@ -174,7 +174,7 @@ def _list_members(intervals, a, table, members, rank):
         block += 1
 
 
-@kernel(forceinline=True)
+@phase
 def _set_bits(intervals, covered, a, table, words):
     """The words of attribute a: first where the bit of an interval changes; then each slot is the one before it with
     these changes."""

@@ -40,7 +40,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
 from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 MINIMUM = 1  # clusters of so many intervals are not split
 KEY, LEFT, RIGHT = range(3)  # the columns of `nodes`
@@ -211,7 +211,7 @@ def depth(nodes, roots):
     return result
 
 
-@kernel(forceinline=True)
+@phase
 def find_cluster(nodes, roots, a, v):
     """The leaf of attribute a that a value goes to, counted from its first, and with how many keys it is compared."""
     at, compared = np.int64(0) if roots[a] < roots[a + 1] else ~np.int64(0), np.int64(0)

@@ -23,7 +23,7 @@ from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, 
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, RANK, Vectors, vector_of, words_of
 from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.stretches import BEGIN, END, find_stretches
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import lowest_bit, prefetch
 from dibs.jit.pools import Space
 
@@ -69,17 +69,11 @@ def work_space(size: NDArray[Any], attributes: int, block_bits: int) -> Space:
 
 @kernel
 def combine(profiles, vectors, clauses, events, found, work, room, progress):
-    """The events of `found` that are not done, until the room is full. (Groups are plain tuples here, as in every
-    kernel that Python calls: see index.attribute_trees.)"""
-    columns, coded = ClauseArrays(*clauses), EventArrays(*events)
-    groups = Profiles(*profiles), Vectors(*vectors), columns, coded, Found(*found), Work(*work), Room(*room)
-    _combine(*groups, progress)
-
-
-@kernel
-def _combine(profiles, vectors, clauses, events, found, work, room, progress):
-    """An event for which there is no room is begun again from the start the next time, so its work is only counted
-    when it is done."""
+    """The events of `found` that are not done, until the room is full. An event for which there is no room is begun
+    again from the start the next time, so its work is only counted when it is done. (The groups come as plain tuples:
+    see index.attribute_trees.)"""
+    profiles, vectors, clauses = Profiles(*profiles), Vectors(*vectors), ClauseArrays(*clauses)
+    events, found, work, room = EventArrays(*events), Found(*found), Work(*work), Room(*room)
     pairs = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], found.first_event + len(found.start) - 1):
         stretches = find_stretches(profiles, vectors, events, found, e, work)
@@ -105,7 +99,7 @@ def _combine(profiles, vectors, clauses, events, found, work, room, progress):
     progress[PAIRS] = pairs
 
 
-@kernel(forceinline=True)
+@phase
 def _reset_counters(profiles, work, stretches):
     for k in range(stretches):
         begin, end = np.int64(work.stretch[k, BEGIN]), np.int64(work.stretch[k, END])
@@ -113,7 +107,7 @@ def _reset_counters(profiles, work, stretches):
             work.counts[p] = 0
 
 
-@kernel(forceinline=True)
+@phase
 def _count_words(profiles, vectors, events, found, e, work, stretches):
     """Counts the predicates that hold by the slots of event e: of an attribute with ranks in the stretches only, of
     others throughout."""
@@ -133,7 +127,7 @@ def _count_words(profiles, vectors, events, found, e, work, stretches):
         _count_members(profiles, vectors, a, s, work)
 
 
-@kernel(forceinline=True)
+@phase
 def _count_members(profiles, vectors, a, s, work):
     """The bits of slot s. What is ruled out counts 0."""
     block, one = np.uint64(profiles.block), np.uint64(1)
@@ -146,7 +140,7 @@ def _count_members(profiles, vectors, a, s, work):
             work.counts[p] += work.alive[p >> block]
 
 
-@kernel(forceinline=True)
+@phase
 def _count_stretches(vectors, a, s, work, stretches):
     """The bits of slot s within the stretches."""
     one = np.uint64(1)
@@ -166,7 +160,7 @@ def _count_stretches(vectors, a, s, work, stretches):
                 work.counts[p] += 1
 
 
-@kernel(forceinline=True)
+@phase
 def _count_runs(profiles, found, e, work):
     """Counts the predicates that hold by the runs of event e."""
     entries, counts, alive, block = profiles.entries, work.counts, work.alive, np.uint64(profiles.block)
@@ -190,7 +184,7 @@ def _count_runs(profiles, found, e, work):
                 counts[p] -= alive[p >> block]
 
 
-@kernel(forceinline=True)
+@phase
 def _compare_with_sizes(profiles, work, stretches):
     """How many places the stretches have, and how many rows are left; no block is alive any more."""
     size, counts, left = profiles.size, work.counts, work.left
@@ -214,7 +208,7 @@ def _compare_with_sizes(profiles, work, stretches):
     return candidates, remain
 
 
-@kernel(forceinline=True)
+@phase
 def _verify(clauses, events, e, work, remain):
     """Keeps the rows whose predicates all hold: how many, and how many predicates were tested."""
     left, cell = work.left, work.cell

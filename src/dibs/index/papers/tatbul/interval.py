@@ -30,7 +30,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
 from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 FIRST, LAST = range(2)  # the columns of `nodes`: cells
 
@@ -109,7 +109,7 @@ def elementary(start, lo, hi, cut_start, cuts, gaps):
     return nodes[:n].copy(), slots, first, last
 
 
-@kernel(forceinline=True)
+@phase
 def find_elementary(nodes, begin, end, v):
     """Which elementary interval from begin to end (not included) contains the value, -1 if none, and with how many it
     is compared."""

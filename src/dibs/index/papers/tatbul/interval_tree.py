@@ -33,7 +33,7 @@ from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.intervals import Intervals
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 COLUMNS = 5
 POINT, LEFT, RIGHT, START, END = range(COLUMNS)  # the columns of `nodes`
@@ -178,8 +178,10 @@ def _part(order, lo, hi, point, kept, right):
             kept[k] = interval
             k += 1
     end = begin + k
-    order[begin:end] = kept[:k]
-    order[end:] = right[:r]
+    for i in range(k):
+        order[begin + i] = kept[i]
+    for i in range(r):
+        order[end + i] = right[i]
     return begin, end
 
 
@@ -214,7 +216,7 @@ def _find(tree, events, found):
         found.evaluations[k], found.nodes[k] = compared, seen
 
 
-@kernel(forceinline=True)
+@phase
 def _collect(tree, a, v, found, n):
     """The intervals that contain a value, by node on its way down the tree of attribute a, as runs from found[n] on:
     how many runs, comparisons, and nodes."""
@@ -245,7 +247,7 @@ def _collect(tree, a, v, found, n):
     return runs, compared, seen
 
 
-@kernel(forceinline=True)
+@phase
 def _count_by_first(bounds, begin, end, v):
     """How many of a list by first cell begin at the value or before: those in front."""
     k = begin
@@ -254,7 +256,7 @@ def _count_by_first(bounds, begin, end, v):
     return k - begin
 
 
-@kernel(forceinline=True)
+@phase
 def _count_by_last(bounds, begin, end, v):
     """How many of a list by last cell end at the value or behind: those at its end."""
     k = end

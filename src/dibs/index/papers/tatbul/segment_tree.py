@@ -35,7 +35,7 @@ from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.found import Found
 from dibs.index.papers.tatbul.interval import FIRST, LAST, elementary
 from dibs.index.papers.tatbul.intervals import Intervals
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 
 class Segments(NamedTuple):
@@ -161,7 +161,7 @@ def _find(tree, events, found):
         found.evaluations[k], found.nodes[k] = compared, seen
 
 
-@kernel(forceinline=True)
+@phase
 def _collect(tree, a, v, found, n):
     """The lists of the nodes on the way from the root of attribute a to the leaf of a value, as runs from found[n] on:
     how many, comparisons, and nodes."""
@@ -193,7 +193,7 @@ def _collect(tree, a, v, found, n):
             at += v >= tree.cells[low + right]
 
 
-@kernel(forceinline=True)
+@phase
 def _list_of(tree, a, node):
     """Where in `entries` the profiles of a node of attribute a are."""
     base = tree.base[a]

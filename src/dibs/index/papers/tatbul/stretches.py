@@ -11,13 +11,13 @@ import numpy as np
 
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, OWN, OWN_END, RANK, vector_of
 from dibs.index.papers.tatbul.found import NONE
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 
 BEGIN, END = range(2)  # the columns of Work.stretch: a first block, and one past the last
 
 
-@kernel(forceinline=True)
+@phase
 def find_stretches(profiles, vectors, events, found, e, work):
     """Marks the alive blocks of event e; how many stretches they are."""
     group, table = profiles.group, vectors.table
@@ -47,21 +47,21 @@ def find_stretches(profiles, vectors, events, found, e, work):
     return stretches
 
 
-@kernel(forceinline=True)
-def _blocks_of(profiles, a):
+@phase
+def _blocks_of(group, block, a):
     """The blocks with the places whose pivot is attribute a, which has some: first, and one past the last."""
-    return profiles.group[a] >> profiles.block, ((profiles.group[a + 1] - 1) >> profiles.block) + 1
+    return group[a] >> block, ((group[a + 1] - 1) >> block) + 1
 
 
-@kernel(forceinline=True)
+@phase
 def _mark_group(profiles, a, alive):
     """All places whose pivot is attribute a."""
-    begin, end = _blocks_of(profiles, a)
+    begin, end = _blocks_of(profiles.group, profiles.block, a)
     for b in range(begin, end):
         alive[b] = 1
 
 
-@kernel(forceinline=True)
+@phase
 def _mark_members(profiles, vectors, a, s, alive):
     """Those whose bit is set in slot s."""
     at, member = vector_of(vectors.table, a, s), vectors.table[a, MEMBER]
@@ -75,7 +75,7 @@ def _mark_members(profiles, vectors, a, s, alive):
                 alive[vectors.members[member + m] >> profiles.block] = 1
 
 
-@kernel(forceinline=True)
+@phase
 def _mark_sorted_runs(profiles, a, found, first_run, next_run, alive):
     """Those in the runs, each of which is sorted by place."""
     entries, group = profiles.entries, profiles.group
@@ -93,7 +93,7 @@ def _mark_sorted_runs(profiles, a, found, first_run, next_run, alive):
             at += 1
 
 
-@kernel(forceinline=True)
+@phase
 def _mark_runs(profiles, a, found, first_run, next_run, alive):
     """Those in the runs, whatever their order (but for runs that take places away)."""
     entries, group = profiles.entries, profiles.group
@@ -102,12 +102,12 @@ def _mark_runs(profiles, a, found, first_run, next_run, alive):
             alive[entries[k] >> profiles.block] |= group[a] <= entries[k] < group[a + 1]
 
 
-@kernel(forceinline=True)
+@phase
 def _add_stretches(profiles, a, work, stretches):
     """The stretches with those of attribute a. Groups come in order, so stretches do; the last block of a group may
     be the first of the next."""
     stretch = work.stretch
-    begin, end = _blocks_of(profiles, a)
+    begin, end = _blocks_of(profiles.group, profiles.block, a)
     if stretches > 0:
         begin = max(begin, np.int64(stretch[stretches - 1, END]))
     for b in range(begin, end):
