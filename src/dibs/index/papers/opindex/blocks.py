@@ -23,7 +23,7 @@ Arrays, with the columns of the two-dimensional ones:
     state      int64   4 x 40: for each of the pools NARROW, WIDE (lists), SLOTS and DIRECTORIES: USED, WANTED and the
                        first free block of each size 2**k
 
-Ranks order the attributes (index.opindex_forms). Segments are equal pieces of the space of ranks, contiguous in every
+Ranks order the attributes (.forms). Segments are equal pieces of the space of ranks, contiguous in every
 list; twice as many segments are each of the old ones cut in two, so nothing has to be moved when a directory grows.
 """
 
@@ -35,10 +35,14 @@ import numpy as np
 
 from dibs.index.operators import BETWEEN, EQ
 from dibs.index.papers.opindex.forms import LISTS, RANK_BITS
-from dibs.jit.kernel import kernel
+from dibs.index.papers.opindex.groups import Entries
+from dibs.jit.kernel import helper, kernel
 
-START, SIZE, ROOM, DEAD = 0, 1, 2, 3
-DIRECTORY, SHIFT, EXTRA, EXTRA_SIZE, EXTRA_ROOM = 3, 4, 5, 6, 7
+START, SIZE, ROOM, DEAD, PART = range(5)  # columns of a partition, and how many
+# Columns of a head, besides START, SIZE and ROOM. A block's place, size and room are next to each other: in the columns
+# block + START, block + SIZE and block + ROOM, where block is MAIN or EXTRA.
+DIRECTORY, SHIFT, EXTRA, EXTRA_SIZE, EXTRA_ROOM, HEAD = range(3, 9)
+MAIN = START
 NARROW, WIDE, SLOTS, DIRECTORIES = 0, 1, 2, 3
 USED, WANTED, FREE = 0, 1, 2
 ENTRIES_A_SEGMENT = 2  # at least, so that short lists have short directories
@@ -52,14 +56,14 @@ class Sizes(NamedTuple):
     least_extra: int  # room of an extra block: a power of two
 
 
-@kernel
+@helper
 def signature_bit(key, equal):
     """h of the paper: of attribute and operand for equality, of the attribute alone for other operators."""
     x = np.uint64(key if equal else key >> 32)
     return np.uint64(1) << ((x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
 
 
-@kernel
+@helper
 def _segment_shift(size, segments):
     """Which bits of a rank are the number of its segment, in a list of this size."""
     shift = RANK_BITS
@@ -68,7 +72,7 @@ def _segment_shift(size, segments):
     return shift
 
 
-@kernel
+@helper
 def _order(room):
     """The largest k with 2**k <= room."""
     k = 0
@@ -77,7 +81,7 @@ def _order(room):
     return k
 
 
-@kernel
+@helper
 def _take(chain, pool, room, state):
     """A block of `room` items, which is a power of two."""
     k = FREE + _order(room)
@@ -90,7 +94,7 @@ def _take(chain, pool, room, state):
     return block
 
 
-@kernel
+@helper
 def _give(chain, pool, block, room, state):
     if room > 0:
         k = FREE + _order(room)
@@ -98,9 +102,10 @@ def _give(chain, pool, block, room, state):
         state[pool, k] = block
 
 
-@kernel
-def _relink(start, first, last, far, link):
+@helper
+def _relink(start, first, last, entries):
     """The links of the entries first to last of a block that begins at start; those before are right."""
+    far, link = entries.far, entries.link
     for p in range(first, last):
         q = p - 1
         while q >= start and far[q] <= far[p]:
@@ -108,8 +113,9 @@ def _relink(start, first, last, far, link):
         link[p] = p - max(q, start - 1)
 
 
-@kernel
-def _fill_directory(h, heads, signature, ends, key):
+@helper(forceinline=False)
+def _fill_directory(h, directories, key):
+    heads, signature, ends = directories
     first, shift, equal = heads[h, DIRECTORY], heads[h, SHIFT], h % LISTS == EQ
     last = first + (1 << (RANK_BITS - shift))
     for s in range(first, last):
@@ -126,12 +132,16 @@ def _fill_directory(h, heads, signature, ends, key):
 
 
 @kernel
-def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signature, ends, state):
+def build_lists(pool, order, new, segments, directories, state):
     """The main blocks, without spare room, of all entries of a pool, which `order` sorts by key. The heads have sizes
     and directories."""
-    n, between = len(key), pool == WIDE
-    out_key, out_pointer = np.empty(n, np.int64), np.empty(n, np.int32)
-    out_far, link = np.empty(len(far), np.int32), np.empty(len(far), np.int32)
+    heads, between = directories.heads, pool == WIDE
+    list_of, key, pointer, far = new
+    n = len(key)
+    made = Entries(
+        np.empty(n, np.int64), np.empty(n, np.int32), np.empty(len(far), np.int32), np.empty(len(far), np.int32)
+    )
+    out_key, out_pointer, out_far, _ = made
     place = np.empty(len(heads), np.int64)
     at = np.int64(0)
     for h in range(len(heads)):
@@ -151,10 +161,10 @@ def build_lists(pool, order, list_of, key, pointer, far, segments, heads, signat
         if heads[h, SIZE] > 0 and (h % LISTS == BETWEEN) == between:
             if between:
                 start = np.int64(heads[h, START])
-                _relink(start, start, start + heads[h, SIZE], out_far, link)
+                _relink(start, start, start + heads[h, SIZE], made)
             if segments > 0:
-                _fill_directory(h, heads, signature, ends, out_key)
-    return out_key, out_pointer, out_far, link
+                _fill_directory(h, directories, out_key)
+    return made
 
 
 @kernel
@@ -180,41 +190,49 @@ def append_slots(i, partition, row, what, slot, parts, need, owner, state):
     return i
 
 
-@kernel
-def _insert_sorted(start, first, last, size, k, to, reach, key, pointer, far, link):
-    """An entry into the block of `size` entries from start on; its place is between first and last."""
+@helper
+def _copy_entry(to, came, entries):
+    """All but the link."""
+    entries.key[to], entries.pointer[to] = entries.key[came], entries.pointer[came]
+    if len(entries.far) > 0:
+        entries.far[to] = entries.far[came]
+
+
+@helper
+def _insert_sorted(start, size, new, i, entries):
+    """Entry i of the new ones into the block of `size` entries from start on."""
+    key, first, last = entries.key, start, start + size
     while first < last:
         middle = (first + last) >> 1
-        if key[middle] <= k:
+        if key[middle] <= new.key[i]:
             first = middle + 1
         else:
             last = middle
     for p in range(start + size, first, -1):
-        key[p], pointer[p] = key[p - 1], pointer[p - 1]
-    key[first], pointer[first] = k, to
-    if len(far) > 0:
-        for p in range(start + size, first, -1):
-            far[p] = far[p - 1]
-        far[first] = reach
-        _relink(start, first, start + size + 1, far, link)
+        _copy_entry(p, p - 1, entries)
+    key[first], entries.pointer[first] = new.key[i], new.pointer[i]
+    if len(entries.far) > 0:
+        entries.far[first] = new.far[i]
+        _relink(start, first, start + size + 1, entries)
 
 
-@kernel
-def _move(pool, h, column, larger, heads, key, pointer, far, link, state):
-    """The main block (column START) or the extra block (EXTRA) to a block of `larger` entries."""
-    start, size, room = heads[h, column], heads[h, column + 1], np.int64(heads[h, column + 2])
-    block = _take(key, pool, larger, state)
+@helper
+def _move(pool, h, block, larger, heads, entries, state):
+    """The block MAIN or EXTRA of a list to one of `larger` entries."""
+    start, size, room = heads[h, block + START], heads[h, block + SIZE], np.int64(heads[h, block + ROOM])
+    to = _take(entries.key, pool, larger, state)
     for p in range(size):
-        key[block + p], pointer[block + p] = key[start + p], pointer[start + p]
+        _copy_entry(to + p, start + p, entries)
         if pool == WIDE:
-            far[block + p], link[block + p] = far[start + p], link[start + p]
-    _give(key, pool, start, room, state)
-    heads[h, column], heads[h, column + 2] = block, larger
+            entries.link[to + p] = entries.link[start + p]
+    _give(entries.key, pool, start, room, state)
+    heads[h, block + START], heads[h, block + ROOM] = to, larger
 
 
-@kernel
-def _merge(pool, h, heads, key, pointer, far, link, state):
+@helper
+def _merge(pool, h, heads, entries):
     """The extra block into the main block, which has room for it."""
+    key = entries.key
     start, extra = np.int64(heads[h, START]), np.int64(heads[h, EXTRA])
     p, q = start + heads[h, SIZE] - 1, extra + heads[h, EXTRA_SIZE] - 1
     to = p + heads[h, EXTRA_SIZE]
@@ -225,85 +243,83 @@ def _merge(pool, h, heads, key, pointer, far, link, state):
         else:
             came = q
             q -= 1
-        key[to], pointer[to] = key[came], pointer[came]
-        if pool == WIDE:
-            far[to] = far[came]
+        _copy_entry(to, came, entries)
         to -= 1
     heads[h, SIZE] += heads[h, EXTRA_SIZE]
     heads[h, EXTRA_SIZE] = 0
     if pool == WIDE:
-        _relink(start, to + 1, start + heads[h, SIZE], far, link)
+        _relink(start, to + 1, start + heads[h, SIZE], entries)
 
 
 @kernel
-def insert_entries(
-    i,
-    pool,
-    list_of,
-    new_key,
-    new_pointer,
-    new_far,
-    segments,
-    sizes,
-    heads,
-    signature,
-    ends,
-    key,
-    pointer,
-    far,
-    link,
-    state,
-):
+def insert_entries(i, pool, new, segments, sizes, directories, entries, state):
     """The entries from i on into their lists; returns the first one for which there may not be room."""
-    small, least_extra = np.int64(sizes.small), np.int64(sizes.least_extra)
+    heads, ends, list_of = directories.heads, directories.ends, new.list_of
     while i < len(list_of):
-        h, k = np.int64(list_of[i]), new_key[i]
+        h = np.int64(list_of[i])
         size, extra = np.int64(heads[h, SIZE]), np.int64(heads[h, EXTRA_SIZE])
-        wanted = state[pool, USED] + 4 * (size + extra + least_extra)
+        wanted = state[pool, USED] + 4 * (size + extra + sizes.least_extra)
         wanted_directories = state[DIRECTORIES, USED] + segments
-        if wanted > len(key) or (segments > 0 and wanted_directories > len(ends)):
+        if wanted > len(entries.key) or (segments > 0 and wanted_directories > len(ends)):
             state[pool, WANTED], state[DIRECTORIES, WANTED] = wanted, wanted_directories
             break
-        reach = new_far[i] if pool == WIDE else np.int32(0)
-        merged = False
-        if size < small:
-            if size == heads[h, ROOM]:
-                larger = 2 << _order(max(size, 2))
-                _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
-            start = np.int64(heads[h, START])
-            _insert_sorted(start, start, start + size, size, k, new_pointer[i], reach, key, pointer, far, link)
-            heads[h, SIZE] = size + 1
+        if size < sizes.small:
+            merged = _insert_into_main(pool, h, new, i, heads, entries, state)
         else:
-            if extra == heads[h, EXTRA_ROOM]:
-                if extra >= least_extra and extra * extra >= 16 * size:
-                    if size + extra > heads[h, ROOM]:
-                        larger = 2 << _order(size + extra)
-                        _move(pool, h, np.int64(START), larger, heads, key, pointer, far, link, state)
-                    _merge(pool, h, heads, key, pointer, far, link, state)
-                    size, extra, merged = np.int64(heads[h, SIZE]), np.int64(0), True
-                else:
-                    larger = max(2 * extra, least_extra)
-                    _move(pool, h, np.int64(EXTRA), larger, heads, key, pointer, far, link, state)
-            start = np.int64(heads[h, EXTRA])
-            _insert_sorted(start, start, start + extra, extra, k, new_pointer[i], reach, key, pointer, far, link)
-            heads[h, EXTRA_SIZE] = extra + 1
+            merged = _insert_into_extra(pool, h, new, i, sizes, heads, entries, state)
         if segments > 0:
-            shift, longer = _segment_shift(np.int64(heads[h, SIZE]), segments), heads[h, SHIFT] == 0
-            if longer or shift < heads[h, SHIFT]:
-                heads[h, SHIFT], heads[h, DIRECTORY] = shift, state[DIRECTORIES, USED]
-                state[DIRECTORIES, USED] += 1 << (RANK_BITS - shift)
-                _fill_directory(h, heads, signature, ends, key)
-            elif merged:
-                _fill_directory(h, heads, signature, ends, key)
-            else:
-                first, shift = heads[h, DIRECTORY], heads[h, SHIFT]
-                s = first + (k >> (32 + shift))
-                signature[s] |= signature_bit(k, h % LISTS == EQ)
-                if size < small:
-                    for later in range(s, first + (1 << (RANK_BITS - shift))):
-                        ends[later] += 1
+            _note_entry(h, new.key[i], size < sizes.small, merged, segments, directories, entries.key, state)
         i += 1
     return i
+
+
+@helper
+def _insert_into_main(pool, h, new, i, heads, entries, state):
+    """A small list: False, as nothing is merged."""
+    size = np.int64(heads[h, SIZE])
+    if size == heads[h, ROOM]:
+        _move(pool, h, np.int64(MAIN), 2 << _order(max(size, 2)), heads, entries, state)
+    _insert_sorted(np.int64(heads[h, START]), size, new, i, entries)
+    heads[h, SIZE] = size + 1
+    return False
+
+
+@helper
+def _insert_into_extra(pool, h, new, i, sizes, heads, entries, state):
+    """A long list: whether its extra block was full and has been merged into the main block."""
+    size, extra, least_extra = np.int64(heads[h, SIZE]), np.int64(heads[h, EXTRA_SIZE]), np.int64(sizes.least_extra)
+    merged = False
+    if extra == heads[h, EXTRA_ROOM]:
+        if extra >= least_extra and extra * extra >= 16 * size:
+            if size + extra > heads[h, ROOM]:
+                _move(pool, h, np.int64(MAIN), 2 << _order(size + extra), heads, entries, state)
+            _merge(pool, h, heads, entries)
+            extra, merged = np.int64(0), True
+        else:
+            _move(pool, h, np.int64(EXTRA), max(2 * extra, least_extra), heads, entries, state)
+    _insert_sorted(np.int64(heads[h, EXTRA]), extra, new, i, entries)
+    heads[h, EXTRA_SIZE] = extra + 1
+    return merged
+
+
+@helper
+def _note_entry(h, k, in_main, merged, segments, directories, key, state):
+    """The directory of a list into which the key k came: a longer one when it is due, otherwise one bit and ends."""
+    heads, signature, ends = directories
+    shift = _segment_shift(np.int64(heads[h, SIZE]), segments)
+    if heads[h, SHIFT] == 0 or shift < heads[h, SHIFT]:
+        heads[h, SHIFT], heads[h, DIRECTORY] = shift, state[DIRECTORIES, USED]
+        state[DIRECTORIES, USED] += 1 << (RANK_BITS - shift)
+        _fill_directory(h, directories, key)
+    elif merged:
+        _fill_directory(h, directories, key)
+    else:
+        first, shift = heads[h, DIRECTORY], heads[h, SHIFT]
+        s = first + (k >> (32 + shift))
+        signature[s] |= signature_bit(k, h % LISTS == EQ)
+        if in_main:
+            for later in range(s, first + (1 << (RANK_BITS - shift))):
+                ends[later] += 1
 
 
 @kernel
@@ -346,24 +362,31 @@ def purge_slots(t, parts, need, owner, first_unit, unit_partition, unit_slot):
 
 
 @kernel
-def purge_lists(pool, t, moved, bits, segments, heads, signature, ends, key, pointer, far, link):
+def purge_lists(pool, t, moved, bits, segments, directories, entries):
     """Takes the entries of dead slots out of the lists of a partition that are in this pool."""
-    below = np.int32((1 << bits) - 1)
+    heads, key = directories.heads, entries.key
     for h in range(t * LISTS, (t + 1) * LISTS):
         if (h % LISTS == BETWEEN) != (pool == WIDE):
             continue
-        for column in (START, EXTRA):
-            start, size = np.int64(heads[h, column]), heads[h, column + 1]
-            to = start
-            for p in range(start, start + size):
-                s = moved[pointer[p] >> bits]
-                if s >= 0:
-                    key[to], pointer[to] = key[p], (s << bits) | (pointer[p] & below)
-                    if pool == WIDE:
-                        far[to] = far[p]
-                    to += 1
-            heads[h, column + 1] = to - start
-            if pool == WIDE:
-                _relink(start, start, to, far, link)
+        for block in (MAIN, EXTRA):
+            start, size = np.int64(heads[h, block + START]), heads[h, block + SIZE]
+            heads[h, block + SIZE] = _purge_block(start, size, moved, bits, entries)
         if segments > 0 and heads[h, SHIFT] > 0:
-            _fill_directory(h, heads, signature, ends, key)
+            _fill_directory(h, directories, key)
+
+
+@helper
+def _purge_block(start, size, moved, bits, entries):
+    """Keeps the entries whose slots went somewhere; how many they are."""
+    pointer, below = entries.pointer, np.int32((1 << bits) - 1)
+    to = start
+    for p in range(start, start + size):
+        s = moved[pointer[p] >> bits]
+        if s >= 0:
+            clause = pointer[p] & below
+            _copy_entry(to, p, entries)
+            pointer[to] = (s << bits) | clause
+            to += 1
+    if len(entries.far) > 0:
+        _relink(start, start, to, entries)
+    return to - start

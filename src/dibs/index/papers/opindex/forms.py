@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.index.groups import ClauseArrays
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, operators
-from dibs.jit.kernel import kernel
+from dibs.index.papers.opindex.groups import NewEntries, NewUnits
+from dibs.jit.kernel import helper, kernel
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
 
@@ -73,9 +75,6 @@ def _columns(units: NDArray[np.int64]) -> Units:
     return row.astype(np.int32), first, last, pivot.astype(np.int32), need.view(np.uint64)
 
 
-Entries = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]  # list, key, pointer, far
-
-
 def entries_of(
     clauses: Clauses,
     units: Units,
@@ -84,13 +83,14 @@ def entries_of(
     clause: NDArray[np.uint8],
     limits: tuple[NDArray[np.int32], NDArray[np.int32]],
     bits: int,
-) -> tuple[Entries, Entries]:
+) -> tuple[NewEntries, NewEntries]:
     """What the units put into the predicate lists: those of one operand, and those of BETWEEN lists, which have two.
     bits: CLAUSE_BITS for bitmaps, otherwise 0."""
     c = clauses
-    own = c.attribute, c.lo, c.hi, c.span_lo, c.span_hi
     jumps = int(c.offsets[c.conjunctions])
-    return _entries(*units[1:3], partition, slot, *own, operators(c, *limits), clause, jumps, *limits, bits)
+    _, first, last, _, _ = units
+    new = NewUnits(first, last, partition, slot)
+    return _entries(new, ClauseArrays.of(c), operators(c, *limits), clause, jumps, limits, bits)
 
 
 @kernel
@@ -217,7 +217,7 @@ def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency
     return counted[:n], bitmaps[:m], clause
 
 
-@kernel
+@helper
 def rank_of(attribute):
     """The 31 bits of an attribute's number in reverse."""
     x = np.uint64(attribute)
@@ -229,7 +229,7 @@ def rank_of(attribute):
     return np.int64(x >> np.uint64(1))
 
 
-@kernel
+@helper
 def _list(op, low, high, floor, ceiling):
     """The list for a predicate of one span or NE, or for one span of an IN. LE asks for the floor only, and GE for the
     ceiling only, so they may reach beyond the other one: the match compares a value with just that for each list."""
@@ -240,45 +240,73 @@ def _list(op, low, high, floor, ceiling):
     return LE if low == floor else GE if high == ceiling else BETWEEN
 
 
-@kernel
-def _entries(
-    first, last, partition, slot, attribute, lo, hi, span_lo, span_hi, code, clause, jumps, floor, ceiling, bits
-):
+@helper
+def _span_count(p, code, clauses):
+    """How many entries a predicate makes."""
+    return -clauses.hi[p] if code[p] == IN else 1
+
+
+@helper
+def _operands(p, s, code, clauses):
+    """The first and the last value of entry s of a predicate; of <> the hole."""
+    low, high = clauses.lo[p], clauses.hi[p]
+    if code[p] == NE:
+        low = clauses.span_hi[low] + 1
+    elif code[p] == IN:
+        low, high = clauses.span_lo[low + s], clauses.span_hi[low + s]
+    return low, high
+
+
+@helper
+def _count_entries(units, clauses, code, limits):
+    """Those of one operand, and those of two."""
+    floor, ceiling = limits
     narrow, wide = 0, 0
-    for u in range(len(first)):
-        for p in range(first[u], last[u]):
-            a = attribute[p]
-            for s in range(-hi[p] if code[p] == IN else 1):
-                low, high = lo[p], hi[p]
-                if code[p] == IN:
-                    low, high = span_lo[lo[p] + s], span_hi[lo[p] + s]
+    for u in range(len(units.first)):
+        for p in range(units.first[u], units.last[u]):
+            a = clauses.attribute[p]
+            for s in range(_span_count(p, code, clauses)):
+                low, high = _operands(p, s, code, clauses)
                 two = _list(code[p], low, high, floor[a], ceiling[a]) == BETWEEN
                 wide += two
                 narrow += not two
-    list_of, key, pointer = np.empty(narrow, np.int32), np.empty(narrow, np.int64), np.empty(narrow, np.int32)
-    wide_list, wide_key, wide_pointer = np.empty(wide, np.int32), np.empty(wide, np.int64), np.empty(wide, np.int32)
-    far, wide_far = np.empty(0, np.int32), np.empty(wide, np.int32)
+    return narrow, wide
+
+
+@kernel
+def _no_entries(n, wide):
+    far = n if wide else 0
+    return NewEntries(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32), np.empty(far, np.int32))
+
+
+@kernel
+def _entries(units, clauses, code, clause, jumps, limits, bits):
+    """code: the operator of each predicate; jumps: the first predicate of the programs, whose clauses are known."""
+    narrow, wide = _count_entries(units, clauses, code, limits)
+    one, two = _no_entries(narrow, False), _no_entries(wide, True)
+    _fill_entries(units, clauses, code, clause, jumps, limits, bits, (one, two))
+    return one, two
+
+
+@helper
+def _fill_entries(units, clauses, code, clause, jumps, limits, bits, new):
+    (floor, ceiling), (one, two) = limits, new
     narrow, wide = 0, 0
-    for u in range(len(first)):
-        for p in range(first[u], last[u]):
-            a, op = attribute[p], code[p]
-            to = slot[u] << bits
+    for u in range(len(units.first)):
+        for p in range(units.first[u], units.last[u]):
+            a = clauses.attribute[p]
+            base, to = rank_of(a) << 32, units.slot[u] << bits
             if bits > 0:
                 to |= clause[p - jumps]
-            for s in range(-hi[p] if op == IN else 1):
-                low, high = lo[p], hi[p]
-                if op == NE:
-                    low = span_hi[lo[p]] + 1  # the hole
-                elif op == IN:
-                    low, high = span_lo[lo[p] + s], span_hi[lo[p] + s]
-                kind = _list(op, low, high, floor[a], ceiling[a])
-                at = rank_of(a) << 32
+            for s in range(_span_count(p, code, clauses)):
+                low, high = _operands(p, s, code, clauses)
+                kind = _list(code[p], low, high, floor[a], ceiling[a])
+                list_of = units.partition[u] * LISTS + kind
                 if kind == BETWEEN:
-                    wide_list[wide], wide_pointer[wide] = partition[u] * LISTS + kind, to
-                    wide_key[wide], wide_far[wide] = at | low, high
+                    two.list_of[wide], two.pointer[wide] = list_of, to
+                    two.key[wide], two.far[wide] = base | low, high
                     wide += 1
                 else:
-                    list_of[narrow], pointer[narrow] = partition[u] * LISTS + kind, to
-                    key[narrow] = at | (high if kind == LE else low)
+                    one.list_of[narrow], one.pointer[narrow] = list_of, to
+                    one.key[narrow] = base | (high if kind == LE else low)
                     narrow += 1
-    return (list_of, key, pointer, far), (wide_list, wide_key, wide_pointer, wide_far)

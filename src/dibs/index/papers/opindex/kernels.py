@@ -1,4 +1,4 @@
-"""The match of OpIndex: Algorithm 2 of the paper over the blocks of index.opindex_blocks.
+"""The match of OpIndex: Algorithm 2 of the paper over the blocks of index.papers.opindex.blocks.
 
 Memory latency is the cost on sparse data, so the partitions of an event go through a pipeline: the heads of all of them
 are prefetched at once, then the signatures of the one after next; those of the next one are tested, which gives the
@@ -14,23 +14,28 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES
 from dibs.index.operators import BETWEEN, EQ, GE, LE, NE
 from dibs.index.papers.opindex.blocks import (
     DEAD,
     DIRECTORY,
     EXTRA,
     EXTRA_SIZE,
+    HEAD,
+    PART,
     SHIFT,
     SIZE,
     START,
     signature_bit,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, rank_of
-from dibs.jit.kernel import kernel
+from dibs.index.papers.opindex.groups import AllEntries, Counting, Partitions, Points, Searches
+from dibs.jit.kernel import helper, kernel
 from dibs.jit.lanes import prefetch
 
-PART, HEAD = 4, 8  # columns of parts and heads
 LINE = 8  # words of a cache line
+OPERATOR, VALUE, FIRST, COUNT, WHERE = range(5)  # columns of a search, and how many: list, entry of the event, keys
+ONE, ABOVE, BELOW = np.uint64(1), np.uint64(CLAUSE_BITS), np.uint64((1 << CLAUSE_BITS) - 1)
 
 
 @intrinsic
@@ -47,211 +52,261 @@ def copy(typingctx, to, source, at, count):
 
 
 @kernel
-def match_lists(
-    bitmaps,
-    signed,
-    partition,
-    floor,
-    ceiling,
-    parts,
-    heads,
-    signature,
-    ends,
-    key,
-    pointer,
-    wide_key,
-    wide_pointer,
-    far,
-    link,
-    need,
-    owner,
-    event_offsets,
-    event_attribute,
-    event_lo,
-    last_event,
-    counter,
-    hits,
-    stamp,
-    tick,
-    out_event,
-    out_row,
-    done,
-):
+def match_lists(bitmaps, signed, partitions, entries, events, last_event, counting, room, progress):
     """bitmaps: None for counters; signed: whether there are directories and signatures. An event whose pairs do not fit
-    is left for the next call, as if it had not been begun. A row of several slots is reported once: stamp[row] is then
-    the tick of the event."""
-    most = np.int64(1)
-    for e in range(done[0], last_event):
-        most = max(most, event_offsets[e + 1] - event_offsets[e])
-    base = np.empty(most, np.int64)  # the least key of each attribute of the event
-    bits = np.empty((2, most), np.uint64)  # its bit in signatures, of equality and of other operators
-    pivots = np.empty(most, np.int64)  # the partitions of the event
-    # Where to search: list, entry of the event, first and number of the keys; of two partitions in turn.
-    half_room = LISTS * most + 1
-    where = np.empty((2 * half_room, 4), np.int64)
-    room = len(out_event)
-    one, above, below = np.uint64(1), np.uint64(CLAUSE_BITS), np.uint64((1 << CLAUSE_BITS) - 1)
+    is left for the next call, as if it had not been begun."""
+    partitions, entries, events = Partitions(*partitions), AllEntries(*entries), Points(*events)
+    counting = Counting(*counting)
+    searches = _no_searches(progress[NEXT_EVENT], last_event, events)
+    half = len(searches.where) // 2  # the searches of two partitions in turn
     found = np.int64(0)
-    for e in range(done[0], last_event):
-        first, m = event_offsets[e], event_offsets[e + 1] - event_offsets[e]
-        tick[0] += 1
-        count = np.int64(0)
-        for i in range(m):
-            a = event_attribute[first + i]
-            t = np.int64(partition[a])
-            if t >= 0:
-                pivots[count] = t
-                count += 1
-                prefetch(parts, t * PART)
-                for line in range(t * LISTS * HEAD, (t + 1) * LISTS * HEAD, 2 * LINE):
-                    prefetch(heads, line)
-            base[i] = rank_of(a) << 32
-            bits[0, i] = signature_bit(base[i] + event_lo[first + i], True)
-            bits[1, i] = signature_bit(base[i], False)
-        begun = found
-        candidates, tests, nodes = np.int64(0), np.int64(0), np.int64(0)
-        searches, searches_end = np.int64(0), np.int64(0)
+    for e in range(progress[NEXT_EVENT], last_event):
+        begun, candidates, tests, nodes = found, np.int64(0), np.int64(0), np.int64(0)
+        counting.tick[0] += 1
+        count = _find_pivots(e, events, partitions, searches)
+        first, last = np.int64(0), np.int64(0)
         for j in range(-2, count):
             if signed and j + 2 < count:
-                for h in range(pivots[j + 2] * LISTS, (pivots[j + 2] + 1) * LISTS):
-                    if heads[h, SHIFT] > 0:
-                        line = np.int64(heads[h, DIRECTORY])
-                        after = line + (1 << (RANK_BITS - heads[h, SHIFT]))
-                        while line < after:
-                            prefetch(signature, line)
-                            line += LINE
-            k = half_room * (j & 1)
-            next_searches = k
+                _ask_for_signatures(searches.pivots[j + 2], partitions)
+            next_first = half * (j & 1)
+            next_last = next_first
             if -1 <= j < count - 1:
-                t = pivots[j + 1]
-                prefetch(need, np.int64(parts[t, START]))
-                for op in range(LISTS):
-                    h = t * LISTS + op
-                    length = np.int64(heads[h, SIZE])
-                    if length + heads[h, EXTRA_SIZE] == 0:
-                        continue
-                    nodes += 1
-                    start, directory = np.int64(heads[h, START]), np.int64(heads[h, DIRECTORY])
-                    shift, other = np.int64(heads[h, SHIFT]) + 32, np.int64(op != EQ)
-                    if not signed:
-                        for i in range(m):
-                            where[k, 0], where[k, 1], where[k, 2], where[k, 3] = op, i, start, length
-                            k += 1
-                        continue
-                    own = k
-                    for i in range(m):
-                        segment = directory + (base[i] >> shift)
-                        where[k, 1], where[k, 2] = i, segment
-                        k += np.int64((signature[segment] & bits[other, i]) != 0)
-                    for q in range(own, k):
-                        segment = where[q, 2]
-                        before = np.int64(ends[segment - 1]) if segment > directory else 0
-                        where[q, 0], where[q, 2], where[q, 3] = op, start + before, ends[segment] - before
-                        middle = start + (before + ends[segment]) // 2
-                        if op == BETWEEN:
-                            prefetch(wide_key, middle)
-                        else:
-                            prefetch(key, middle)
-                            prefetch(pointer, middle)
-            next_end = k
+                t = searches.pivots[j + 1]
+                next_last, lists = _choose_segments(t, next_first, signed, e, events, partitions, entries, searches)
+                nodes += lists
             if j >= 0:
-                t = pivots[j]
-                slots, size = np.int64(parts[t, START]), np.int64(parts[t, SIZE])
-                candidates += size - parts[t, DEAD]
-                copy(counter, need, slots, size)
+                t = searches.pivots[j]
+                candidates += _reset_counters(t, partitions, counting.counter)
                 zeros = np.uint64(0)
-                for q in range(searches, searches_end):
-                    op, i = where[q, 0], where[q, 1]
-                    h = t * LISTS + op
-                    a, x, least = event_attribute[first + i], np.int64(event_lo[first + i]), base[i]
-                    if ((op == LE or op == NE) and x < floor[a]) or ((op == GE or op == NE) and x > ceiling[a]):
-                        continue
-                    for piece in range(4):  # of the main block (0, 1) and the extra block: below and, for <>, above x
-                        p, n = where[q, 2], where[q, 3]
-                        if piece >= 2:
-                            p, n = np.int64(heads[h, EXTRA]), np.int64(heads[h, EXTRA_SIZE])
-                            if n == 0:
-                                break
-                        if (piece & 1 and op != NE) or n == 0:
-                            continue
-                        if op == BETWEEN:
-                            at = p  # the last one that begins at x or before, or the first of all
-                            while n > 1:
-                                half = n >> 1
-                                at += half * np.int64(wide_key[at + half] <= least + x)
-                                n -= half
-                            at -= np.int64(wide_key[at] > least + x)
-                            while at >= p and wide_key[at] >= least:
-                                tests += 1
-                                if far[at] < x:
-                                    at -= link[at]
-                                    continue
-                                to = np.uint64(wide_pointer[at])
-                                at -= 1
-                                if bitmaps is None:
-                                    left = np.int64(counter[to]) - 1
-                                    zero = left == 0
-                                else:
-                                    clause = one << (to & below)
-                                    to >>= above
-                                    left = counter[to] & ~clause
-                                    zero = (left == 0) & (counter[to] != 0)
-                                counter[to] = left
-                                hits[zeros] = to
-                                zeros += np.uint64(zero)
-                            continue
-                        # The keys of the predicates that hold are from low on and below high.
-                        low = least + (x if op <= LE else x + 1 if piece & 1 else 0)
-                        high = least + (1 << 32 if op == LE or piece & 1 else x if op == NE else x + 1)
-                        end = p + n
-                        while n > 1:
-                            half = n >> 1
-                            p += half * np.int64(key[p + half - 1] < low)
-                            n -= half
-                        p += np.int64(key[p] < low)
-                        if op == EQ:
-                            n = p
-                            while n < end and key[n] == low:
-                                n += 1
-                            end = n
-                        elif p < end:
-                            n = end - p
-                            end = p
-                            while n > 1:
-                                half = n >> 1
-                                end += half * np.int64(key[end + half - 1] < high)
-                                n -= half
-                            end += np.int64(key[end] < high)
-                        tests += end - p
-                        for at in range(np.uint64(p), np.uint64(end)):
-                            to = np.uint64(pointer[at])
-                            if bitmaps is None:
-                                left = np.int64(counter[to]) - 1
-                                zero = left == 0
-                            else:
-                                clause = one << (to & below)
-                                to >>= above
-                                left = counter[to] & ~clause
-                                zero = (left == 0) & (counter[to] != 0)
-                            counter[to] = left
-                            hits[zeros] = to
-                            zeros += np.uint64(zero)
-                for z in range(zeros):
-                    row = owner[slots + hits[z]]
-                    if row < 0:
-                        row = ~row
-                        if stamp[row] == tick[0]:
-                            continue
-                        stamp[row] = tick[0]
-                    if found < room:
-                        out_event[found], out_row[found] = e, row
-                    found += 1
-            searches, searches_end = next_searches, next_end
-        if found > room:
+                for q in range(first, last):
+                    zeros, held = _search(bitmaps, t, q, (e, zeros), events, partitions, entries, searches, counting)
+                    tests += held
+                found = _report(e, t, zeros, found, partitions, counting, room)
+            first, last = next_first, next_last
+        if found > len(room[0]):
             found = begun
             break
-        done[0] = e + 1
-        done[3] += candidates
-        done[4] += tests
-        done[6] += nodes
-    done[2] = found
+        progress[NEXT_EVENT] = e + 1
+        progress[CANDIDATES] += candidates
+        progress[PREDICATES] += tests
+        progress[NODES] += nodes
+    progress[PAIRS] = found
+
+
+@kernel(forceinline=True)
+def _no_searches(first_event, last_event, events):
+    most = np.int64(1)  # attributes of an event
+    for e in range(first_event, last_event):
+        most = max(most, events.offsets[e + 1] - events.offsets[e])
+    where = np.empty((2 * (LISTS * most + 1), WHERE), np.int64)
+    return Searches(np.empty(most, np.int64), np.empty((2, most), np.uint64), np.empty(most, np.int64), where)
+
+
+@helper
+def _find_pivots(e, events, partitions, searches):
+    """Lines 3 to 5: which attributes of the event are pivots, and all that is to be looked for in their lists."""
+    first, count = events.offsets[e], np.int64(0)
+    for i in range(events.offsets[e + 1] - first):
+        a = events.attribute[first + i]
+        t = np.int64(partitions.partition[a])
+        if t >= 0:
+            searches.pivots[count] = t
+            count += 1
+            prefetch(partitions.parts, t * PART)
+            for line in range(t * LISTS * HEAD, (t + 1) * LISTS * HEAD, 2 * LINE):
+                prefetch(partitions.heads, line)
+        base = rank_of(a) << 32
+        searches.base[i] = base
+        searches.bits[0, i] = signature_bit(base + events.value[first + i], True)
+        searches.bits[1, i] = signature_bit(base, False)
+    return count
+
+
+@helper
+def _ask_for_signatures(t, partitions):
+    heads = partitions.heads
+    for h in range(t * LISTS, (t + 1) * LISTS):
+        if heads[h, SHIFT] > 0:
+            line = np.int64(heads[h, DIRECTORY])
+            after = line + (1 << (RANK_BITS - heads[h, SHIFT]))
+            while line < after:
+                prefetch(partitions.signature, line)
+                line += LINE
+
+
+@helper
+def _choose_segments(t, k, signed, e, events, partitions, entries, searches):
+    """Lines 6 to 8: the segments of a partition whose signatures have the event's bits; without signatures the whole
+    lists. Writes searches from k on; returns where they end and how many lists the partition has."""
+    m, heads, where = events.offsets[e + 1] - events.offsets[e], partitions.heads, searches.where
+    lists = np.int64(0)
+    prefetch(partitions.need, np.int64(partitions.parts[t, START]))
+    for op in range(LISTS):
+        h = t * LISTS + op
+        length = np.int64(heads[h, SIZE])
+        if length + heads[h, EXTRA_SIZE] == 0:
+            continue
+        lists += 1
+        if signed:
+            k = _test_signatures(h, op, k, m, partitions, entries, searches)
+            continue
+        for i in range(m):
+            where[k, OPERATOR], where[k, VALUE] = op, i
+            where[k, FIRST], where[k, COUNT] = heads[h, START], length
+            k += 1
+    return k, lists
+
+
+@helper
+def _test_signatures(h, op, k, m, partitions, entries, searches):
+    """Line 8 for one list and all m attributes of the event: first the tests, without branches, then what is left."""
+    heads, ends, where, own = partitions.heads, partitions.ends, searches.where, k
+    start, directory = np.int64(heads[h, START]), np.int64(heads[h, DIRECTORY])
+    shift, other = np.int64(heads[h, SHIFT]) + 32, np.int64(op != EQ)
+    for i in range(m):
+        segment = directory + (searches.base[i] >> shift)
+        where[k, VALUE], where[k, FIRST] = i, segment
+        k += np.int64((partitions.signature[segment] & searches.bits[other, i]) != 0)
+    for q in range(own, k):
+        segment = where[q, FIRST]
+        before = np.int64(ends[segment - 1]) if segment > directory else 0
+        where[q, OPERATOR], where[q, FIRST], where[q, COUNT] = op, start + before, ends[segment] - before
+        middle = start + (before + ends[segment]) // 2
+        if op == BETWEEN:
+            prefetch(entries.wide_key, middle)
+        else:
+            prefetch(entries.key, middle)
+            prefetch(entries.pointer, middle)
+    return k
+
+
+@helper
+def _reset_counters(t, partitions, counter):
+    """Line 2, when the partition has its turn; how many subscriptions it has."""
+    size = np.int64(partitions.parts[t, SIZE])
+    copy(counter, partitions.need, np.int64(partitions.parts[t, START]), size)
+    return size - partitions.parts[t, DEAD]
+
+
+@helper
+def _search(bitmaps, t, q, so_far, events, partitions, entries, searches, counting):
+    """Lines 9 to 11 for search q, which is of a segment, and for the extra block of its list. so_far: the event, and
+    how many counters are zero. Returns the latter, and how many entries were read."""
+    e, zeros = so_far
+    where, heads, tests = searches.where, partitions.heads, np.int64(0)
+    op, i = where[q, OPERATOR], where[q, VALUE]
+    at = events.offsets[e] + i
+    a, x, least = events.attribute[at], np.int64(events.value[at]), searches.base[i]
+    floor, ceiling = partitions.floor, partitions.ceiling
+    if ((op == LE or op == NE) and x < floor[a]) or ((op == GE or op == NE) and x > ceiling[a]):
+        return zeros, tests
+    p, n = where[q, FIRST], where[q, COUNT]
+    for _ in range(2):
+        if n > 0:
+            if op == BETWEEN:
+                zeros, held = _scan_nested(bitmaps, p, n, (least, x), entries, counting, zeros)
+                tests += held
+            else:
+                for above in range(2 if op == NE else 1):  # for <> those below the value and those above it
+                    low, high = _keys_that_hold(op, above, least, x)
+                    zeros, held = _scan_run(bitmaps, p, n, low, high, entries, counting, zeros)
+                    tests += held
+        h = t * LISTS + op
+        p, n = np.int64(heads[h, EXTRA]), np.int64(heads[h, EXTRA_SIZE])
+        if n == 0:
+            break
+    return zeros, tests
+
+
+@helper
+def _keys_that_hold(op, above, least, x):
+    """The keys of the predicates that hold for x are from the first result on and below the second."""
+    low = least + (x if op <= LE else x + 1 if above else 0)
+    high = least + (1 << 32 if op == LE or above else x if op == NE else x + 1)
+    return low, high
+
+
+@helper
+def _not_below(key, p, n, bound):
+    """The first of the n > 0 keys from p on that is not below the bound, or the end."""
+    while n > 1:
+        half = n >> 1
+        p += half * np.int64(key[p + half - 1] < bound)
+        n -= half
+    return p + np.int64(key[p] < bound)
+
+
+@helper
+def _scan_run(bitmaps, p, n, low, high, entries, counting, zeros):
+    """Counts down for all entries of a block whose keys are from low on and below high."""
+    key, pointer, counter, hits = entries.key, entries.pointer, counting.counter, counting.hits
+    end = p + n
+    p = _not_below(key, p, n, low)
+    if high == low + 1:  # equality: few, if any
+        n = p
+        while n < end and key[n] == low:
+            n += 1
+        end = n
+    elif p < end:
+        end = _not_below(key, p, end - p, high)
+    for at in range(np.uint64(p), np.uint64(end)):
+        zeros = _decrement(bitmaps, np.uint64(pointer[at]), counter, hits, zeros)
+    return zeros, end - p
+
+
+@helper
+def _scan_nested(bitmaps, p, n, value, entries, counting, zeros):
+    """Counts down for all entries of a BETWEEN block that hold for the value: from the last one that begins at it or
+    before downwards, by links over those that end too soon."""
+    least, x = value
+    key, far, link, counter, hits = entries.wide_key, entries.far, entries.link, counting.counter, counting.hits
+    at, tests = p, np.int64(0)
+    while n > 1:
+        half = n >> 1
+        at += half * np.int64(key[at + half] <= least + x)
+        n -= half
+    at -= np.int64(key[at] > least + x)
+    while at >= p and key[at] >= least:
+        tests += 1
+        if far[at] < x:
+            at -= link[at]
+            continue
+        zeros = _decrement(bitmaps, np.uint64(entries.wide_pointer[at]), counter, hits, zeros)
+        at -= 1
+    return zeros, tests
+
+
+@helper
+def _decrement(bitmaps, to, counter, hits, zeros):
+    """Lines 10 and 11: one predicate (or the clause's bit) less is to be satisfied. Its slot is written behind the last
+    hit, and is one if nothing is left. Returns how many there are then."""
+    if bitmaps is None:
+        left = np.int64(counter[to]) - 1
+        zero = left == 0
+    else:
+        clause = ONE << (to & BELOW)
+        to >>= ABOVE
+        left = counter[to] & ~clause
+        zero = (left == 0) & (counter[to] != 0)
+    counter[to] = left
+    hits[zeros] = to
+    return zeros + np.uint64(zero)
+
+
+@helper
+def _report(e, t, zeros, found, partitions, counting, room):
+    """Line 12: the rows of the hits, those of several slots once. Returns the end of the pairs: beyond the room if they
+    do not fit."""
+    out_event, out_row = room
+    stamp, tick, start = counting.stamp, counting.tick[0], np.int64(partitions.parts[t, START])
+    for z in range(zeros):
+        row = partitions.owner[start + counting.hits[z]]
+        if row < 0:
+            row = ~row
+            if stamp[row] == tick:
+                continue
+            stamp[row] = tick
+        if found < len(out_event):
+            out_event[found], out_row[found] = e, row
+        found += 1
+    return found

@@ -1,4 +1,4 @@
-"""The partitions of OpIndex: units of one kind (counted or bitmaps) under their pivots. See index.opindex_blocks for
+"""The partitions of OpIndex: units of one kind (counted or bitmaps) under their pivots. See .blocks for
 the arrays."""
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dibs.index.papers.opindex.blocks import (
     ENTRIES_A_SEGMENT,
     EXTRA_SIZE,
     FREE,
+    HEAD,
     NARROW,
+    PART,
     ROOM,
     SHIFT,
     SIZE,
@@ -38,6 +40,7 @@ from dibs.index.papers.opindex.blocks import (
     purge_slots,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
+from dibs.index.papers.opindex.groups import Directories, Entries, NewEntries
 from dibs.index.papers.opindex.kernels import match_lists
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
@@ -113,7 +116,7 @@ class Lists:
         partition[pivots] = np.arange(len(pivots))
         state = np.full(STATE, -1, np.int64)
         state[:, :FREE] = 0
-        parts, heads = np.zeros((len(pivots), 4), np.int32), np.zeros((len(pivots) * LISTS, 8), np.int32)
+        parts, heads = np.zeros((len(pivots), PART), np.int32), np.zeros((len(pivots) * LISTS, HEAD), np.int32)
         to = partition[pivot]
         parts[:, ROOM] = np.bincount(to, minlength=len(pivots))
         parts[:, START] = np.cumsum(parts[:, ROOM]) - parts[:, ROOM]
@@ -123,7 +126,7 @@ class Lists:
         if len(row):
             append_slots(0, to, row, need, slot, parts, counters, owner, state)
         both = entries_of(clauses, units, to, slot, clause, limits, CLAUSE_BITS if bitmaps else 0)
-        heads[:, SIZE] = sum(np.bincount(entries[0], minlength=len(heads)) for entries in both)
+        heads[:, SIZE] = sum(np.bincount(entries.list_of, minlength=len(heads)) for entries in both)
         filled = heads[:, SIZE] > 0
         counts = np.zeros(len(heads), np.int64)  # of segments
         if segments:
@@ -136,8 +139,8 @@ class Lists:
         signature, ends = np.zeros(total, np.uint64), np.zeros(total, np.int32)
         arrays = {"partition": partition, "parts": parts, "heads": heads, "need": counters, "owner": owner}
         for pool, entries in zip((NARROW, WIDE), both):
-            order = np.argsort(entries[1])
-            made = build_lists(pool, order, *entries, segments, heads, signature, ends, state)
+            order = np.argsort(entries.key)
+            made = build_lists(pool, order, entries, segments, Directories(heads, signature, ends), state)
             arrays |= zip(POOLS[pool], made)
         return cls(bitmaps, segments, len(clauses), arrays | {"signature": signature, "ends": ends, "state": state})
 
@@ -174,31 +177,22 @@ class Lists:
     # ---- matching ----
 
     def match(self, events: CodedEvents, limits: Limits, threads: int, sink: Sink | None) -> Pairs:
-        a = self._a
-        own = "parts", "heads", "signature", "ends", "key", "pointer", *POOLS[WIDE], "need", "owner"
+        a, (floor, ceiling) = self._a, limits
+        own = (a[n] for n in ("parts", "heads", "signature", "ends", "need", "owner"))
+        partitions = (a["partition"], floor, ceiling, *own)  # what Partitions has
+        entries = tuple(a[n] for n in ("key", "pointer", *POOLS[WIDE]))  # AllEntries
+        points = events.offsets, events.attribute, events.lo  # Points
+        bitmaps, signed = True if self._bitmaps else None, self._segments > 0
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(self._space)
-            match_lists(
-                True if self._bitmaps else None,
-                self._segments > 0,
-                a["partition"],
-                *limits,
-                *(a[n] for n in own),
-                events.offsets,
-                events.attribute,
-                events.lo,
-                last,
-                *taken.space,
-                *room,
-                done,
-            )
+            match_lists(bitmaps, signed, partitions, entries, points, last, taken.space, room, progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
     def _space(self) -> Space:
-        """Counters and hits for one partition (with a place for the one that is none), stamps of rows, the tick."""
+        """What Counting has."""
         most = int(self._a["parts"][:, SIZE].max(initial=1))
         rows = self._rows if self._several else 1
         counter, hits = np.empty(most, self._a["need"].dtype), np.empty(most + 1, np.int32)
@@ -234,21 +228,25 @@ class Lists:
             self._places.add(len(clauses), row, to, slot)
         extra = 1 << (max(thresholds.opindex_extra, 1).bit_length() - 1)
         sizes = Sizes(thresholds.opindex_short_list, extra)
-        for pool, entries in zip((NARROW, WIDE), entries_of(clauses, units, to, slot, clause, limits, self._bits)):
-            done = 0
-            while done < len(entries[0]):
-                done = insert_entries(
-                    done,
-                    pool,
-                    *entries,
-                    self._segments,
-                    sizes,
-                    *(a[n] for n in ("heads", "signature", "ends", *POOLS[pool], "state")),
-                )
-                if done < len(entries[0]):
-                    self._grow(POOLS[pool] if pool == WIDE else POOLS[pool][:2], pool)
-                    if self._segments:
-                        self._grow(("signature", "ends"), DIRECTORIES)
+        both = entries_of(clauses, units, to, slot, clause, limits, self._bits)
+        for pool, entries in zip((NARROW, WIDE), both):
+            self._insert_entries(pool, entries, sizes)
+
+    def _insert_entries(self, pool: int, new: NewEntries, sizes: Sizes) -> None:
+        done, state = 0, self._a["state"]
+        while done < len(new.list_of):
+            lists = self._directories(), self._entries(pool)
+            done = insert_entries(done, pool, new, self._segments, sizes, *lists, state)
+            if done < len(new.list_of):
+                self._grow(POOLS[pool] if pool == WIDE else POOLS[pool][:2], pool)
+                if self._segments:
+                    self._grow(("signature", "ends"), DIRECTORIES)
+
+    def _directories(self) -> Directories:
+        return Directories(self._a["heads"], self._a["signature"], self._a["ends"])
+
+    def _entries(self, pool: int) -> Entries:
+        return Entries(*(self._a[n] for n in POOLS[pool]))
 
     def _grow(self, names: tuple[str, ...], pool: int) -> None:
         for name in names:
@@ -263,9 +261,8 @@ class Lists:
         places = p.first_unit, p.unit_partition, p.unit_slot
         for t in delete_rows(rows, *places, a["parts"], a["need"]).tolist():
             moved = purge_slots(t, a["parts"], a["need"], a["owner"], *places)
-            for pool, names in POOLS.items():
-                own = (a[n] for n in ("heads", "signature", "ends", *names))
-                purge_lists(pool, t, moved, self._bits, self._segments, *own)
+            for pool in POOLS:
+                purge_lists(pool, t, moved, self._bits, self._segments, self._directories(), self._entries(pool))
 
 
 def _counter_type(need: NDArray[np.uint64]) -> type[Any]:

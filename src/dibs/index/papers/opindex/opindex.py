@@ -14,9 +14,9 @@ opindex-bs searches the whole list instead.
     DNF    each term is a conjunction of its own; a row is reported once
     CNF    a bitmap of clauses instead of a counter, filed under every attribute of its smallest clause (its pivot set)
 
-Arrays: those of index.opindex_blocks twice, for conjunctions ("counted.") and for CNF ("bitmaps."), and
+Arrays: those of .blocks twice, for conjunctions ("counted.") and for CNF ("bitmaps."), and
     floor, ceiling  int32  attributes: see index.operators
-    frequency       int64  attributes: see index.opindex_forms
+    frequency       int64  attributes: see .forms
 A node is a predicate list that an event reads; candidates are the subscriptions of the pivots that it has; predicates
 are the entries read (all of which hold, but for some of BETWEEN).
 
@@ -35,7 +35,7 @@ Where it differs from the paper:
                 attributes of their own: prefixes and equality.)
     IN, NOT IN  an entry for each span in the list that fits it: at most one of them holds, so they count once
     b           grows with the list up to the paper's 32: short lists need no long directory
-    insertion   sorted lists in blocks (index.opindex_blocks); Ji and Jacobsen (2018) had to reorder lists after each
+    insertion   sorted lists in blocks (.blocks); Ji and Jacobsen (2018) had to reorder lists after each
                 insertion between events, which took them a thousand times as long as other structures on dense data
     deletion    (not in the paper) sets the counter's start to zero; a partition of which a quarter is dead is cleaned
     CNF         of more than 64 clauses, or with more than 4,096 entries over its pivot set, is not taken

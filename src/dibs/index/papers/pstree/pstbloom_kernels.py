@@ -251,16 +251,16 @@ def _screen_signed(e, last_event, found, lists, words, rows, events, work, room)
 def _ask_first(at, stop, entry, word, asked):
     """Which of the entries at to stop have their id in the signature of their first other attribute; how many."""
     first, mask, passed = asked
-    n = NONE
+    count = NONE
     while at < stop:
         x = np.uint64(entry[at, FIRST_OTHER])
         h = _hashed(entry[at, CODE])
         bits = _bits(h)
         w = np.uint64(word[np.uint64(first[x]) + (_place(h) & np.uint64(mask[x])), NONE])
-        passed[n] = at
-        n += np.uint64((w & bits) == bits)
+        passed[count] = at
+        count += np.uint64((w & bits) == bits)
         at += ONE
-    return n
+    return count
 
 
 @helper
