@@ -37,12 +37,6 @@ class StringConstants(NamedTuple):
         return cls(d.string_offsets, d.string_starts, d.string_bytes, d.string_prefix, d.string_base)
 
 
-class TimeConstants(NamedTuple):
-    offsets: NDArray[np.int64]
-    value: NDArray[np.int64]  # microseconds
-    base: NDArray[np.int32]  # by attribute: the cell where its times start
-
-
 class Sections(NamedTuple):
     """By attribute: where its cells of each kind begin. See coding.domain."""
 
