@@ -48,20 +48,12 @@ def code_values(
     cells,
     rests,
 ):
-    """rests: 1 if some number of the domains has one."""
-    n = len(name)
+    """rests: 1 if some number of the domains has one. (Not in groups: as coding.arrange._arrange.)"""
     if len(number_value) == 0:
         number_value = np.zeros(1)  # so that there is always a place to look at
     last_number = len(number_value) - 1
-    # First which values are asked for: a small segment mentions few names, and nothing of the others is looked at.
-    kept_offsets = np.zeros(len(offsets), np.int64)
-    attribute, cell, place = np.empty(n + 1, np.int32), np.empty(n + 1, np.int32), np.empty(n + 1, np.int32)
-    asked = 0
-    for e in range(len(offsets) - 1):
-        for i in range(offsets[e], offsets[e + 1]):
-            attribute[asked], place[asked] = own[name[i]], i
-            asked += attribute[asked] >= 0
-        kept_offsets[e + 1] = asked
+    kept_offsets, attribute, place = _asked_for(offsets, name, own)
+    asked, cell = kept_offsets[-1], np.empty(len(attribute), np.int32)
     points = True
     kept, p = 0, 0
     for e in range(len(offsets) - 1):
@@ -100,22 +92,47 @@ def code_values(
                 c = 1 + key[i]
             else:
                 c = np.int64(cells[a])
-            at = kept
-            if kept > first and attribute[kept - 1] == a:  # values of an array: by cell, none twice
-                while at > first and attribute[at - 1] == a and cell[at - 1] > c:
-                    at -= 1
-                if at > first and attribute[at - 1] == a and cell[at - 1] == c:
-                    continue
-                points = False
-                for m in range(kept, at, -1):
-                    attribute[m], cell[m] = attribute[m - 1], cell[m - 1]
-            attribute[at], cell[at] = a, c
+            if kept > first and attribute[kept - 1] == a:
+                before = kept
+                kept = _insert(attribute, cell, first, kept, a, c)
+                points &= kept == before
+                continue
+            attribute[kept], cell[kept] = a, c
             kept += 1
         kept_offsets[e + 1] = kept
     return kept_offsets, attribute[:kept], cell[:kept], points
 
 
 code_few_values = keeping(code_values)
+
+
+@kernel(inline="always")
+def _asked_for(offsets, name, own):
+    """(offsets, attribute, place) of the values that are asked for: a small segment mentions few names, and nothing of
+    the others is looked at. There is room for one more than there are values."""
+    kept_offsets = np.zeros(len(offsets), np.int64)
+    attribute, place = np.empty(len(name) + 1, np.int32), np.empty(len(name) + 1, np.int32)
+    asked = 0
+    for e in range(len(offsets) - 1):
+        for i in range(offsets[e], offsets[e + 1]):
+            attribute[asked], place[asked] = own[name[i]], i
+            asked += attribute[asked] >= 0
+        kept_offsets[e + 1] = asked
+    return kept_offsets, attribute, place
+
+
+@kernel
+def _insert(attribute, cell, first, kept, a, c):
+    """One more value of an array: by cell, none twice. Entries first to kept are the event's; where they end then."""
+    at = kept
+    while at > first and attribute[at - 1] == a and cell[at - 1] > c:
+        at -= 1
+    if at > first and attribute[at - 1] == a and cell[at - 1] == c:
+        return kept
+    for m in range(kept, at, -1):
+        attribute[m], cell[m] = attribute[m - 1], cell[m - 1]
+    attribute[at], cell[at] = a, c
+    return kept + 1
 
 
 @kernel

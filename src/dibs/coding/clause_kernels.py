@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.coding.domain import NUMBER_BASE
+from dibs.coding.groups import Literals, Sections, SpanRoom
 from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Op
@@ -31,30 +32,30 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
             room += 2
     lo, hi = np.empty(len(operator), np.int32), np.empty(len(operator), np.int32)
     span_lo, span_hi, listed = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(longest, np.int32)
-    section = np.empty(2, np.int64)
+    literals, sections, spans = (
+        Literals(kind, cell),
+        Sections(string_base, time_base, cells),
+        SpanRoom(span_lo, span_hi, listed),
+    )
     used = np.int64(0)
     for p in range(len(operator)):
         op, a, i, end = operator[p], attribute[p], literal_offsets[p], literal_offsets[p + 1]
         low, high = np.int64(1), np.int64(0)
-        if i < end or op == _ANY_STRING:
-            _section(kind[i] if i < end else np.uint8(_STRING), a, string_base, time_base, cells, section)
+        lowest, highest = _section(kind[i] if i < end else np.uint8(_STRING), a, sections)
         if op in (_IN, _NOT_IN, _NE, _NOT_BETWEEN, _NOT_WITHIN):
             after = used
             if op in (_IN, _NOT_IN):
-                after = _of_list(
-                    op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, used, span_lo, span_hi
-                )
+                after = _of_list(op, a, i, end, literals, sections, used, spans)
             elif i < end:
                 j = i if op == _NE else i + 1
-                first = section[0]
-                _section(kind[j], a, string_base, time_base, cells, section)
+                _, last = _section(kind[j], a, sections)
                 below, above = np.int64(cell[i]) - 1, np.int64(cell[j]) + (0 if op == _NOT_WITHIN else 1)
-                if above < first:  # the ends are of two kinds
-                    after = _add(above, section[1], used, after, span_lo, span_hi)
-                    after = _add(first, below, used, after, span_lo, span_hi)
+                if above < lowest:  # the ends are of two kinds
+                    after = _add(above, last, used, after, spans)
+                    after = _add(lowest, below, used, after, spans)
                 else:
-                    after = _add(first, below, used, after, span_lo, span_hi)
-                    after = _add(above, section[1], used, after, span_lo, span_hi)
+                    after = _add(lowest, below, used, after, spans)
+                    after = _add(above, last, used, after, spans)
             if after > used + 1:
                 lo[p], hi[p] = used, used - after
                 used = after
@@ -66,13 +67,13 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
         elif op == _NOT_NULL:
             high = np.int64(cells[a]) - 1
         elif op == _ANY_STRING:
-            low, high = section[0], section[1]
+            low, high = lowest, highest
         elif op in (_EQ, _PATTERN):
             low = high = np.int64(cell[i])
         elif op in (_LT, _LE):
-            low, high = section[0], np.int64(cell[i]) - (1 if op == _LT else 0)
+            low, high = lowest, np.int64(cell[i]) - (1 if op == _LT else 0)
         elif op in (_GT, _GE):
-            low, high = np.int64(cell[i]) + (1 if op == _GT else 0), section[1]
+            low, high = np.int64(cell[i]) + (1 if op == _GT else 0), highest
         elif op in (_BETWEEN, _WITHIN) and kind[i] == kind[i + 1]:  # with ends of two kinds it never holds
             low, high = np.int64(cell[i]), np.int64(cell[i + 1]) - (1 if op == _WITHIN else 0)
         if low > high:
@@ -82,8 +83,10 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
 
 
 @kernel
-def _of_list(op, a, i, end, kind, cell, string_base, time_base, cells, section, listed, start, span_lo, span_hi):
-    """Writes the spans of IN or NOT IN from `start` on; returns one past the last. section: of the first literal."""
+def _of_list(op, a, i, end, literals, sections, start, spans):
+    """Writes the spans of IN or NOT IN from `start` on; returns one past the last."""
+    kind, cell = literals
+    listed = spans.listed
     n, at = end - i, start
     if n == 0:
         return at
@@ -94,42 +97,40 @@ def _of_list(op, a, i, end, kind, cell, string_base, time_base, cells, section, 
     _sort(listed, n)
     if op == _IN:
         for k in range(n):
-            at = _add(np.int64(listed[k]), np.int64(listed[k]), start, at, span_lo, span_hi)
+            at = _add(np.int64(listed[k]), np.int64(listed[k]), start, at, spans)
     else:
         # Between neighbouring constants lies a span, and one before the first and after the last.
-        _section(least, a, string_base, time_base, cells, section)
-        low = section[0]
+        low, _ = _section(least, a, sections)
         for k in range(n):
-            at = _add(low, np.int64(listed[k]) - 1, start, at, span_lo, span_hi)
+            at = _add(low, np.int64(listed[k]) - 1, start, at, spans)
             low = np.int64(listed[k]) + 1
-        _section(most, a, string_base, time_base, cells, section)
-        at = _add(low, section[1], start, at, span_lo, span_hi)
+        _, last = _section(most, a, sections)
+        at = _add(low, last, start, at, spans)
     return at
 
 
 @kernel
-def _add(low, high, start, at, span_lo, span_hi):
+def _add(low, high, start, at, spans):
     """A span behind those in [start, at), none of which starts later; what overlaps or is adjacent becomes one."""
     if low > high:
         return at
-    if at > start and low <= span_hi[at - 1] + 1:
-        span_hi[at - 1] = max(np.int64(span_hi[at - 1]), high)
+    if at > start and low <= spans.hi[at - 1] + 1:
+        spans.hi[at - 1] = max(np.int64(spans.hi[at - 1]), high)
         return at
-    span_lo[at], span_hi[at] = low, high
+    spans.lo[at], spans.hi[at] = low, high
     return at + 1
 
 
 @kernel
-def _section(kind, a, string_base, time_base, cells, section):
+def _section(kind, a, sections):
     """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
     if kind == _BOOLEAN:
-        section[0], section[1] = 1, 2
-    elif kind == _NUMBER:
-        section[0], section[1] = NUMBER_BASE, string_base[a] - 1
-    elif kind == _STRING:
-        section[0], section[1] = string_base[a], time_base[a] - 1
-    else:
-        section[0], section[1] = time_base[a], cells[a] - 1
+        return np.int64(1), np.int64(2)
+    if kind == _NUMBER:
+        return np.int64(NUMBER_BASE), np.int64(sections.string_base[a]) - 1
+    if kind == _STRING:
+        return np.int64(sections.string_base[a]), np.int64(sections.time_base[a]) - 1
+    return np.int64(sections.time_base[a]), np.int64(sections.cells[a]) - 1
 
 
 @kernel

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.coding.domain import NUMBER_BASE, bases, compare_bytes, prefix
+from dibs.coding.groups import Ranked, Texts
 from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Facet
@@ -111,7 +112,8 @@ def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
         largest = max(largest, ends[g + 1] - ends[g])
     local, who, place = np.empty(largest, np.int32), np.empty(largest, np.int32), np.empty(largest, np.int32)
     room = largest if largest > _RUN else 0
-    other_key, other_tie, other_who = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32)
+    half = Ranked(np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32))
+    texts = Texts(text_starts, text_bytes)
     slots = np.empty(_slots(room), np.int32)
     attributes = len(ends) // _KINDS
     offsets = np.zeros((_KINDS, attributes + 1), np.int64)
@@ -126,7 +128,7 @@ def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
         count = _fewer(own_key, own_tie, local, slots)
         for i in range(count):
             who[i] = i
-        _sort(count, own_key, own_tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes)
+        _sort(count, Ranked(own_key, own_tie, who), half, strings, texts)
         distinct = 0
         for i in range(count):
             d = distinct - 1
@@ -172,22 +174,14 @@ def _to_cells(rank, attribute, literal_offsets, kind, integer, facet, string_bas
 
 
 @kernel
-def _below(key, tie, other_key, other_tie, strings, text_starts, text_bytes):
+def _below(key, tie, other_key, other_tie, strings, texts):
     if key != other_key or tie == other_tie:
         return key < other_key
     if not strings:
         return tie < other_tie
-    return (
-        compare_bytes(
-            text_bytes,
-            text_starts[tie],
-            text_starts[tie + 1],
-            text_bytes,
-            text_starts[other_tie],
-            text_starts[other_tie + 1],
-        )
-        < 0
-    )
+    starts, data = texts
+    start, end, other, other_end = starts[tie], starts[tie + 1], starts[other_tie], starts[other_tie + 1]
+    return compare_bytes(data, start, end, data, other, other_end) < 0
 
 
 @kernel
@@ -233,14 +227,16 @@ def _fewer(key, tie, local, slots):
 
 
 @kernel
-def _sort(n, key, tie, who, other_key, other_tie, other_who, strings, text_starts, text_bytes):
+def _sort(n, ranked, half, strings, texts):
     """Sorts the first n by (key, tie): short runs by insertion, then two and two are merged. The lower half of a merge
-    moves to `other*` first."""
+    moves to `half` first."""
+    key, tie, who = ranked
+    other_key, other_tie, other_who = half
     for a in range(0, n, _RUN):
         for i in range(a + 1, min(a + _RUN, n)):
             x, y, z = key[i], tie[i], who[i]
             j = i
-            while j > a and _below(x, y, key[j - 1], tie[j - 1], strings, text_starts, text_bytes):
+            while j > a and _below(x, y, key[j - 1], tie[j - 1], strings, texts):
                 key[j], tie[j], who[j] = key[j - 1], tie[j - 1], who[j - 1]
                 j -= 1
             key[j], tie[j], who[j] = x, y, z
@@ -249,13 +245,13 @@ def _sort(n, key, tie, who, other_key, other_tie, other_who, strings, text_start
         for a in range(0, n - width, 2 * width):
             middle, last = a + width, min(a + 2 * width, n)
             d = middle - 1
-            if not _below(key[middle], tie[middle], key[d], tie[d], strings, text_starts, text_bytes):
+            if not _below(key[middle], tie[middle], key[d], tie[d], strings, texts):
                 continue
             for i in range(width):
                 other_key[i], other_tie[i], other_who[i] = key[a + i], tie[a + i], who[a + i]
             i, j, at = 0, middle, a
             while i < width:
-                if j < last and _below(key[j], tie[j], other_key[i], other_tie[i], strings, text_starts, text_bytes):
+                if j < last and _below(key[j], tie[j], other_key[i], other_tie[i], strings, texts):
                     key[at], tie[at], who[at] = key[j], tie[j], who[j]
                     j += 1
                 else:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.language.bulk_kernels import number_slices, parse_texts
+from dibs.language.bulk_kernels import ReadLiterals, ReadPredicates, number_slices, parse_texts
 from dibs.language.expression import (
     And,
     Between,
@@ -157,16 +157,11 @@ def _parse_chunk(
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64, n + 1, texts.offset * 8) if n else np.zeros(1, np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    room = int(offsets[-1] - offsets[0]) // 3 + 1  # a predicate takes at least three bytes, a literal two
+    size = int(offsets[-1] - offsets[0])
     sizes = np.empty(n, np.int32)
-    name_start, name_size = np.empty(room, np.int64), np.empty(room, np.int32)
-    operator, counts = np.empty(room, np.uint8), np.empty(room, np.int32)
-    room = int(offsets[-1] - offsets[0]) // 2 + 1
-    kind, number_column, integer = np.empty(room, np.uint8), np.empty(room, np.float64), np.empty(room, np.int64)
-    string_size = np.empty(room, np.int32)
-    predicates, literals = parse_texts(
-        data, offsets, sizes, name_start, name_size, operator, counts, kind, number_column, integer, string_size
-    )
+    room = ReadPredicates.room(size // 3 + 1), ReadLiterals.room(size // 2 + 1)  # the fewest bytes that each takes
+    predicates, literals = parse_texts(data, offsets, sizes, *room)
+    (name_start, name_size, operator, counts), (kind, number_column, integer, string_size) = room
     known = len(names)
     attribute = _intern(data, name_start[:predicates], name_size[:predicates], names)
     is_string = kind[:literals] == Kind.STRING

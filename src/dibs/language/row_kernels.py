@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.jit.kernel import kernel
-from dibs.language.bulk_kernels import parse_text
+from dibs.language.bulk_kernels import ReadLiterals, ReadPredicates, parse_text
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
@@ -30,7 +30,13 @@ def pack_text(data):
     operator, kind, string_size = np.empty(room, np.uint8), np.empty(room, np.uint8), np.empty(room, np.int32)
     number, integer = np.empty(room, np.float64), np.empty(room, np.int64)
     predicates, literals = parse_text(
-        data, 0, len(data), 0, 0, name_start, name_size, operator, counts, kind, number, integer, string_size
+        data,
+        0,
+        len(data),
+        0,
+        0,
+        ReadPredicates(name_start, name_size, operator, counts),
+        ReadLiterals(kind, number, integer, string_size),
     )
     if predicates < 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -7,9 +7,6 @@ of a range, simply add up, because a predicate holds when some value satisfies i
 all bits of a conjunction, or the way through a program's jumps. Only missing values remain: an attribute that some
 predicate wants to be null has one more bit, which says that there is a value.
 
-Arrays: `table` uint64, the bits of each cell of each attribute, with one cell more for values that are there but could
-not be read; `base` int64, where the attribute's cells begin in it.
-
 Useful for: a few expressions of at most 64 predicates together. Others go to an index, which is as exact.
 """
 
@@ -17,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import code_events, pieces
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell
+from dibs.coding.groups import NumberConstants, StringConstants
 from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
@@ -36,6 +35,13 @@ BITS = 64
 FEW = 16  # constants of an attribute that are compared one by one, without a branch, rather than searched
 SCANNED = 100  # expressions: more of them are worth an index
 Found = list[NDArray[np.int64]]  # for each expression the events that satisfy it, in order
+
+
+class CellBits(NamedTuple):
+    """The bits that hold in the cells."""
+
+    base: NDArray[np.int64]  # where each attribute's cells begin in `table`
+    table: NDArray[np.uint64]  # of each cell, with one more for values that are there but could not be read
 
 
 class Expressions:
@@ -98,6 +104,7 @@ class Columns:
         for place, attribute in enumerate(nullable.tolist()):
             start, end = int(self.base[attribute]) + 1, int(self.base[attribute + 1])
             self.table[start:end] |= np.uint64(1 << (self._first + place))
+        self._cells = CellBits(self.base, self.table)
         self._null_bits = self.table[self.base[nullable]]
 
     @classmethod
@@ -114,14 +121,12 @@ class Columns:
         own = np.array([d.number_of.get((name, Facet.VALUE), -1) for name in values.names], np.int32)
         n, s, none = values.numbers, values.strings, EventValues(0, [])
         if len(n.event):
-            constants = d.number_offsets, d.number_value, d.number_rest
-            _numbers(n.event, own, n.name, n.value, n.rest, *constants, self.base, self.table, bits)
+            _numbers(n, own, NumberConstants.of(d), self._cells, bits)
         if len(s.event) and self._plain:
-            strings = d.string_offsets, d.string_starts, d.string_bytes, d.string_prefix, d.string_base
-            _strings(s.event, own, s.name, s.offsets, s.data, *strings, self.base, self.table, bits)
+            _strings(s, own, StringConstants.of(d), self._cells, bits)
         values = replace(values, numbers=none.numbers, strings=none.strings if self._plain else s)
         for event, attribute, lo, hi in pieces(values, d):
-            _cells(event, attribute, lo, hi, self.base, self.table, bits)
+            _spread(event, attribute, lo, hi, self._cells, bits)
         if len(self._nullable):
             _nulls(self._null_bits, self._first, bits)
         result = np.empty((len(c), values.events), np.bool_)
@@ -141,9 +146,12 @@ def _spans(clauses: Clauses) -> list[tuple[int, list[tuple[int, int]]]]:
 
 
 @kernel
-def _numbers(event, own, name, value, rest, offsets, values, rests, base, table, bits):
-    """Random numbers against a few constants would mispredict half the steps of a search, at five times the cost of
-    comparing with all of them: number_cell is for many constants."""
+def _numbers(numbers, own, constants, cells, bits):
+    """own: the attribute of each name, or -1. Random numbers against a few constants would mispredict half the steps of
+    a search, at five times the cost of comparing with all of them: number_cell is for many constants."""
+    event, name, value, rest = numbers
+    offsets, values, rests = constants
+    base, table = cells
     for i in range(len(event)):
         a = own[name[i]]
         if a < 0:
@@ -162,9 +170,12 @@ def _numbers(event, own, name, value, rest, offsets, values, rests, base, table,
 
 
 @kernel
-def _strings(event, own, name, starts, data, offsets, constant_starts, constants, prefixes, bases, base, table, bits):
+def _strings(strings, own, constants, cells, bits):
     """As with numbers: the first eight bytes, read without asking where the string ends, decide against a few
     constants, unless they are just those of a constant."""
+    event, name, starts, data = strings
+    offsets, constant_starts, constant_bytes, prefixes, section = constants
+    base, table = cells
     for i in range(len(event)):
         a = own[name[i]]
         if a < 0:
@@ -182,12 +193,14 @@ def _strings(event, own, name, starts, data, offsets, constant_starts, constants
                 cell += 2 * (prefixes[m] < head)
                 decided &= prefixes[m] != head
         if not decided:
-            cell = string_cell(data, start, end, first, last, constant_starts, constants, prefixes)
-        bits[event[i]] |= table[base[a] + bases[a] + cell]
+            cell = string_cell(data, start, end, first, last, constant_starts, constant_bytes, prefixes)
+        bits[event[i]] |= table[base[a] + section[a] + cell]
 
 
 @kernel
-def _cells(event, attribute, lo, hi, base, table, bits):
+def _spread(event, attribute, lo, hi, cells, bits):
+    """The bits of the cells lo to hi."""
+    base, table = cells
     for i in range(len(event)):
         start = base[attribute[i]]
         for cell in range(start + lo[i], start + hi[i] + 1):

@@ -1,0 +1,75 @@
+"""What the kernels of coding are handed, in named groups: NamedTuples of arrays, free inside compiled code.
+
+The constants of all attributes, kind by kind, as coding.domain.Domains has them: attribute a has those from offsets[a]
+to offsets[a + 1], in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.domain import Domains
+
+
+class NumberConstants(NamedTuple):
+    offsets: NDArray[np.int64]
+    value: NDArray[np.float64]
+    rest: NDArray[np.int16]
+
+    @classmethod
+    def of(cls, domains: Domains) -> NumberConstants:
+        return cls(domains.number_offsets, domains.number_value, domains.number_rest)
+
+
+class StringConstants(NamedTuple):
+    offsets: NDArray[np.int64]
+    starts: NDArray[np.int64]  # strings + 1
+    data: NDArray[np.uint8]
+    prefix: NDArray[np.uint64]  # the first 8 bytes of each, big-endian
+    base: NDArray[np.int32]  # by attribute: the cell where its strings start
+
+    @classmethod
+    def of(cls, domains: Domains) -> StringConstants:
+        d = domains
+        return cls(d.string_offsets, d.string_starts, d.string_bytes, d.string_prefix, d.string_base)
+
+
+class Sections(NamedTuple):
+    """By attribute: where its cells of each kind begin. See coding.domain."""
+
+    string_base: NDArray[np.int32]
+    time_base: NDArray[np.int32]
+    cells: NDArray[np.int32]  # how many there are
+
+
+class Literals(NamedTuple):
+    """The literals of a table of predicates."""
+
+    kind: NDArray[np.uint8]
+    cell: NDArray[np.int32]
+
+
+class SpanRoom(NamedTuple):
+    """Where spans are written, and which cells a list has."""
+
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    listed: NDArray[np.int32]  # work space: as long as the longest IN list
+
+
+class Ranked(NamedTuple):
+    """Literals that are being sorted."""
+
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    who: NDArray[np.int32]  # where each stood
+
+
+class Texts(NamedTuple):
+    """Strings, one after the other."""
+
+    starts: NDArray[np.int64]  # texts + 1
+    data: NDArray[np.uint8]
