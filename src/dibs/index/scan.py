@@ -53,14 +53,14 @@ class Scan:
         return {"grounds": "every clause is tested against every event"}
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        c, fixed = self._clauses, self._fixed
+        c = self._clauses
+        arrays = *self._fixed, *EventArrays.of(events)
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             # A short scan keeps the interpreter (jit.interpreter).
             few = last - progress[NEXT_EVENT] <= thresholds.few_events and len(c) <= thresholds.short_scan
             scan = _scan_few if few else _scan
-            own = *fixed, *EventArrays.of(events), *room
-            scan(c.conjunctions, c.attributes, c.ask_for_values, last, progress, *own)
+            scan(c.conjunctions, c.attributes, c.ask_for_values, last, progress, *arrays, *room)
 
         return in_parts(work, len(events), threads, sink=sink)
 

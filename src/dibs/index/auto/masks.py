@@ -64,7 +64,7 @@ from dibs.index.auto.mask_layout import (
     WorkSpace,
 )
 from dibs.index.base import Rate
-from dibs.index.groups import NEXT_EVENT, OWN, EventArrays
+from dibs.index.groups import NEXT_EVENT, OWN
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import number_pairs, order_each
 from dibs.thresholds import thresholds
@@ -204,8 +204,19 @@ class Masks:
         sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells)
         pool = self._pools[len(lanes)]
         taken = pool.take(self._space, len(lanes))
-        own = *self._fixed, *EventArrays.of(events), *taken.space, *room
-        match_blocks(lanes, sizes, last, progress, *own)
+        match_blocks(
+            lanes,
+            sizes,
+            last,
+            progress,
+            *self._fixed,
+            events.offsets,
+            events.attribute,
+            events.lo,
+            events.hi,
+            *taken.space,
+            *room,
+        )
         pool.give(taken)
 
     def _space(self, lanes: int) -> Space:

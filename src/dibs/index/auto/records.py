@@ -166,9 +166,21 @@ class Records:
         # A short search keeps the interpreter (jit.interpreter).
         few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
         match = _match_few if few else _match
-        facts = Facts(events.points, self._inexact, self._has_programs)
-        own = *self._fixed, *EventArrays.of(events), *taken.space, *room
-        match(*facts, self._clauses.conjunctions, last, progress, *own)
+        match(
+            events.points,
+            self._inexact,
+            self._has_programs,
+            self._clauses.conjunctions,
+            last,
+            progress,
+            *self._fixed,
+            events.offsets,
+            events.attribute,
+            events.lo,
+            events.hi,
+            *taken.space,
+            *room,
+        )
         self._pool.give(taken)
 
 
