@@ -111,8 +111,8 @@ MUTATIONS = (
     Mutation(
         "conjunctions",
         "conjunctions.py",
-        "if max(low, have_lo[x]) <= min(high, have_hi[x]):",
-        "if max(low, have_lo[x]) < min(high, have_hi[x]):",
+        "if max(low, have_lo) <= min(high, have_hi):",
+        "if max(low, have_lo) < min(high, have_hi):",
         suite("counting"),
     ),
     Mutation(
