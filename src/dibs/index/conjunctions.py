@@ -142,15 +142,22 @@ def _conjoin(rows, several, clauses):
         np.empty(spans, np.int32),
         np.empty(spans, np.int32),
     )
-    n, side, count = 0, 0, 0
+    count, n, side = _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out)
+    joined = Joined(out.attribute[:n], out.lo[:n], out.hi[:n], out.span_lo[:side], out.span_hi[:side])
+    return kept, sizes[:count], joined
+
+
+@kernel(makes_arrays=False)
+def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
+    """Returns how many rows were kept, and how many predicates and spans they have."""
+    count, n, side = np.int64(0), np.int64(0), np.int64(0)
     for i in range(len(rows)):
         size, more = _conjoin_row(rows[i], several, n, side, clauses, scratch, out)
         kept[i] = size >= 0
         if kept[i]:
             sizes[count] = size
-            n, side, count = n + size, side + more, count + 1
-    joined = Joined(out.attribute[:n], out.lo[:n], out.hi[:n], out.span_lo[:side], out.span_hi[:side])
-    return kept, sizes[:count], joined
+            count, n, side = count + 1, n + size, side + more
+    return count, n, side
 
 
 @kernel(makes_arrays=False)
@@ -179,7 +186,7 @@ def _conjoin_row(row, several, n, side, clauses, scratch, out):
     return n - first_n, side - first_side
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _sort_row(row, clauses, order):
     """The row's predicates by attribute, equal ones as they were. Returns how many there are."""
     first, last = clauses.offsets[row], clauses.offsets[row + 1]
@@ -207,14 +214,14 @@ def _span(p, s, clauses):
     return low, high
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _copy_spans(p, clauses, scratch):
     for s in range(_spans(p, clauses)):
         scratch.lo[s], scratch.hi[s] = _span(p, s, clauses)
     return np.int64(_spans(p, clauses))
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _intersect(p, have, clauses, scratch):
     """What the spans in the scratch and those of a predicate have in common, into the scratch. Returns how many."""
     x, y, count = 0, 0, np.int64(0)

@@ -135,14 +135,7 @@ def _access_sets(rows, programs, most_tests):
         longest, total = max(longest, size), total + size
     tree, steps, out = _make_tree(2 * longest), _make_steps(longest), _make_entries(total, most_tests)
     found = np.zeros(len(rows), np.bool_)
-    n = 0
-    for i in range(len(rows)):
-        nodes = _cut(rows[i], programs, tree, steps)
-        _weigh(rows[i], nodes, programs, tree)
-        if tree.cost[0] != NOWHERE:
-            found[i] = True
-            _choose(nodes, tree, steps)
-            n = _write_entries(rows[i], n, most_tests, programs, steps, out)
+    n = _find_sets(rows, most_tests, programs, tree, steps, found, out)
     columns = EntryColumns(
         out.row[:n].copy(),
         out.access[:n].copy(),
@@ -154,6 +147,20 @@ def _access_sets(rows, programs, most_tests):
         out.tests[: out.test_start[n]].copy(),
     )
     return found, columns
+
+
+@kernel(makes_arrays=False)
+def _find_sets(rows, most_tests, programs, tree, steps, found, out):
+    """Says which rows have an access set, and writes their entries. Returns how many."""
+    n = np.int64(0)
+    for i in range(len(rows)):
+        nodes = _cut(rows[i], programs, tree, steps)
+        _weigh(rows[i], nodes, programs, tree)
+        if tree.cost[0] != NOWHERE:
+            found[i] = True
+            _choose(nodes, tree, steps)
+            n = _write_entries(rows[i], n, most_tests, programs, steps, out)
+    return n
 
 
 @kernel
@@ -191,7 +198,7 @@ def _make_entries(n, most_tests):
     )
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _cut(row, programs, tree, steps):
     """Finds the tree of a program again, from the top down. Returns how many nodes it has."""
     size = programs.offsets[row + 1] - programs.offsets[row]
@@ -213,7 +220,7 @@ def _cut(row, programs, tree, steps):
     return nodes
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _cut_range(n, nodes, first_jump, programs, tree):
     """Makes two children of the node's range, at the first step that everything before it leads to, if there is one.
     Returns how many nodes there are now."""
@@ -243,7 +250,7 @@ def _cut_range(n, nodes, first_jump, programs, tree):
     return nodes
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _weigh(row, nodes, programs, tree):
     """The cost of each node, from the bottom up."""
     base = programs.offsets[row]
@@ -259,7 +266,7 @@ def _weigh(row, nodes, programs, tree):
                 cost[n] += NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _holds_without(n, first_jump, programs, tree):
     """Whether the node's range says yes when none of its predicates holds."""
     step = tree.first[n]
@@ -268,7 +275,7 @@ def _holds_without(n, first_jump, programs, tree):
     return step == tree.yes[n]
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _choose(nodes, tree, steps):
     """The access set: all children of an OR, the cheapest one of an AND."""
     for n in range(nodes):
@@ -286,7 +293,7 @@ def _choose(nodes, tree, steps):
                 steps.member[s] = True
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _write_entries(row, n, most_tests, programs, steps, out):
     """An entry, from the n-th on, for each member of the access set. Returns how many entries there are now."""
     base = programs.offsets[row]

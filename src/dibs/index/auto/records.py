@@ -62,7 +62,7 @@ class RecordArrays(NamedTuple):
 
     words: NDArray[np.uint64]
     start: NDArray[np.int64]
-    count: NDArray[np.int32]
+    count: NDArray[np.int32]  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     shift: NDArray[np.uint8]
     cell_group: NDArray[np.int64]
     cell_end: NDArray[np.int32]
@@ -137,8 +137,8 @@ class Records:
             )
         else:
             order = np.lexsort((other, size, group))
-        filed, tests = Filed(rows[order], group[order], entry[order]), Tests.of(entries)
-        words, start = _pack(filed, groups, tests, ClauseArrays.of(clauses), shift, thresholds.record_spans)
+        ordered, tests = Filed(rows[order], group[order], entry[order]), Tests.of(entries)
+        words, start = _pack(ordered, groups, tests, ClauseArrays.of(clauses), shift, thresholds.record_spans)
         return cls(
             clauses,
             {
@@ -222,14 +222,20 @@ class Tests(NamedTuple):
 def _pack(filed, groups, entries, clauses, shift, most_spans):
     """The stream of what is filed, and where each group starts."""
     start = np.zeros(groups + 1, np.int64)
-    for i in range(len(filed.row)):
-        n, _ = _count_tests(i, filed, entries, clauses, shift, most_spans)
-        start[filed.group[i] + 1] += 1 + n
+    _count_words(start, filed, entries, clauses, shift, most_spans)
     for g in range(groups):
         start[g + 1] += start[g]
     words = np.empty(start[-1], np.uint64)
     _write_clauses(words, filed, entries, clauses, shift, most_spans)
     return words, start
+
+
+@kernel(makes_arrays=False)
+def _count_words(start, filed, entries, clauses, shift, most_spans):
+    """The words of each group, one place behind it."""
+    for i in range(len(filed.row)):
+        n, _ = _count_tests(i, filed, entries, clauses, shift, most_spans)
+        start[filed.group[i] + 1] += 1 + n
 
 
 @kernel(makes_arrays=False)
