@@ -51,7 +51,8 @@ class Updated(Scan):
 
     def insert(self, clauses):
         count = len(self._place)
-        self._clauses, place = concatenated([self._clauses, clauses])
+        together, place = concatenated([self._clauses, clauses])
+        Scan.__init__(self, together)
         self._place = np.concatenate([self._place, np.arange(count, count + len(clauses))])[place]
         self._gone = np.append(self._gone, np.zeros(len(clauses), np.bool_))
 

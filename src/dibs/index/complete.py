@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenated
-from dibs.index.auto.mask_kernels import WORD
+from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts, renumbered
 from dibs.index.conjunctions import select

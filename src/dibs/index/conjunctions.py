@@ -13,10 +13,13 @@ one, so structures that take arrays and ranges get the predicates as they are.)
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
+from dibs.index.groups import ClauseArrays
 from dibs.jit.kernel import kernel
 
 LEFT, TAKEN, NEVER = 0, 1, 2
@@ -36,8 +39,8 @@ def select(
     plain = taken[taken < c.conjunctions]
     if len(taken) == len(c) and not _out_of_order(c.offsets, c.attribute, c.conjunctions):
         return clauses, taken.astype(np.int32), left
-    columns = (c.offsets, c.attribute, c.lo, c.hi, c.span_lo, c.span_hi)
-    kept, sizes, attribute, lo, hi, span_lo, span_hi = _conjoin(plain, several, *columns)
+    kept, sizes, joined = _conjoin(plain, several, ClauseArrays.of(c))
+    attribute, lo, hi, span_lo, span_hi = joined
     taken = np.concatenate([plain[kept], taken[len(plain) :]])
     rows = taken[kept.sum() :]
     counts = np.diff(c.offsets)[rows]
@@ -95,85 +98,143 @@ def _out_of_order(offsets, attribute, conjunctions):
     return False
 
 
+class Joined(NamedTuple):
+    """Predicates, as in coding.clauses."""
+
+    attribute: NDArray[np.int32]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    span_lo: NDArray[np.int32]
+    span_hi: NDArray[np.int32]
+
+
+class Scratch(NamedTuple):
+    order: NDArray[np.int64]  # a row's predicates by attribute
+    lo: NDArray[np.int32]  # the spans that predicates on one attribute have in common
+    hi: NDArray[np.int32]
+    next_lo: NDArray[np.int32]  # these, and one more predicate's
+    next_hi: NDArray[np.int32]
+
+
 @kernel
-def _conjoin(rows, several, offsets, attribute, lo, hi, span_lo, span_hi):
+def _conjoin(rows, several, clauses):
     """The rows with their predicates sorted by attribute and, unless `several`, joined where they share one. Says
     which rows can hold at all."""
-    predicates, spans = 0, 0
+    longest, predicates, spans = 0, 0, 0
     for r in rows:
-        predicates += offsets[r + 1] - offsets[r]
-        for p in range(offsets[r], offsets[r + 1]):
-            spans += 1 if hi[p] >= 0 else -hi[p]
+        longest = max(longest, clauses.offsets[r + 1] - clauses.offsets[r])
+        predicates += clauses.offsets[r + 1] - clauses.offsets[r]
+        for p in range(clauses.offsets[r], clauses.offsets[r + 1]):
+            spans += _spans(p, clauses)
     kept, sizes = np.ones(len(rows), np.bool_), np.empty(len(rows), np.int64)
-    out_attribute, out_lo, out_hi = (
-        np.empty(predicates, np.int32),
-        np.empty(predicates, np.int32),
-        np.empty(predicates, np.int32),
-    )
     # A join of spans is never longer than all that went into it.
-    out_span_lo, out_span_hi = np.empty(spans, np.int32), np.empty(spans, np.int32)
-    have_lo, have_hi = np.empty(spans, np.int32), np.empty(spans, np.int32)
-    next_lo, next_hi = np.empty(spans, np.int32), np.empty(spans, np.int32)
-    n, side, out = 0, 0, 0
+    out = Joined(
+        np.empty(predicates, np.int32),
+        np.empty(predicates, np.int32),
+        np.empty(predicates, np.int32),
+        np.empty(spans, np.int32),
+        np.empty(spans, np.int32),
+    )
+    scratch = Scratch(
+        np.empty(longest, np.int64),
+        np.empty(spans, np.int32),
+        np.empty(spans, np.int32),
+        np.empty(spans, np.int32),
+        np.empty(spans, np.int32),
+    )
+    count, n, side = _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out)
+    joined = Joined(out.attribute[:n], out.lo[:n], out.hi[:n], out.span_lo[:side], out.span_hi[:side])
+    return kept, sizes[:count], joined
+
+
+@kernel(makes_arrays=False)
+def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
+    """Returns how many rows were kept, and how many predicates and spans they have."""
+    count, n, side = np.int64(0), np.int64(0), np.int64(0)
     for i in range(len(rows)):
-        first, last = offsets[rows[i]], offsets[rows[i] + 1]
-        order = np.empty(last - first, np.int64)
-        for p in range(first, last):
-            at = p - first
-            while at > 0 and attribute[order[at - 1]] > attribute[p]:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = p
-        n_before, side_before = n, side
-        k = 0
-        while k < len(order):
-            p = order[k]
-            a = attribute[p]
-            k += 1
-            if several or k == len(order) or attribute[order[k]] != a:
-                out_attribute[n], out_lo[n], out_hi[n] = a, lo[p], hi[p]
-                if hi[p] < 0:
-                    out_lo[n] = side
-                    for s in range(lo[p], lo[p] - hi[p]):
-                        out_span_lo[side], out_span_hi[side] = span_lo[s], span_hi[s]
-                        side += 1
-                n += 1
-                continue
-            have = 1 if hi[p] >= 0 else -hi[p]
-            for s in range(have):
-                have_lo[s] = lo[p] if hi[p] >= 0 else span_lo[lo[p] + s]
-                have_hi[s] = hi[p] if hi[p] >= 0 else span_hi[lo[p] + s]
-            while k < len(order) and attribute[order[k]] == a:
-                q = order[k]
-                k += 1
-                more = 1 if hi[q] >= 0 else -hi[q]
-                x, y, count = 0, 0, 0
-                while x < have and y < more:
-                    low = lo[q] if hi[q] >= 0 else span_lo[lo[q] + y]
-                    high = hi[q] if hi[q] >= 0 else span_hi[lo[q] + y]
-                    if max(low, have_lo[x]) <= min(high, have_hi[x]):
-                        next_lo[count], next_hi[count] = max(low, have_lo[x]), min(high, have_hi[x])
-                        count += 1
-                    if have_hi[x] < high:
-                        x += 1
-                    else:
-                        y += 1
-                for s in range(count):
-                    have_lo[s], have_hi[s] = next_lo[s], next_hi[s]
-                have = count
-            if have == 0:
-                kept[i] = False
-                break
-            out_attribute[n], out_lo[n], out_hi[n] = a, have_lo[0], have_hi[0]
-            if have > 1:
-                out_lo[n], out_hi[n] = side, -have
-                for s in range(have):
-                    out_span_lo[side], out_span_hi[side] = have_lo[s], have_hi[s]
-                    side += 1
-            n += 1
+        size, more = _conjoin_row(rows[i], several, n, side, clauses, scratch, out)
+        kept[i] = size >= 0
         if kept[i]:
-            sizes[out] = n - n_before
-            out += 1
+            sizes[count] = size
+            count, n, side = count + 1, n + size, side + more
+    return count, n, side
+
+
+@kernel(makes_arrays=False)
+def _conjoin_row(row, several, n, side, clauses, scratch, out):
+    """Writes a row's predicates from the n-th on and their spans from `side` on. Returns how many there are: -1
+    predicates if the row cannot hold."""
+    first_n, first_side = n, side
+    size = _sort_row(row, clauses, scratch.order)
+    k = 0
+    while k < size:
+        a = clauses.attribute[scratch.order[k]]
+        spans = _copy_spans(scratch.order[k], clauses, scratch)
+        k += 1
+        while not several and k < size and clauses.attribute[scratch.order[k]] == a:
+            spans = _intersect(scratch.order[k], spans, clauses, scratch)
+            k += 1
+        if spans == 0:
+            return -1, 0
+        out.attribute[n], out.lo[n], out.hi[n] = a, scratch.lo[0], scratch.hi[0]
+        if spans > 1:
+            out.lo[n], out.hi[n] = side, -spans
+            for s in range(spans):
+                out.span_lo[side], out.span_hi[side] = scratch.lo[s], scratch.hi[s]
+                side += 1
+        n += 1
+    return n - first_n, side - first_side
+
+
+@kernel(inline="always")
+def _sort_row(row, clauses, order):
+    """The row's predicates by attribute, equal ones as they were. Returns how many there are."""
+    first, last = clauses.offsets[row], clauses.offsets[row + 1]
+    for p in range(first, last):
+        at = p - first
+        while at > 0 and clauses.attribute[order[at - 1]] > clauses.attribute[p]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = p
+    return last - first
+
+
+@kernel(inline="always")
+def _spans(p, clauses):
+    return 1 if clauses.hi[p] >= 0 else -clauses.hi[p]
+
+
+@kernel(inline="always")
+def _span(p, s, clauses):
+    """The s-th span of a predicate."""
+    if clauses.hi[p] >= 0:
+        low, high = clauses.lo[p], clauses.hi[p]
+    else:
+        low, high = clauses.span_lo[clauses.lo[p] + s], clauses.span_hi[clauses.lo[p] + s]
+    return low, high
+
+
+@kernel(inline="always")
+def _copy_spans(p, clauses, scratch):
+    for s in range(_spans(p, clauses)):
+        scratch.lo[s], scratch.hi[s] = _span(p, s, clauses)
+    return np.int64(_spans(p, clauses))
+
+
+@kernel(inline="always")
+def _intersect(p, have, clauses, scratch):
+    """What the spans in the scratch and those of a predicate have in common, into the scratch. Returns how many."""
+    x, y, count = 0, 0, np.int64(0)
+    while x < have and y < _spans(p, clauses):
+        low, high = _span(p, y, clauses)
+        have_lo, have_hi = scratch.lo[x], scratch.hi[x]
+        if max(low, have_lo) <= min(high, have_hi):
+            scratch.next_lo[count], scratch.next_hi[count] = max(low, have_lo), min(high, have_hi)
+            count += 1
+        if have_hi < high:
+            x += 1
         else:
-            n, side = n_before, side_before
-    return kept, sizes[:out], out_attribute[:n], out_lo[:n], out_hi[:n], out_span_lo[:side], out_span_hi[:side]
+            y += 1
+    for s in range(count):
+        scratch.lo[s], scratch.hi[s] = scratch.next_lo[s], scratch.next_hi[s]
+    return count

@@ -7,7 +7,29 @@ attribute's value (0, 0 where it has none), slot_more the entries after the firs
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from dibs.jit.kernel import kernel
+from dibs.language.table import ACCEPT
+
+
+class Slots(NamedTuple):
+    """One event by attribute; all zero between events."""
+
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    more: NDArray[np.int64]  # attributes x 2
+
+
+class Jumps(NamedTuple):
+    """The jumps of programs (see coding.clauses): rows before `first_program` are conjunctions."""
+
+    on_true: NDArray[np.int32]
+    on_false: NDArray[np.int32]
+    first_program: int
 
 
 @kernel
@@ -44,6 +66,44 @@ def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, even
         if _covers(event_lo[i], event_hi[i], lo, hi, span_lo, span_hi):
             return True
     return False
+
+
+@kernel(inline="always")
+def holds(p, clauses, slots, events):
+    """Whether predicate p of the clauses holds for the event in the slots."""
+    a, low, high = clauses.attribute[p], clauses.lo[p], clauses.hi[p]
+    if high >= 0 and slots.more[a, 1] == 0:
+        ok = low <= slots.hi[a] and slots.lo[a] <= high
+    else:
+        ok = holds_several(
+            a, low, high, clauses.span_lo, clauses.span_hi, slots.lo, slots.hi, slots.more, events.lo, events.hi
+        )
+    return ok
+
+
+@kernel(inline="always")
+def test_conjunction(row, clauses, slots, events):
+    """Whether the row holds for the event in the slots, and how many predicates were tested."""
+    matched, tests = True, np.int64(0)
+    for p in range(clauses.offsets[row], clauses.offsets[row + 1]):
+        tests += 1
+        if not holds(p, clauses, slots, events):
+            matched = False
+            break
+    return matched, tests
+
+
+@kernel(inline="always")
+def test_program(row, clauses, jumps, slots, events):
+    """The same for a row that is a program: it follows its jumps."""
+    first, first_jump = clauses.offsets[row], clauses.offsets[jumps.first_program]
+    step, tests = np.int64(0), np.int64(0)
+    while step >= 0:
+        p = first + step
+        ok = holds(p, clauses, slots, events)
+        step = np.int64(jumps.on_true[p - first_jump] if ok else jumps.on_false[p - first_jump])
+        tests += 1
+    return step == ACCEPT, tests
 
 
 @kernel

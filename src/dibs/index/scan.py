@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, in_parts
-from dibs.index.kernels import clear, holds_several, lay_out
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
+from dibs.index.kernels import Jumps, Slots, clear, lay_out, test_conjunction, test_program
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel
-from dibs.language.table import ACCEPT
 from dibs.thresholds import thresholds
 
 
@@ -32,6 +32,7 @@ class Scan:
 
     def __init__(self, clauses: Clauses):
         self._clauses = clauses
+        self._fixed = *ClauseArrays.of(clauses), clauses.on_true, clauses.on_false
 
     @classmethod
     def build(cls, clauses: Clauses) -> Scan:
@@ -53,106 +54,57 @@ class Scan:
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         c = self._clauses
+        arrays = *self._fixed, *EventArrays.of(events)
 
-        def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             # A short scan keeps the interpreter (jit.interpreter).
-            few = last - done[0] <= thresholds.few_events and len(c) <= thresholds.short_scan
+            few = last - progress[NEXT_EVENT] <= thresholds.few_events and len(c) <= thresholds.short_scan
             scan = _scan_few if few else _scan
-            scan(
-                c.offsets,
-                c.attribute,
-                c.lo,
-                c.hi,
-                c.span_lo,
-                c.span_hi,
-                c.on_true,
-                c.on_false,
-                c.conjunctions,
-                c.attributes,
-                c.ask_for_values,
-                events.offsets,
-                events.attribute,
-                events.lo,
-                events.hi,
-                last,
-                *room,
-                done,
-            )
+            scan(c.conjunctions, c.attributes, c.ask_for_values, last, progress, *arrays, *room)
 
         return in_parts(work, len(events), threads, sink=sink)
 
 
 @kernel
-def _scan(
-    offsets,
-    attribute,
-    lo,
-    hi,
-    span_lo,
-    span_hi,
-    on_true,
-    on_false,
-    conjunctions,
-    attributes,
-    ask_for_values,
-    event_offsets,
-    event_attribute,
-    event_lo,
-    event_hi,
-    last_event,
-    out_event,
-    out_row,
-    done,
-):
-    """Goes on where `done` says (see index.base) and stops when the room for pairs is full."""
-    slot_lo, slot_hi = np.zeros(attributes, np.int32), np.zeros(attributes, np.int32)
-    slot_more = np.zeros((attributes, 2), np.int64)
-    count, tested = 0, 0
-    rows = len(offsets) - 1
-    jumps = offsets[conjunctions]
-    first_row = done[1]
-    for e in range(done[0], last_event):
-        if ask_for_values and event_offsets[e] == event_offsets[e + 1]:
-            continue
-        lay_out(
-            event_offsets[e], event_offsets[e + 1], event_attribute, event_lo, event_hi, slot_lo, slot_hi, slot_more
-        )
-        for r in range(first_row, rows):
-            p, end = offsets[r], offsets[r + 1]
-            program = r >= conjunctions
-            matched, tested_before = True, tested
-            while p < end:
-                a, low, high = attribute[p], lo[p], hi[p]
-                tested += 1
-                if high >= 0 and slot_more[a, 1] == 0:
-                    ok = low <= slot_hi[a] and slot_lo[a] <= high
-                else:
-                    ok = holds_several(a, low, high, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi)
-                if program:
-                    step = on_true[p - jumps] if ok else on_false[p - jumps]
-                    if step < 0:
-                        matched = step == ACCEPT
-                        break
-                    p = offsets[r] + step
-                elif ok:
-                    p += 1
-                else:
-                    matched = False
-                    break
-            if matched:
-                if count == len(out_event):
-                    done[0], done[1], done[2] = e, r, count
-                    done[3] += r - first_row
-                    done[4] += tested_before  # this row will be tested again
-                    return
-                out_event[count] = e
-                out_row[count] = r
-                count += 1
-        done[3] += rows - first_row
-        first_row = 0
-        clear(event_offsets[e], event_offsets[e + 1], event_attribute, slot_lo, slot_hi, slot_more)
-    done[0], done[1], done[2] = last_event, 0, count
-    done[4] += tested
+def _scan(first_program, attributes, ask_for_values, last_event, progress, *arrays):
+    """The arrays of ClauseArrays, Jumps, EventArrays and Room, one after the other: handing groups over from Python
+    takes twice the time, which a scan of few clauses would notice."""
+    clauses, jumps = ClauseArrays(*arrays[:6]), Jumps(arrays[6], arrays[7], first_program)
+    events, room = EventArrays(*arrays[8:12]), Room(*arrays[12:])
+    slots = Slots(np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64))
+    _scan_events(clauses, jumps, ask_for_values, events, last_event, slots, room, progress)
 
 
 _scan_few = keeping(_scan)
+
+
+@kernel(makes_arrays=False)
+def _scan_events(clauses, jumps, ask_for_values, events, last_event, slots, room, progress):
+    """Goes on where `progress` says (see index.base) and stops when the room for pairs is full."""
+    found, tested = np.int64(0), np.int64(0)
+    rows = len(clauses.offsets) - 1
+    first_row = progress[NEXT_ROW]
+    for e in range(progress[NEXT_EVENT], last_event):
+        first, last = events.offsets[e], events.offsets[e + 1]
+        if ask_for_values and first == last:
+            continue
+        lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
+        for row in range(first_row, rows):
+            if row < jumps.first_program:
+                matched, tests = test_conjunction(row, clauses, slots, events)
+            else:
+                matched, tests = test_program(row, clauses, jumps, slots, events)
+            if matched:
+                if found == len(room.event):
+                    progress[NEXT_EVENT], progress[NEXT_ROW], progress[PAIRS] = e, row, found
+                    progress[CANDIDATES] += row - first_row
+                    progress[PREDICATES] += tested  # without this row's tests: it will be tested again
+                    return
+                room.event[found], room.row[found] = e, row
+                found += 1
+            tested += tests
+        progress[CANDIDATES] += rows - first_row
+        first_row = 0
+        clear(first, last, events.attribute, slots.lo, slots.hi, slots.more)
+    progress[NEXT_EVENT], progress[NEXT_ROW], progress[PAIRS] = last_event, 0, found
+    progress[PREDICATES] += tested

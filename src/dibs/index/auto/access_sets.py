@@ -24,6 +24,7 @@ be satisfied by one event, and only one of them must report it: the first that i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,146 +73,256 @@ def access_sets(
     """For each of the rows, which are programs, whether it has an access set; and the entries of those that have.
     share: how likely each predicate of the clauses holds."""
     c = clauses
-    jumps = c.offsets[c.conjunctions]
-    own = c.offsets, c.lo, c.hi, c.on_true, c.on_false
-    found, *columns = _access_sets(programs, *own, jumps, share, thresholds.tests_of_an_entry)
+    own = Programs(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.offsets[c.conjunctions], share)
+    found, columns = _access_sets(programs, own, thresholds.tests_of_an_entry)
     return found, Entries(*columns)
 
 
+class Programs(NamedTuple):
+    """The clauses, of which programs are looked at (see coding.clauses)."""
+
+    offsets: NDArray[np.int64]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    on_true: NDArray[np.int32]
+    on_false: NDArray[np.int32]
+    first_jump: int  # the predicate that the jumps begin with
+    share: NDArray[np.float32]
+
+
+class Tree(NamedTuple):
+    """The nodes of one program's tree: ranges of steps. Children come after their parent, the second behind the
+    first."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    yes: NDArray[np.int64]  # where the range is left for, if it holds
+    no: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    left: NDArray[np.int64]  # the first child
+    top: NDArray[np.bool_]  # only OR is above it
+    must: NDArray[np.bool_]  # its part needs it
+    chosen: NDArray[np.bool_]
+    cost: NDArray[np.float64]
+
+
+class Steps(NamedTuple):
+    """What is known of one program's steps."""
+
+    member: NDArray[np.bool_]  # of the access set
+    needed: NDArray[np.bool_]  # by its part
+    part_end: NDArray[np.int64]  # of the part that starts here; 0 where none does
+
+
+class EntryColumns(NamedTuple):
+    """The columns of Entries."""
+
+    row: NDArray[np.int64]
+    access: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    exact: NDArray[np.bool_]
+    test_start: NDArray[np.int64]
+    tests: NDArray[np.int64]
+
+
 @kernel
-def _access_sets(rows, offsets, lo, hi, on_true, on_false, jumps, share, most_tests):
+def _access_sets(rows, programs, most_tests):
     longest, total = 1, 0
     for r in rows:
-        longest = max(longest, offsets[r + 1] - offsets[r])
-        total += offsets[r + 1] - offsets[r]
+        size = programs.offsets[r + 1] - programs.offsets[r]
+        longest, total = max(longest, size), total + size
+    tree, steps, out = _make_tree(2 * longest), _make_steps(longest), _make_entries(total, most_tests)
     found = np.zeros(len(rows), np.bool_)
-    out_row, out_access, out_rank, out_first, out_last, exact, test_start, tests = (
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        np.empty(total, np.bool_),
-        np.zeros(total + 1, np.int64),
-        np.empty(total * most_tests, np.int64),
+    n = _find_sets(rows, most_tests, programs, tree, steps, found, out)
+    columns = EntryColumns(
+        out.row[:n].copy(),
+        out.access[:n].copy(),
+        out.rank[:n].copy(),
+        out.first[:n].copy(),
+        out.last[:n].copy(),
+        out.exact[:n].copy(),
+        out.test_start[: n + 1].copy(),
+        out.tests[: out.test_start[n]].copy(),
     )
-    # Nodes of one program's tree; children come after their parent, the second behind the first.
-    room = 2 * longest
-    first, last, yes, no, kind, left = (
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-    )
-    top, must, chosen = np.empty(room, np.bool_), np.empty(room, np.bool_), np.empty(room, np.bool_)
-    cost = np.empty(room)
-    # By step: whether it is in the access set, whether its part needs it, where a part that starts here ends.
-    member, needed, part_end = np.empty(longest, np.bool_), np.empty(longest, np.bool_), np.empty(longest, np.int64)
-    n_entries, n_tests = 0, 0
+    return found, columns
+
+
+@kernel(makes_arrays=False)
+def _find_sets(rows, most_tests, programs, tree, steps, found, out):
+    """Says which rows have an access set, and writes their entries. Returns how many."""
+    n = np.int64(0)
     for i in range(len(rows)):
-        base = offsets[rows[i]]
-        steps = offsets[rows[i] + 1] - base
-        first[0], last[0], yes[0], no[0], top[0], must[0] = 0, steps, ACCEPT, REJECT, True, True
-        for step in range(steps):
-            member[step], needed[step], part_end[step] = False, False, 0
-        nodes, n = 1, 0
-        while n < nodes:
-            s, e = first[n], last[n]
-            kind[n] = LEAF if e - s == 1 else WHOLE
-            furthest, to_yes, to_no = np.int64(0), False, False
-            for m in range(s + 1, e):
-                for target in (np.int64(on_true[base + m - 1 - jumps]), np.int64(on_false[base + m - 1 - jumps])):
-                    if target == yes[n]:
-                        to_yes = True
-                    elif target == no[n]:
-                        to_no = True
-                    else:
-                        furthest = max(furthest, target)
-                if to_yes and to_no:
-                    break
-                if furthest <= m:
-                    kind[n], left[n] = (EITHER if to_yes else BOTH), nodes
-                    first[nodes], last[nodes], first[nodes + 1], last[nodes + 1] = s, m, m, e
-                    yes[nodes], no[nodes] = (yes[n], m) if to_yes else (m, no[n])
-                    yes[nodes + 1], no[nodes + 1] = yes[n], no[n]
-                    top[nodes] = top[nodes + 1] = top[n] and to_yes
-                    must[nodes] = must[nodes + 1] = top[nodes] or (must[n] and not to_yes)
-                    nodes += 2
-                    break
-            if top[n] and kind[n] != EITHER:
-                part_end[s] = e
-            if must[n] and kind[n] == LEAF:
-                needed[s] = on_true[base + s - jumps] == yes[n] and on_false[base + s - jumps] == no[n]
-            n += 1
-        for n in range(nodes - 1, -1, -1):
-            chosen[n] = False
-            if kind[n] == EITHER:
-                cost[n] = cost[left[n]] + cost[left[n] + 1]
-                continue
-            if kind[n] == BOTH:
-                cost[n] = min(cost[left[n]], cost[left[n] + 1])
-                continue
-            cost[n] = 0.0
-            step = first[n]
-            while first[n] <= step < last[n] and step != yes[n]:
-                step = on_false[base + step - jumps]
-            if step == yes[n]:
-                cost[n] = NOWHERE
-            for p in range(base + first[n], base + last[n]):
-                cost[n] += NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]
-        if cost[0] == NOWHERE:
-            continue
-        found[i] = True
-        chosen[0] = True
-        for n in range(nodes):
-            if not chosen[n]:
-                continue
-            if kind[n] == EITHER:
-                chosen[left[n]] = chosen[left[n] + 1] = True
-            elif kind[n] == BOTH:
-                chosen[left[n] + (cost[left[n] + 1] < cost[left[n]])] = True
-            else:
-                for step in range(first[n], last[n]):
-                    member[step] = True
-        part, rank = np.int64(0), 0
-        for step in range(steps):
-            if part_end[step] > 0:
-                part, rank = step, 0
-            if not member[step]:
-                continue
-            k = n_entries
-            out_row[k], out_access[k], out_rank[k] = rows[i], base + step, rank
-            out_first[k], out_last[k] = base + part, base + part_end[part]
-            tests[n_tests] = base + step
-            n_tests += 1
-            if rank == 0:
-                other = part
-                while other < part_end[part] and n_tests - test_start[k] < most_tests:
-                    if needed[other] and other != step:
-                        tests[n_tests] = base + other
-                        n_tests += 1
-                    other += 1
-            else:  # the same tests as the part's first entry, which is none of them: several entries, so an OR
-                for q in range(test_start[k - rank] + 1, test_start[k - rank + 1]):
-                    tests[n_tests] = tests[q]
-                    n_tests += 1
-            n_entries += 1
-            rank += 1
-            test_start[k + 1] = n_tests
-            exact[k] = n_tests - test_start[k] == part_end[part] - part
-            for other in range(part, part_end[part] if exact[k] else part):
-                exact[k] = exact[k] and needed[other]
-    k = n_entries
-    return (
-        found,
-        out_row[:k].copy(),
-        out_access[:k].copy(),
-        out_rank[:k].copy(),
-        out_first[:k].copy(),
-        out_last[:k].copy(),
-        exact[:k].copy(),
-        test_start[: k + 1].copy(),
-        tests[:n_tests].copy(),
+        nodes = _cut(rows[i], programs, tree, steps)
+        _weigh(rows[i], nodes, programs, tree)
+        if tree.cost[0] != NOWHERE:
+            found[i] = True
+            _choose(nodes, tree, steps)
+            n = _write_entries(rows[i], n, most_tests, programs, steps, out)
+    return n
+
+
+@kernel
+def _make_tree(n):
+    return Tree(
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.bool_),
+        np.empty(n, np.bool_),
+        np.empty(n, np.bool_),
+        np.empty(n, np.float64),
     )
+
+
+@kernel
+def _make_steps(n):
+    return Steps(np.empty(n, np.bool_), np.empty(n, np.bool_), np.empty(n, np.int64))
+
+
+@kernel
+def _make_entries(n, most_tests):
+    return EntryColumns(
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.bool_),
+        np.zeros(n + 1, np.int64),
+        np.empty(n * most_tests, np.int64),
+    )
+
+
+@kernel(inline="always")
+def _cut(row, programs, tree, steps):
+    """Finds the tree of a program again, from the top down. Returns how many nodes it has."""
+    size = programs.offsets[row + 1] - programs.offsets[row]
+    first_jump = programs.offsets[row] - programs.first_jump
+    for s in range(size):
+        steps.member[s], steps.needed[s], steps.part_end[s] = False, False, 0
+    tree.first[0], tree.last[0], tree.yes[0], tree.no[0] = 0, size, ACCEPT, REJECT
+    tree.top[0], tree.must[0] = True, True
+    nodes, n = 1, 0
+    while n < nodes:
+        s = tree.first[n]
+        nodes = _cut_range(n, nodes, first_jump, programs, tree)
+        if tree.top[n] and tree.kind[n] != EITHER:
+            steps.part_end[s] = tree.last[n]
+        if tree.must[n] and tree.kind[n] == LEAF:
+            leaves_for_yes = programs.on_true[first_jump + s] == tree.yes[n]
+            steps.needed[s] = leaves_for_yes and programs.on_false[first_jump + s] == tree.no[n]
+        n += 1
+    return nodes
+
+
+@kernel(inline="always")
+def _cut_range(n, nodes, first_jump, programs, tree):
+    """Makes two children of the node's range, at the first step that everything before it leads to, if there is one.
+    Returns how many nodes there are now."""
+    first, last, yes, no = tree.first[n], tree.last[n], tree.yes[n], tree.no[n]
+    tree.kind[n] = LEAF if last - first == 1 else WHOLE
+    furthest, to_yes, to_no = np.int64(0), False, False
+    for m in range(first + 1, last):
+        before = first_jump + m - 1
+        for target in (np.int64(programs.on_true[before]), np.int64(programs.on_false[before])):
+            if target == yes:
+                to_yes = True
+            elif target == no:
+                to_no = True
+            else:
+                furthest = max(furthest, target)
+        if to_yes and to_no:
+            break
+        if furthest <= m:
+            tree.kind[n], tree.left[n] = (EITHER if to_yes else BOTH), nodes
+            a, b = nodes, nodes + 1
+            tree.first[a], tree.last[a], tree.first[b], tree.last[b] = first, m, m, last
+            tree.yes[a], tree.no[a] = (yes, m) if to_yes else (m, no)
+            tree.yes[b], tree.no[b] = yes, no
+            tree.top[a] = tree.top[b] = tree.top[n] and to_yes
+            tree.must[a] = tree.must[b] = tree.top[a] or (tree.must[n] and not to_yes)
+            return nodes + 2
+    return nodes
+
+
+@kernel(inline="always")
+def _weigh(row, nodes, programs, tree):
+    """The cost of each node, from the bottom up."""
+    base = programs.offsets[row]
+    lo, hi, share, left, cost = programs.lo, programs.hi, programs.share, tree.left, tree.cost
+    for n in range(nodes - 1, -1, -1):
+        if tree.kind[n] == EITHER:
+            cost[n] = cost[left[n]] + cost[left[n] + 1]
+        elif tree.kind[n] == BOTH:
+            cost[n] = min(cost[left[n]], cost[left[n] + 1])
+        else:
+            cost[n] = NOWHERE if _holds_without(n, base - programs.first_jump, programs, tree) else 0.0
+            for p in range(base + tree.first[n], base + tree.last[n]):
+                cost[n] += NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]
+
+
+@kernel(inline="always")
+def _holds_without(n, first_jump, programs, tree):
+    """Whether the node's range says yes when none of its predicates holds."""
+    step = tree.first[n]
+    while tree.first[n] <= step < tree.last[n] and step != tree.yes[n]:
+        step = np.int64(programs.on_false[first_jump + step])
+    return step == tree.yes[n]
+
+
+@kernel(inline="always")
+def _choose(nodes, tree, steps):
+    """The access set: all children of an OR, the cheapest one of an AND."""
+    for n in range(nodes):
+        tree.chosen[n] = n == 0
+    for n in range(nodes):
+        if not tree.chosen[n]:
+            continue
+        a, b = tree.left[n], tree.left[n] + 1
+        if tree.kind[n] == EITHER:
+            tree.chosen[a] = tree.chosen[b] = True
+        elif tree.kind[n] == BOTH:
+            tree.chosen[b if tree.cost[b] < tree.cost[a] else a] = True
+        else:
+            for s in range(tree.first[n], tree.last[n]):
+                steps.member[s] = True
+
+
+@kernel(inline="always")
+def _write_entries(row, n, most_tests, programs, steps, out):
+    """An entry, from the n-th on, for each member of the access set. Returns how many entries there are now."""
+    base = programs.offsets[row]
+    part, rank = np.int64(0), 0
+    for step in range(programs.offsets[row + 1] - base):
+        if steps.part_end[step] > 0:
+            part, rank = step, 0
+        if not steps.member[step]:
+            continue
+        end = steps.part_end[part]
+        out.row[n], out.access[n], out.rank[n] = row, base + step, rank
+        out.first[n], out.last[n] = base + part, base + end
+        at = out.test_start[n]
+        out.tests[at] = base + step
+        at += 1
+        if rank == 0:
+            for other in range(part, end):
+                if steps.needed[other] and other != step and at - out.test_start[n] < most_tests:
+                    out.tests[at] = base + other
+                    at += 1
+        else:  # the same tests as the part's first entry, which is none of them: several entries, so an OR
+            for q in range(out.test_start[n - rank] + 1, out.test_start[n - rank + 1]):
+                out.tests[at] = out.tests[q]
+                at += 1
+        out.test_start[n + 1] = at
+        exact = at - out.test_start[n] == end - part
+        for other in range(part, end if exact else part):
+            exact = exact and steps.needed[other]
+        out.exact[n] = exact
+        n += 1
+        rank += 1
+    return n

@@ -43,8 +43,28 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.auto.access_sets import Entries, access_sets
-from dibs.index.auto.mask_kernels import AHEAD, WORD, Sizes, match_blocks
+from dibs.index.auto.mask_kernels import match_blocks
+from dibs.index.auto.mask_layout import (
+    AHEAD,
+    BEGIN,
+    ENTRY,
+    ON_FALSE,
+    ON_TRUE,
+    PART_FIRST,
+    PART_LAST,
+    PREDICATE,
+    RANK,
+    ROW,
+    STEP,
+    STEPS,
+    WORD,
+    MaskArrays,
+    Sizes,
+    Spans,
+    WorkSpace,
+)
 from dibs.index.base import Rate
+from dibs.index.groups import NEXT_EVENT, OWN
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import number_pairs, order_each
 from dibs.thresholds import thresholds
@@ -54,36 +74,20 @@ NARROW = (0,)
 
 
 class Masks:
-    ARRAYS = (
-        "attribute",
-        "lo",
-        "hi",
-        "of_attribute",
-        "plain_of",
-        "group_predicate",
-        "group_start",
-        "groups_of",
-        "second",
-        "rest_start",
-        "rest",
-        "row",
-        "always",
-        "program",
-        "entry",
-        "entry_access",
-        "unreached",
-    )
+    ARRAYS = MaskArrays._fields
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
-        row, entry_row = arrays["row"], arrays["entry"][::8]
+        row, entry_row = arrays["row"], arrays["entry"][ROW::ENTRY]
         programs = np.unique(np.concatenate([row[row >= clauses.conjunctions], entry_row]))
         plain = row[(row >= 0) & (row < clauses.conjunctions)]
         self.size = len(plain) + len(arrays["always"]) + len(programs)  # rows, not entries
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
-        self._null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
+        null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
+        own = MaskArrays(*(arrays[name] for name in self.ARRAYS))
+        self._fixed = *own, *Spans(clauses.span_lo, clauses.span_hi, null_attributes)  # what every search is given
         self._pools = {len(NARROW): Pool(), len(WIDE): Pool()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -93,7 +97,9 @@ class Masks:
     def rows(self) -> NDArray[np.int64]:
         """The rows that are matched here, in order."""
         a = self._arrays
-        return np.unique(np.concatenate([a["row"][a["row"] >= 0], a["always"], a["entry"][::8]])).astype(np.int64)
+        return np.unique(np.concatenate([a["row"][a["row"] >= 0], a["always"], a["entry"][ROW::ENTRY]])).astype(
+            np.int64
+        )
 
     @classmethod
     def build(
@@ -150,16 +156,17 @@ class Masks:
         begin = np.zeros(len(clauses), np.int64)
         begin[programs] = np.cumsum(size[programs]) - size[programs]
         jumps = runs(clauses.offsets[programs], size[programs]) - clauses.offsets[clauses.conjunctions]
-        program = np.zeros((len(jumps), 4), np.int32)
-        program[:, 0], program[:, 1], program[:, 2] = number[steps:], clauses.on_true[jumps], clauses.on_false[jumps]
-        entry = np.zeros((len(unreached) + len(left), 8), np.int32)
-        rows = entry[:, 0] = np.concatenate([unreached, left.row])
-        entry[:, 1], entry[:, 2], entry[: len(unreached), 4] = begin[rows], size[rows], size[unreached]
+        program = np.zeros((len(jumps), STEP), np.int32)
+        program[:, PREDICATE] = number[steps:]
+        program[:, ON_TRUE], program[:, ON_FALSE] = clauses.on_true[jumps], clauses.on_false[jumps]
+        entry = np.zeros((len(unreached) + len(left), ENTRY), np.int32)
+        rows = entry[:, ROW] = np.concatenate([unreached, left.row])
+        entry[:, BEGIN], entry[:, STEPS], entry[: len(unreached), PART_LAST] = begin[rows], size[rows], size[unreached]
         base = clauses.offsets[left.row]
-        for column, values in ((3, left.first - base), (4, left.last - base), (5, left.rank)):
+        for column, values in ((PART_FIRST, left.first - base), (PART_LAST, left.last - base), (RANK, left.rank)):
             entry[len(unreached) :, column] = values
         entry_access = np.zeros(len(entry), np.uint32)
-        entry_access[len(unreached) :] = program[begin[left.row] + left.access - base, 0]
+        entry_access[len(unreached) :] = program[begin[left.row] + left.access - base, PREDICATE]
         return cls(
             clauses,
             {
@@ -185,40 +192,39 @@ class Masks:
         )
 
     def match(
-        self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], done: NDArray[np.int64]
+        self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], progress: NDArray[np.int64]
     ) -> None:
-        """See index.base.in_parts; done[1] is the clause (or, behind all clauses, the program) to go on with, which
-        only means something for blocks of the same width: done[5] keeps it."""
-        if done[5] == 0:
-            done[5] = len(WIDE if last - done[0] > thresholds.narrow_blocks * WORD else NARROW)
-        lanes = WIDE if done[5] == len(WIDE) else NARROW
-        a, c, t = self._arrays, self._clauses, thresholds
+        """See index.base.in_parts; progress[NEXT_ROW] is the clause (or, behind all clauses, the program) to go on
+        with, which only means something for blocks of the same width: progress[OWN] keeps it."""
+        if progress[OWN] == 0:
+            wide = last - progress[NEXT_EVENT] > thresholds.narrow_blocks * WORD
+            progress[OWN] = len(WIDE if wide else NARROW)
+        lanes = WIDE if progress[OWN] == len(WIDE) else NARROW
+        t = thresholds
+        sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells)
         pool = self._pools[len(lanes)]
         taken = pool.take(self._space, len(lanes))
         match_blocks(
             lanes,
-            Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells),
-            *(a[name] for name in self.ARRAYS),
-            c.span_lo,
-            c.span_hi,
-            self._null_attributes,
+            sizes,
+            last,
+            progress,
+            *self._fixed,
             events.offsets,
             events.attribute,
             events.lo,
             events.hi,
-            last,
             *taken.space,
             *room,
-            done,
         )
         pool.give(taken)
 
     def _space(self, lanes: int) -> Space:
-        longest = int(self._arrays["entry"].reshape(-1, 8)[:, 2].max(initial=0))
-        return (
-            _aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),  # masks: all zero between calls
-            np.zeros(len(self._arrays["of_attribute"]), np.int32),  # entries of each attribute: likewise
-            np.zeros((longest + 2) * len(WIDE), np.uint64),  # events that reach a step of a program: likewise
+        longest = int(self._arrays["entry"][STEPS::ENTRY].max(initial=0))
+        return WorkSpace(
+            masks=_aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),
+            entries_of=np.zeros(len(self._arrays["of_attribute"]), np.int32),
+            reach=np.zeros((longest + 2) * len(WIDE), np.uint64),
         )
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries, access_sets
-from dibs.index.auto.mask_kernels import WORD
+from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.records import Records
 from dibs.index.base import Pairs, Sink, in_parts, renumbered

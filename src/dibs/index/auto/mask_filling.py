@@ -1,0 +1,243 @@
+"""Predicates to masks: the entries of a block by attribute, and the masks of its predicates. See index.auto.masks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.index.auto.mask_layout import WORD, Block, FillSpace
+from dibs.jit.kernel import kernel
+from dibs.jit.lanes import and_not
+
+
+@kernel
+def _sort(items, first, last, key):
+    """Sorts items[first:last] by key[item]: Shell's way. (Numba's own sort takes seconds to compile.)"""
+    gap = 1
+    while gap < (last - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, last):
+            x, at = items[i], i
+            while at - gap >= first and key[items[at - gap]] > key[x]:
+                items[at] = items[at - gap]
+                at -= gap
+            items[at] = x
+        gap //= 3
+
+
+@kernel
+def sort_block(width, first_event, stop_event, index, null_attributes, entries_of, events):
+    """The Block of these events. Leaves entries_of as it was: all zero."""
+    first, last = events.offsets[first_event], events.offsets[stop_event]
+    touched = np.empty(last - first + len(null_attributes), np.int32)
+    n = _count_entries(first, last, touched, index, null_attributes, entries_of, events)
+    _sort(touched, 0, n, index.of_attribute)  # which grows with every attribute that has predicates
+    begin = np.zeros(n + 1, np.int64)
+    for t in range(n):
+        begin[t + 1] = begin[t] + entries_of[touched[t]]
+        entries_of[touched[t]] = t
+    valid = np.empty(width, np.uint64)
+    for k in range(width):
+        here = min(max(stop_event - first_event - k * WORD, 0), WORD)
+        valid[k] = ~np.uint64(0) if here == WORD else (np.uint64(1) << np.uint64(here)) - np.uint64(1)
+    event, lo, hi = np.empty(last - first, np.int32), np.empty(last - first, np.int32), np.empty(last - first, np.int32)
+    block = Block(first_event, stop_event - first_event, valid, touched[:n], begin, event, lo, hi)
+    _distribute(block, begin[:-1].copy(), index, entries_of, events)
+    for t in range(n):
+        entries_of[touched[t]] = 0
+    return block
+
+
+@kernel(makes_arrays=False)
+def _count_entries(first, last, touched, index, null_attributes, entries_of, events):
+    n = 0
+    for i in range(first, last):
+        a = events.attribute[i]
+        if index.of_attribute[a + 1] > index.of_attribute[a]:
+            if entries_of[a] == 0:
+                touched[n] = a
+                n += 1
+            entries_of[a] += 1
+    for i in range(len(null_attributes)):
+        if entries_of[null_attributes[i]] == 0:
+            touched[n] = null_attributes[i]
+            n += 1
+    return n
+
+
+@kernel(makes_arrays=False)
+def _distribute(block, at, index, entries_of, events):
+    """The entries to their attributes; at: where the next one of each stands."""
+    for e in range(block.events):
+        for i in range(events.offsets[block.first_event + e], events.offsets[block.first_event + e + 1]):
+            a = events.attribute[i]
+            if index.of_attribute[a + 1] > index.of_attribute[a]:
+                t = entries_of[a]
+                block.event[at[t]], block.lo[at[t]], block.hi[at[t]] = e, events.lo[i], events.hi[i]
+                at[t] += 1
+
+
+@kernel
+def fill_masks(lanes, sizes, block, index, spans, masks, rank):
+    """The masks of all predicates on the block's attributes, and the one that is true."""
+    width, most = len(lanes), 0
+    for t in range(len(block.attributes)):
+        most = max(most, block.begin[t + 1] - block.begin[t])
+    space = FillSpace(
+        np.empty(most, np.int32), np.empty(width, np.uint64), np.empty((most + 1) * width, np.uint64), rank
+    )
+    for k in range(width):
+        masks[len(index.lo) * width + k] = block.valid[k]
+    for t in range(len(block.attributes)):
+        _fill_attribute(lanes, sizes, t, block, index, spans, masks, space)
+
+
+@kernel(makes_arrays=False)
+def _fill_attribute(lanes, sizes, t, block, index, spans, masks, space):
+    a, entries = block.attributes[t], block.begin[t + 1] - block.begin[t]
+    first, last = index.of_attribute[a], index.of_attribute[a + 1]
+    points = _order_entries(len(lanes), block.begin[t], block.begin[t + 1], block, space)
+    _cumulate(len(lanes), points, block, space)
+    top = block.lo[space.order[points - 1]] if points else np.int32(0)
+    tabulated = top < sizes.small_domain
+    if tabulated:
+        _tabulate(points, top, block, space)
+        if points == entries:
+            _fill_plain(lanes, first, index.plain_of[a], top, index, masks, space)
+            first = index.plain_of[a]
+    for p in range(first, last):
+        lo, hi = index.lo[p], index.hi[p]
+        count = 1 if hi >= 0 else -hi
+        base = p * len(lanes)
+        for k in range(len(lanes)):
+            masks[base + k] = 0
+        if count > sizes.most_spans:
+            _fill_by_values(base, lo, count, block.begin[t], block.begin[t + 1], block, spans, masks)
+            continue
+        for s in range(count):
+            x, y = (lo, hi) if hi >= 0 else (spans.lo[lo + s], spans.hi[lo + s])
+            if x <= y:
+                above, below = _ranks(x, y, points, top, tabulated, block, space)
+                _add_span(len(lanes), base, x, above, below, block, masks, space)
+                _add_others(base, x, y, points, entries, block, masks, space)
+
+
+@kernel(inline="always")
+def _add_event(masks, base, e):
+    masks[base + (e >> 6)] |= np.uint64(1) << np.uint64(e & 63)
+
+
+@kernel(inline="always")
+def _is_point(i, first, last, block):
+    """Whether the entry is all that its event has for the attribute, and one cell."""
+    e = block.event[i]
+    alone = (i == first or block.event[i - 1] != e) and (i + 1 == last or block.event[i + 1] != e)
+    return alone and block.lo[i] == block.hi[i]
+
+
+@kernel(makes_arrays=False)
+def _order_entries(width, first, last, block, space):
+    """Points come first, sorted by value; the other entries stay behind them. Returns how many are points."""
+    for k in range(width):
+        space.present[k] = 0
+    points = 0
+    for i in range(first, last):
+        _add_event(space.present, 0, block.event[i])
+        points += _is_point(i, first, last, block)
+    at, behind = 0, points
+    for i in range(first, last):
+        if _is_point(i, first, last, block):
+            space.order[at] = i
+            at += 1
+        else:
+            space.order[behind] = i
+            behind += 1
+    _sort(space.order, 0, points, block.lo)
+    return points
+
+
+@kernel(makes_arrays=False)
+def _cumulate(width, points, block, space):
+    for k in range(width):
+        space.cumulative[k] = 0
+    for i in range(points):
+        for k in range(width):
+            space.cumulative[(i + 1) * width + k] = space.cumulative[i * width + k]
+        _add_event(space.cumulative, (i + 1) * width, block.event[space.order[i]])
+
+
+@kernel(makes_arrays=False)
+def _tabulate(points, top, block, space):
+    """The ranks of the cells to the top one; those above it count as the one behind it."""
+    i = 0
+    for c in range(top + 2):
+        while i < points and block.lo[space.order[i]] <= c:
+            i += 1
+        space.rank[c] = i
+
+
+@kernel(makes_arrays=False)
+def _fill_plain(lanes, first, last, top, index, masks, space):
+    """Predicates of one span of values, where all entries are points: two look-ups and an and-not."""
+    lane = np.uint64(len(lanes))
+    for p in range(np.uint64(first), np.uint64(last)):
+        above = np.uint64(space.rank[min(index.hi[p], top + 1)]) * lane
+        below = np.uint64(space.rank[min(index.lo[p] - 1, top + 1)]) * lane
+        and_not(lanes, space.cumulative, above, below, masks, p * lane)
+
+
+@kernel(inline="always")
+def _ranks(x, y, points, top, tabulated, block, space):
+    """How many points lie at or below the cell y, and how many below x."""
+    if tabulated:
+        above = np.int64(space.rank[min(y, top + 1)])
+        below = np.int64(0 if x <= 0 else space.rank[min(x - 1, top + 1)])
+    else:
+        above = _at_most(y, points, block, space)
+        below = _at_most(x - 1, points, block, space)
+    return above, below
+
+
+@kernel(makes_arrays=False)
+def _at_most(cell, points, block, space):
+    a, b = np.int64(0), np.int64(points)
+    while a < b:
+        m = (a + b) >> 1
+        if block.lo[space.order[m]] <= cell:
+            a = m + 1
+        else:
+            b = m
+    return a
+
+
+@kernel(inline="always")
+def _add_span(width, base, x, above, below, block, masks, space):
+    """The points of a span; absent ones too if it starts at the cell of no value."""
+    for k in range(width):
+        if x == 0:
+            masks[base + k] |= block.valid[k] & ~space.present[k]
+        masks[base + k] |= space.cumulative[above * width + k] & ~space.cumulative[below * width + k]
+
+
+@kernel(inline="always")
+def _add_others(base, x, y, points, entries, block, masks, space):
+    """The entries that are no points, one by one."""
+    for j in range(points, entries):
+        i = space.order[j]
+        if block.lo[i] <= y and x <= block.hi[i]:
+            _add_event(masks, base, block.event[i])
+
+
+@kernel(inline="always")
+def _fill_by_values(base, first_span, count, first, last, block, spans, masks):
+    """A predicate of many spans: each entry looks for the first span that ends at its value or later."""
+    for i in range(first, last):
+        a, b = first_span, first_span + count
+        while a < b:
+            m = (a + b) >> 1
+            if spans.hi[m] < block.lo[i]:
+                a = m + 1
+            else:
+                b = m
+        if a < first_span + count and spans.lo[a] <= block.hi[i]:
+            _add_event(masks, base, block.event[i])
