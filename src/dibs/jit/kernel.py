@@ -24,16 +24,15 @@ def kernel(function: Callable[..., Any] | None = None, makes_arrays: bool = True
     return decorate if function is None else decorate(function)
 
 
-<<<<<<< HEAD
 def helper(function: Callable[..., Any] | None = None, *, forceinline: bool = True) -> Any:
     """@helper: what only kernels call, compiled into them (@helper(forceinline=False) where it is long). It borrows its
     arrays: a kernel counts a reference to each array that it takes out of a group, and in a loop that cost six times
     the work itself. So a helper must neither make arrays nor return any."""
     return kernel(function, forceinline=forceinline, _nrt=False)
-=======
+
+
 def phase(function: Callable[..., Any]) -> Any:
     """@phase: a part of a kernel, which kernels call and Python does not. It is compiled into its callers, so arrays
     and groups of them are handed over for nothing, and without the code for calls from Python, which for many arrays
     takes as long to compile as the phase itself."""
     return kernel(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
->>>>>>> f0cb27c95cfa620e819169b1ecf927d73c52e5de
