@@ -213,7 +213,7 @@ def _write_word(x, e, row, found, room):
 # ---- programs
 
 
-@kernel(makes_arrays=False)
+@kernel(inline="always")
 def _run_entry(lanes, sizes, j, to, index, space, survivors):
     """Runs the survivors at survivors[to:], which passed the tests of entry j, through its program; those remain that
     it accepts in a step of the entry's part and that no earlier access predicate of the part leads to. Returns a bit
