@@ -41,5 +41,6 @@ def spark() -> Iterator[SparkSession]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For `--dist loadgroup`: the tests of a file go to one process, those with a Spark session all to the same."""
     for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.path.stem
+        in_spark = item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ())
+        group = "spark" if in_spark else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
