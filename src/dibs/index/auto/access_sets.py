@@ -74,7 +74,7 @@ def access_sets(
     share: how likely each predicate of the clauses holds."""
     c = clauses
     own = Programs(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.offsets[c.conjunctions], share)
-    found, columns = _access_sets(programs, own, thresholds.tests_of_an_entry)
+    found, *columns = _access_sets(programs, own, thresholds.tests_of_an_entry)
     return found, Entries(*columns)
 
 
@@ -136,7 +136,8 @@ def _access_sets(rows, programs, most_tests):
     tree, steps, out = _make_tree(2 * longest), _make_steps(longest), _make_entries(total, most_tests)
     found = np.zeros(len(rows), np.bool_)
     n = _find_sets(rows, most_tests, programs, tree, steps, found, out)
-    columns = EntryColumns(
+    return (
+        found,
         out.row[:n].copy(),
         out.access[:n].copy(),
         out.rank[:n].copy(),
@@ -146,7 +147,6 @@ def _access_sets(rows, programs, most_tests):
         out.test_start[: n + 1].copy(),
         out.tests[: out.test_start[n]].copy(),
     )
-    return found, columns
 
 
 @kernel(makes_arrays=False)

@@ -90,7 +90,8 @@ def entries_of(
     jumps = int(c.offsets[c.conjunctions])
     _, first, last, _, _ = units
     new = NewUnits(first, last, partition, slot)
-    return _entries(new, ClauseArrays.of(c), operators(c, *limits), clause, jumps, limits, bits)
+    one, two = _entries(new, ClauseArrays.of(c), operators(c, *limits), clause, jumps, limits, bits)
+    return NewEntries(*one), NewEntries(*two)
 
 
 @kernel
@@ -285,7 +286,7 @@ def _entries(units, clauses, code, clause, jumps, limits, bits):
     narrow, wide = _count_entries(units, clauses, code, limits)
     one, two = _no_entries(narrow, False), _no_entries(wide, True)
     _fill_entries(units, clauses, code, clause, jumps, limits, bits, (one, two))
-    return one, two
+    return (one.list_of, one.key, one.pointer, one.far), (two.list_of, two.key, two.pointer, two.far)
 
 
 @helper
