@@ -740,9 +740,10 @@ def test_what_goes_during_a_merge_stays_gone(folder, small, monkeypatch):
 
 
 @pytest.mark.parametrize("job", ["dibs.segments.layers.Layers._merge_apart", "dibs.storage.durable.Durable._publish"])
-def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, job):
+def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, job, request):
     monkeypatch.setattr("dibs.segments.upkeep.PAUSE", 0.0)
     failing = pytest.MonkeyPatch()
+    request.addfinalizer(failing.undo)  # whatever happens: other tests save too
     with open_matcher(folder, threads=1) as m:
         calls: list[int] = []
 

@@ -21,7 +21,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Union
 
 from dibs.errors import BackgroundWarning, DibsError
 
@@ -32,6 +32,7 @@ log = logging.getLogger("dibs")
 
 
 Job = Callable[[], None]
+Source = Callable[[], Union[Job, None]]
 
 
 class _Asked:
@@ -57,19 +58,25 @@ class _Asked:
 
 
 class Upkeep:
-    def __init__(self, lock: threading.RLock, next_job: Callable[[], Job | None]):
+    def __init__(self, lock: threading.RLock, next_job: Source):
         self._lock: Any = lock
         self._changed = threading.Condition(self._lock)  # there is a job; only the thread waits for it
         self.sources = [next_job]  # asked in this order for a job, with the lock held
-        self.problem: Exception | None = None
+        self._problems: dict[Source, Exception] = {}  # of sources whose latest job failed, the latest last
         self._worker: int | None = None  # the thread, which sets this itself
         self._asked: list[_Asked] = []  # done before all others
         self._under_way: _Asked | None = None
         self._job: Job | None = None  # of the background, to be done or under way
+        self._source: Source | None = None  # of that job
         self._closed = False
         self._not_before = 0.0
         self._warned = False
         _all.add(self)
+
+    @property
+    def problem(self) -> Exception | None:
+        """What failed last and has not been done since."""
+        return next(reversed(list(self._problems.values())), None)
 
     @property
     def busy(self) -> bool:
@@ -119,6 +126,7 @@ class Upkeep:
         for source in self.sources:
             job = source()
             if job is not None:
+                self._source = source
                 return job
         return None
 
@@ -151,16 +159,20 @@ class Upkeep:
 
     def _finish(self, failed: Exception | None) -> None:
         """After a background job; the lock is held."""
-        self.problem = failed
+        source = self._source
+        assert source is not None
+        self._problems.pop(source, None)
         self._job = None  # it is done, also when asking for the next one fails
         if failed is not None:
+            self._problems[source] = failed
             self._not_before = time.monotonic() + PAUSE
-            self.sources.append(self.sources.pop(0))  # one that fails again and again keeps no other waiting
+            self.sources.remove(source)  # one that fails again and again keeps no other waiting
+            self.sources.append(source)
         elif not self._closed:
             try:
                 self._job = self._next()
             except Exception as e:
-                self.problem = e
+                self._problems[source] = e
                 log.exception("work in the background could not be planned")
 
     def _warn(self, failed: Exception) -> None:
