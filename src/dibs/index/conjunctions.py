@@ -143,7 +143,7 @@ def _conjoin(rows, several, clauses):
         np.empty(spans, np.int32),
     )
     count, n, side = _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out)
-    joined = Joined(out.attribute[:n], out.lo[:n], out.hi[:n], out.span_lo[:side], out.span_hi[:side])
+    joined = (out.attribute[:n], out.lo[:n], out.hi[:n], out.span_lo[:side], out.span_hi[:side])
     return kept, sizes[:count], joined
 
 

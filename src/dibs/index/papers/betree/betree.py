@@ -177,10 +177,10 @@ class BETree:
         return sum(a.nbytes for a in arrays)
 
     def plan(self) -> dict[str, Any]:
-        from dibs.index.papers.betree.shape import survey
+        from dibs.index.papers.betree.shape import Shape, survey
 
         s = self._state
-        shape = survey(self._arrays(), np.empty(s[C_NODES], ON_PATH))
+        shape = Shape(*survey(self._arrays(), np.empty(s[C_NODES], ON_PATH)))
         return {
             "c-nodes": int(s[C_NODES]),
             "p-nodes": int(s[P_NODES]),

@@ -93,7 +93,7 @@ def survey(arrays, to_do):
             place = place_at(words, nth_place(node.p_directory, i))
             if place.attribute >= 0:
                 n = plan_visit(to_do, n, place.top, level + 1)
-    return Shape(height, attributes, largest, partitioned, free_words(tree))
+    return height, attributes, largest, partitioned, free_words(tree)
 
 
 # ---- a copy without gaps ----

@@ -164,7 +164,7 @@ def build_lists(pool, order, new, segments, directories, state):
                 _relink(start, start, start + heads[h, SIZE], made)
             if segments > 0:
                 _fill_directory(h, directories, out_key)
-    return made
+    return made.key, made.pointer, made.far, made.link
 
 
 @kernel

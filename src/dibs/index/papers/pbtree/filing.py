@@ -130,7 +130,7 @@ def _entries(clauses, code, limits, row, most_ranges):
                 n = _file_range(into, n, tree, np.int64(x), np.int64(y), (above, before))
         into.need[r] = parts
         into.row[start:n] = row[r]
-    return Entered(into.operator[:n], into.key[:n], into.row[:n], into.need, into.verify)
+    return into.operator[:n], into.key[:n], into.row[:n], into.need, into.verify
 
 
 class Filing:
@@ -186,8 +186,7 @@ class Filing:
         """The entries of the clauses, which are numbered `rows`."""
         code = operators(clauses, self._floor, self._ceiling)
         own = Limits(self._floor, self._ceiling)
-        found: Entered = _entries(columns_of(clauses), code, own, rows, int(self._most_ranges[0]))
-        return found
+        return Entered(*_entries(columns_of(clauses), code, own, rows, int(self._most_ranges[0])))
 
     def _count(self, entries: Entered, change: int) -> None:
         tree = entries.key >> 32
