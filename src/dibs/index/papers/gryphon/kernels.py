@@ -141,10 +141,10 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
         queue[0] = 0
         head, n = np.int64(0), np.int64(1)
         while head < n:
-            t = np.int64(queue[head])
+            t = np.int64(queue[np.uint64(head)])
             head += 1
             if head + AHEAD < n:
-                _ask_for(nodes, tails, np.int64(queue[head + AHEAD]))
+                _ask_for(nodes, tails, np.int64(queue[np.uint64(head + AHEAD)]))
             if t < 0:
                 candidates += 1
                 if not _may_hold(tails, -1 - t, slot):
@@ -157,13 +157,14 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
                     if found == FULL:
                         break
                 continue
-            if nodes[t, ROWS] > 0:
-                candidates += nodes[t, ROWS]
+            own = nodes[np.uint64(t), ROWS]
+            if own > 0:
+                candidates += own
                 found = _take_rows(nodes, t, tree.rows, e, found, room)
                 if found == FULL:
                     break
-            if nodes[t, DIRECTORY] < 0:
-                compared += nodes[t, EDGES]
+            if nodes[np.uint64(t), DIRECTORY] < 0:
+                compared += nodes[np.uint64(t), EDGES]
                 n = _follow_all(words, t, slot, queue, n)
             else:
                 n, edges = _follow_directory(tree, t, events, first, last, walk, n)
@@ -229,7 +230,7 @@ def _first_not_below(v, first, size, values):
     """The first of the values from `first` on, of which there are so many, that is not below v; else one past them."""
     while size > 0:
         half = size >> 1
-        below = values[first + half] < v
+        below = values[np.uint64(first + half)] < v
         first = first + half + 1 if below else first
         size = size - half - 1 if below else half
     return first
@@ -304,8 +305,8 @@ def _follow_entry(nodes, reach, block, entry, d, v, queue, n):
     x, wide = np.int64(entry[d, FIRST_EDGE]), np.int64(entry[d, FIRST_RANGE])
     end, compared = np.int64(entry[d + 1, FIRST_EDGE]), np.int64(0)
     x = _first_not_below(v, x, wide - x, nodes[:, LO])
-    while x < wide and nodes[x, LO] == v:
-        queue[n] = nodes[x, TARGET]
+    while x < wide and nodes[np.uint64(x), LO] == v:
+        queue[np.uint64(n)] = nodes[np.uint64(x), TARGET]
         n += 1
         compared += 1
         x += 1
@@ -315,9 +316,9 @@ def _follow_entry(nodes, reach, block, entry, d, v, queue, n):
             x = (x // block + 1) * block
             continue
         stop = min(end, (x // block + 1) * block)
-        while x < stop and nodes[x, LO] <= v:
-            queue[n] = nodes[x, TARGET]
-            n += v <= nodes[x, HI]
+        while x < stop and nodes[np.uint64(x), LO] <= v:
+            queue[np.uint64(n)] = nodes[np.uint64(x), TARGET]
+            n += v <= nodes[np.uint64(x), HI]
             compared += 1
             x += 1
     return n, compared
