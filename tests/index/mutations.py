@@ -51,8 +51,8 @@ MUTATIONS = (
     Mutation(
         "scan",
         "kernels.py",
-        "ok = low <= slots.hi[a] and slots.lo[a] <= high",
-        "ok = low < slots.hi[a] and slots.lo[a] <= high",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
+        "ok = (low < slots.hi[a]) & (slots.lo[a] <= high)",
         suite("scan"),
         ("scan.py",),
     ),
@@ -66,8 +66,8 @@ MUTATIONS = (
     Mutation(
         "records: verifying",
         "kernels.py",
-        "ok = low <= slots.hi[a] and slots.lo[a] <= high",
-        "ok = low <= slots.hi[a] and slots.lo[a] < high",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] < high)",
         suite("auto"),
         ("auto/records.py",),
     ),
@@ -175,8 +175,8 @@ MUTATIONS = (
     Mutation(
         "gryphon: directories",
         "papers/gryphon/kernels.py",
-        "n += v <= nodes[x, HI]",
-        "n += v < nodes[x, HI]",
+        "n += v <= nodes[np.uint64(x), HI]",
+        "n += v < nodes[np.uint64(x), HI]",
         suite("gryphon"),
     ),
     Mutation(

@@ -13,7 +13,7 @@ import numpy as np
 from numba import carray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
-from dibs.index.kernels import clear, holds_several, lay_out
+from dibs.index.kernels import Slots, clear, holds_several, lay_out
 from dibs.index.papers.betree.directories import home
 from dibs.index.papers.betree.layout import ENTRY_WORDS, ROOT, MatchSpace, Searched
 from dibs.index.papers.betree.nodes import (
@@ -52,6 +52,13 @@ class Search(NamedTuple):
     out_row: Any
     room: int  # how many pairs there is room for
     attributes: int
+
+
+class EventCells(NamedTuple):
+    """Of all entries of the batch."""
+
+    lo: Any
+    hi: Any
 
 
 class Event(NamedTuple):
@@ -237,9 +244,10 @@ def holds_exactly(search, first, after):
 
 @kernel
 def holds_entry(search, at):
-    entry, s = entry_at(search.words, at), search
-    slots, values = (s.slot_lo, s.slot_hi, slot_more(s)), (s.event_lo, s.event_hi)
-    return holds_several(entry.attribute, entry.lo, entry.hi, s.span_lo, s.span_hi, *slots, *values)
+    entry = entry_at(search.words, at)
+    slots = Slots(search.slot_lo, search.slot_hi, slot_more(search))
+    values = EventCells(search.event_lo, search.event_hi)
+    return holds_several(entry.attribute, entry.lo, entry.hi, search, slots, values)
 
 
 @kernel

@@ -38,6 +38,7 @@ from dibs.index.papers.pbtree.layout import (
     start_of,
     value_of,
 )
+from dibs.index.spans import meets_spans
 from dibs.jit.lanes import prefetch
 
 LAST_CELL = 2**31 - 1
@@ -305,20 +306,7 @@ def _holds(clauses, r, events, first, end):
             i += 1
         if i == end or events.attribute[i] != clauses.attribute[p]:
             return False, tested
-        cell, low, high = events.cell[i], clauses.lo[p], clauses.hi[p]
-        if high < 0:  # the first span that ends at the cell or later
-            s, stop = np.int64(low), np.int64(low) - high
-            last = stop
-            while s < stop:
-                middle = (s + stop) >> 1
-                if clauses.span_hi[middle] < cell:
-                    s = middle + 1
-                else:
-                    stop = middle
-            if s == last:
-                return False, tested
-            low, high = clauses.span_lo[s], clauses.span_hi[s]
-        if cell < low or cell > high:
+        if not meets_spans(events.cell[i], events.cell[i], clauses.lo[p], clauses.hi[p], clauses):
             return False, tested
     return True, tested
 
