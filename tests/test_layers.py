@@ -151,6 +151,51 @@ def test_the_check_finds(tmp_path: Path, file: str, text: str, complaint: str) -
     assert complaint in found[0]
 
 
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+# Private names of other people's libraries, which offer nothing else for the purpose.
+FOREIGN = {"_Regexp", "_is_owned", "_getvalue", "_lock"}
+
+
+def private_access(source: Path) -> Iterator[str]:
+    """Where a file uses a private name (_name) that it does not define itself."""
+    for path in sorted((source / "dibs").rglob("*.py")):
+        used: list[tuple[int, str]] = []
+        own = OF_NAMED_TUPLES | FOREIGN
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.Attribute):
+                of_itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if of_itself or isinstance(node.ctx, ast.Store):
+                    own.add(node.attr)
+                else:
+                    used.append((node.lineno, node.attr))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                own.add(node.name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dibs":
+                used += [(node.lineno, alias.name) for alias in node.names]
+        for line, name in used:
+            if name.startswith("_") and not name.startswith("__") and name not in own:
+                yield f"{path}:{line}: {name} is private to another file"
+
+
+def test_no_file_uses_private_names_of_another() -> None:
+    assert list(private_access(SOURCE)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(matcher):\n    return matcher._changes",
+        "from dibs.matches import _heaviest",
+        "def f(matcher):\n    matcher.durable._saving.acquire()",
+    ],
+)
+def test_the_check_finds_private_access(tmp_path: Path, text: str) -> None:
+    (tmp_path / "dibs").mkdir()
+    (tmp_path / "dibs" / "a.py").write_text(text)
+    assert len(list(private_access(tmp_path))) == 1
+
+
 def test_import_dibs_loads_no_shell() -> None:
     program = (
         "import sys, dibs; "

@@ -54,6 +54,7 @@ from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
+    from dibs.storage.durable import Durable
 
 
 MOST_ROWS = 2**31  # no segment has more
@@ -192,12 +193,12 @@ class Matcher:
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
-        return frozenset().union(*(x.segment.names for x in self._snapshot().layers))
+        return frozenset().union(*(x.segment.names for x in self.snapshot().layers))
 
     @property
     def weighted(self) -> bool:
         """Whether some subscription has been given a weight of its own."""
-        return any(x.segment.weights is not None for x in self._snapshot().layers)
+        return any(x.segment.weights is not None for x in self.snapshot().layers)
 
     # ---- matching ----
 
@@ -268,16 +269,12 @@ class Matcher:
                 durable.check_process()
                 self._changes.settle()
 
-    def _snapshot(self) -> State:
-        self._news()
-        return self._layers.read()
-
     def _read(
         self, events: Any, attributes: str | None, on_error: OnError
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         check_on_error(on_error)
-        state = self._snapshot()
+        state = self.snapshot()
         segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None
@@ -319,13 +316,13 @@ class Matcher:
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._counters)}
-        result = own | described(self._snapshot(), self._layers.upkeep)
+        result = own | described(self.snapshot(), self._layers.upkeep)
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
 
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why."""
-        return planned(self._snapshot())
+        return planned(self.snapshot())
 
     def replay(
         self,
@@ -342,6 +339,24 @@ class Matcher:
         from dibs.past.replay import replay
 
         return replay(self, events, attributes=attributes, on_error=on_error, progress=progress, on_matches=on_matches)
+
+    # ---- for other parts of Dibs; what they give may change with any version ----
+
+    def snapshot(self) -> State:
+        """What is there now, all of it compiled: a value that never changes. Raises DibsError if closed."""
+        self._news()
+        return self._layers.read()
+
+    @property
+    def changes(self) -> Changes:
+        """The one way by which subscriptions come and go."""
+        return self._changes
+
+    @property
+    def durable(self) -> Durable | None:
+        """The folder of a durable matcher; None: it is in memory. Raises DibsError if closed."""
+        self._news()
+        return self._changes.durable
 
     # ---- upkeep and files ----
 

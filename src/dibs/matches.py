@@ -30,6 +30,14 @@ def id_order(id: Id) -> tuple[bool, Any]:
     return isinstance(id, str), id
 
 
+def as_union(ids: pa.Array) -> pa.Array:
+    """Ids of one type in the type of a column that has both."""
+    text = not pa.types.is_integer(ids.type)
+    children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
+    kinds = pa.array(np.full(len(ids), text, np.int8))
+    return pa.UnionArray.from_dense(kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"])
+
+
 def _in_order(ids: list[Id], types: frozenset[pa.DataType]) -> list[Id]:
     ids.sort(key=id_order if len(types) > 1 else None)
     return ids
@@ -90,6 +98,11 @@ class Matches:
     def count(self) -> int:
         return sum(len(event) for _, event, _ in self._parts)
 
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The pairs as they were found, segment by segment, for other parts of Dibs."""
+        return self._parts
+
     def __repr__(self) -> str:
         bad = f", {len(self.problems):,} problems" if self.problems else ""
         return f"<Matches: {self._events:,} events, {self.count:,} pairs{bad}>"
@@ -115,17 +128,8 @@ class Matches:
         if len(self._id_types) < 2:
             type_ = pa.int64() if pa.int64() in self._id_types else pa.string()
             return pa.chunked_array([f.cast(type_) for f in found], type_)
-        chunks = [self._as_union(f) for f in [*found, pa.array([], pa.int64())]]
+        chunks = [as_union(f) for f in [*found, pa.array([], pa.int64())]]
         return pa.chunked_array(chunks, chunks[0].type)
-
-    @staticmethod
-    def _as_union(ids: pa.Array) -> pa.Array:
-        text = not pa.types.is_integer(ids.type)
-        children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
-        kinds = pa.array(np.full(len(ids), text, np.int8))
-        return pa.UnionArray.from_dense(
-            kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"]
-        )
 
     def __iter__(self) -> Iterator[list[Id]]:
         of_parts = [s.ids.integers_at(rows) for s, _, rows in self._parts]

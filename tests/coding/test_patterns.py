@@ -106,7 +106,7 @@ def test_merging_hands_compiled_patterns_on() -> None:
 
 
 def compiled_groups(m: dibs.Matcher) -> set[Group]:
-    sets = [s for x in m._snapshot().layers for s in x.segment.domains.patterns.values()]
+    sets = [s for x in m.snapshot().layers for s in x.segment.domains.patterns.values()]
     return {group for s in sets for group, _ in s.groups if group._set is not None}
 
 

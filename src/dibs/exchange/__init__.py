@@ -81,7 +81,7 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     if both and ending == PARQUET:
         types[FLAG] = pa.bool_()
     types |= {"expression": pa.large_string(), "weight": pa.float64(), "version": pa.int64()}
-    if matcher._changes.durable is not None:
+    if matcher.durable is not None:
         types["time"] = pa.timestamp("us", "UTC")
     schema = pa.schema([pa.field(name, type_, nullable=False) for name, type_ in types.items()])
     schema = schema.with_metadata({f"dibs.{key}": str(value) for key, value in about.items()})
@@ -100,12 +100,11 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
 def _state(matcher: Matcher) -> tuple[int, list[_Part]]:
     """The version of the matcher and its subscriptions at that version, integers first. A durable matcher's come from
     its catalog, which alone knows the times."""
-    durable = matcher._changes.durable
+    durable = matcher.durable
     if durable is not None:
-        matcher._news()  # refuses a closed one
         version, columns = durable.catalog.columns()
         return version, [_Part(*c[:5], np.arange(len(c.ids))) for c in columns if len(c.ids)]
-    snapshot = matcher._snapshot()
+    snapshot = matcher.snapshot()
     parts = []
     for layer in snapshot.layers:
         s, rows = layer.segment, layer.gone.kept()
@@ -175,7 +174,7 @@ def import_from(
     source = checked_path(path)
     check_on_error(on_error)
     check_callable("progress", progress)
-    matcher._changes.check()  # a matcher that takes no changes says so before the file is read
+    matcher.changes.check()  # a matcher that takes no changes says so before the file is read
     if not source.is_dir() and ending_of(source) == LINES:
         ids, texts, weights, places, bad = read_lines(source)
     else:
@@ -183,4 +182,4 @@ def import_from(
         if FLAG not in table.column_names:
             return matcher.add_table(table, on_error, progress)
         ids, texts, weights, places, bad = read_mixed(table)
-    return add_columns(matcher._changes, ids, texts, weights, places, bad, on_error, progress)
+    return add_columns(matcher.changes, ids, texts, weights, places, bad, on_error, progress)

@@ -21,7 +21,7 @@ from dibs.arguments import OnError, check_callable, check_on_error, check_text, 
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
-from dibs.matches import Matches, Part
+from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, shown_problems
 from dibs.past.sources import Batch, Wanted
 from dibs.past.sources_files import open_events
@@ -44,7 +44,7 @@ class Matching(Protocol):
 
     def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
 
-    def _snapshot(self) -> State: ...
+    def snapshot(self) -> State: ...
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Replay:
         count = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in self._found)])
         columns = [ids for ids, _ in self._found]
         if len(columns) > 1:
-            chunks = [Matches._as_union(ids) for ids in columns]
+            chunks = [as_union(ids) for ids in columns]
         else:
             text = [pa.types.is_large_string(ids.type) for ids in columns]
             chunks = [ids.cast(pa.string()) if text[0] else ids for ids in columns] or [pa.array([], pa.string())]
@@ -201,7 +201,7 @@ def replay(
     check_callable("on_matches", on_matches)
     begun = clock.perf_counter()
     result = Replay()
-    layers = matcher._snapshot().layers
+    layers = matcher.snapshot().layers
     counting = _Counting([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
     batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
     for first, matches in batches:
@@ -209,7 +209,7 @@ def replay(
         result.pairs += matches.count
         result.problem_count += len(matches.problems)
         result.problems += matches.problems[: PROBLEMS_KEPT - len(result.problems)]
-        for part in matches._parts:
+        for part in matches.parts:
             counting.add(part)
         if on_matches is not None:
             on_matches(first, matches)

@@ -112,9 +112,12 @@ class PBTreeMemory(Filing):
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> PBTreeMemory:
         content = _checked(arrays)
         tree = cls(clauses, Resident(content.shape[1], content))
-        tree._tree = arrays["tree"].copy()
-        tree._restore(arrays)
+        tree._take_over(arrays)
         return tree
+
+    def _take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._tree = arrays["tree"].copy()
+        self._restore(arrays)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         self._check()
@@ -265,8 +268,7 @@ class PBTree(PBTreeMemory):
     ) -> PBTree:
         content = _checked(arrays)
         tree = cls(clauses, Pooled(content.shape[1], _enough(memory), folder, content))
-        tree._tree = arrays["tree"].copy()
-        tree._restore(arrays)
+        tree._take_over(arrays)
         return tree
 
     @property
