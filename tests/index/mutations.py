@@ -31,7 +31,6 @@ class Mutation(NamedTuple):
     old: str  # is there exactly once
     new: str
     tests: tuple[str, ...]  # what pytest is to run
-    stale: tuple[str, ...] = ()  # other files whose kernels have it compiled in
 
 
 def suite(*names: str, test: str = "test_constants_of_several_kinds") -> tuple[str, ...]:
@@ -341,13 +340,9 @@ def run(m: Mutation) -> str | None:
     """What caught the mutation."""
     with tempfile.TemporaryDirectory(prefix="dibs-mutation-") as folder:
         source = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", source)  # with what is compiled, and the times by which Numba knows it
+        shutil.copytree(ROOT / "src", source)
         file = source / "dibs/index" / m.file
         file.write_text(file.read_text().replace(m.old, m.new))
-        for other in m.stale:
-            stale = source / "dibs/index" / other
-            for compiled in (stale.parent / "__pycache__").glob(f"{stale.stem}.*.nb[ic]"):
-                compiled.unlink()
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *m.tests]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
