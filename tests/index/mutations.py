@@ -53,7 +53,6 @@ MUTATIONS = (
         "ok = low <= slots.hi[a] and slots.lo[a] <= high",
         "ok = low < slots.hi[a] and slots.lo[a] <= high",
         suite("scan"),
-        ("scan.py",),
     ),
     Mutation(
         "records: a test",
@@ -68,7 +67,6 @@ MUTATIONS = (
         "ok = low <= slots.hi[a] and slots.lo[a] <= high",
         "ok = low <= slots.hi[a] and slots.lo[a] < high",
         suite("auto"),
-        ("auto/records.py",),
     ),
     Mutation(
         "masks: tabulated",
@@ -76,7 +74,6 @@ MUTATIONS = (
         "block.lo[space.order[i]] <= c:",
         "block.lo[space.order[i]] < c:",
         suite("auto"),
-        ("auto/mask_kernels.py",),
     ),
     Mutation(
         "masks: searched",
@@ -84,7 +81,6 @@ MUTATIONS = (
         "if block.lo[space.order[m]] <= cell:",
         "if block.lo[space.order[m]] < cell:",
         suite("auto"),
-        ("auto/mask_kernels.py",),
     ),
     Mutation(
         "access sets",
@@ -141,7 +137,6 @@ MUTATIONS = (
         "limits[a, 0] <= v and v <= limits[a, 1]",
         "limits[a, 0] < v and v <= limits[a, 1]",
         suite("counting", "kindex"),
-        ("papers/counting.py", "papers/kindex.py"),
     ),
     Mutation(
         "kindex",
@@ -212,7 +207,6 @@ MUTATIONS = (
         "if entry.lo == lo and entry.hi == hi:",
         "if entry.lo == lo:",
         suite("betree"),
-        tuple(BETREE + name for name in ("cluster.py", "partition.py", "insert.py", "delete.py", "update.py")),
     ),
     Mutation(
         "betree: intervals after deletions",
@@ -220,7 +214,6 @@ MUTATIONS = (
         "interval.lo, interval.hi = least, most",
         "interval.lo, interval.hi = min(least, interval.lo), max(most, interval.hi)",
         updates("betree"),
-        (BETREE + "update.py",),
     ),
     Mutation(
         "betree-batch",
@@ -242,7 +235,6 @@ MUTATIONS = (
         "ok = low <= v and v <= high",
         "ok = low <= v and v < high",
         suite("pstree", "pstbloom", "psthash"),
-        tuple(PS + name for name in ("pstree.py", "pstbloom_kernels.py", "psthash_match.py")),
     ),
     Mutation(
         "pstbloom",
@@ -306,7 +298,6 @@ MUTATIONS = (
         "if entries[m] < group[a]:",
         "if entries[m] <= group[a]:",
         suite("segment-tree"),
-        (TATBUL + "combination.py",),
     ),
     Mutation(
         "tatbul: bit vectors",
