@@ -1,7 +1,7 @@
 """The one decorator of compiled functions.
 
-A kernel is compiled by Numba when it is first called, kept on the disk for the next process, and lets other threads run
-Python meanwhile. It works on arrays that the caller has made; what belongs together comes as a NamedTuple.
+A kernel is compiled by Numba when it is first called, kept on the disk for the next process (jit.cache), and lets other
+threads run Python meanwhile. It works on arrays that the caller has made; what belongs together comes as a NamedTuple.
 """
 
 from __future__ import annotations
@@ -10,17 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+from numba.core.typeinfer import register_dispatcher
+
+from dibs.jit.cache import keep_compiled
 
 
-def kernel(function: Callable[..., Any] | None = None, makes_arrays: bool = True, **options: Any) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, makes_arrays: bool = True, signature: Any = None, **options: Any
+) -> Any:
     """@kernel, or @kernel(inline="always") with options of Numba's.
 
     makes_arrays=False: neither it nor what is inlined into it makes or slices arrays (Numba refuses to compile it
     otherwise). Then references to arrays are not counted, which takes an atomic operation each: what makes groups of
-    arrays free in an inner loop. (Numba itself leaves the counting out only where no group is handed over.)"""
+    arrays free in an inner loop. (Numba itself leaves the counting out only where no group is handed over.)
+
+    signature: the one form that there is of it; it is then compiled, or loaded, where it is defined."""
     if not makes_arrays:
         options["_nrt"] = False
-    decorate = njit(cache=True, nogil=True, **options)
+    compiled = njit(nogil=True, **options)
+
+    def decorate(plain: Callable[..., Any]) -> Any:
+        result = keep_compiled(compiled(plain))
+        if signature is not None and hasattr(result, "compile"):
+            with register_dispatcher(result):  # it may call itself
+                result.compile(signature)
+            result.disable_compile()
+        return result
+
     return decorate if function is None else decorate(function)
 
 
