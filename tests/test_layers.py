@@ -196,6 +196,31 @@ def test_the_check_finds_private_access(tmp_path: Path, text: str) -> None:
     assert len(list(private_access(tmp_path))) == 1
 
 
+# Names that mean two things. The command line has words of its own for what its user chooses and sees; Part is what
+# Explanation prints itself as.
+SAME_NAME = {"Kind", "OnError", "Pairs", "Part", "WorkSpace", "Workload"}
+
+
+def defined_names(path: Path) -> Iterator[str]:
+    """The classes and type aliases at the top of a file, private or not."""
+    for node in ast.parse(path.read_text(), str(path)).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name.lstrip("_")
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id.lstrip("_")
+            if name[:1].isupper() and not name.isupper():
+                yield name
+
+
+def test_one_name_means_one_thing() -> None:
+    places: dict[str, list[Path]] = {}
+    for path in sorted((SOURCE / "dibs").rglob("*.py")):
+        for name in defined_names(path):
+            places.setdefault(name, []).append(path)
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in SAME_NAME} == {}
+    assert [name for name in SAME_NAME if len(places.get(name, ())) < 2] == [], "take it off the list"
+
+
 def test_import_dibs_loads_no_shell() -> None:
     program = (
         "import sys, dibs; "

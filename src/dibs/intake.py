@@ -67,10 +67,10 @@ def checked_item(item: Any) -> tuple[Id, str, float]:
     return id, text, checked_weight(item[2]) if len(item) == 3 else DEFAULT_WEIGHT
 
 
-Columns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
+GivenColumns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
 
-def checked_columns(table: Any) -> Columns:
+def checked_columns(table: Any) -> GivenColumns:
     """The good rows of a table of subscriptions as ids (int64 or large_string), texts, weights (None: all the default)
     and row numbers; and the bad ones."""
     table = as_table(table)

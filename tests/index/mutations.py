@@ -134,8 +134,8 @@ MUTATIONS = (
     Mutation(
         "postings",
         "papers/postings.py",
-        "limits[a, 0] <= v and v <= limits[a, 1]",
-        "limits[a, 0] < v and v <= limits[a, 1]",
+        "limits[a, FLOOR] <= v and v <= limits[a, CEILING]",
+        "limits[a, FLOOR] < v and v <= limits[a, CEILING]",
         suite("counting", "kindex"),
     ),
     Mutation(
@@ -162,15 +162,15 @@ MUTATIONS = (
     Mutation(
         "gryphon: edge by edge",
         "papers/gryphon/kernels.py",
-        "(flat[x + np.uint64(1)] <= v)",
-        "(flat[x + np.uint64(1)] < v)",
+        "(words[x + np.uint64(LO)] <= v)",
+        "(words[x + np.uint64(LO)] < v)",
         suite("gryphon"),
     ),
     Mutation(
         "gryphon: directories",
         "papers/gryphon/kernels.py",
-        "n += v <= tree[x, 2]",
-        "n += v < tree[x, 2]",
+        "n += v <= nodes[x, HI]",
+        "n += v < nodes[x, HI]",
         suite("gryphon"),
     ),
     Mutation(
@@ -309,13 +309,18 @@ MUTATIONS = (
 )
 
 
+def misfits() -> list[Mutation]:
+    """Those whose old text does not stand in their file exactly once."""
+    return [m for m in MUTATIONS if (ROOT / "src/dibs/index" / m.file).read_text().count(m.old) != 1]
+
+
 def main(words: list[str]) -> int:
     """Runs the mutations whose names contain one of these words."""
     chosen = [m for m in MUTATIONS if not words or any(word in m.name for word in words)]
-    misfits = [m for m in MUTATIONS if (ROOT / "src/dibs/index" / m.file).read_text().count(m.old) != 1]
-    for m in misfits:
+    wrong = misfits()
+    for m in wrong:
         print(f"{m.name}: {m.old!r} does not stand in {m.file} exactly once: change the table", file=sys.stderr)
-    if misfits or not chosen:
+    if wrong or not chosen:
         return 2
     missed = 0
     for m in chosen:

@@ -36,7 +36,7 @@ from dibs.exchange.files import (
     FORMAT,
     LINES,
     PARQUET,
-    Batch,
+    ColumnBatch,
     ending_of,
     read_lines,
     read_mixed,
@@ -56,7 +56,7 @@ Progress = Callable[[int], None]  # told how many more rows are done
 # ---- export ----
 
 
-class _Part(NamedTuple):
+class _Stored(NamedTuple):
     """Subscriptions whose ids are of one type; `rows` of them count."""
 
     ids: pa.Array
@@ -97,30 +97,30 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     return count
 
 
-def _state(matcher: Matcher) -> tuple[int, list[_Part]]:
+def _state(matcher: Matcher) -> tuple[int, list[_Stored]]:
     """The version of the matcher and its subscriptions at that version, integers first. A durable matcher's come from
     its catalog, which alone knows the times."""
     durable = matcher.durable
     if durable is not None:
         version, columns = durable.catalog.columns()
-        return version, [_Part(*c[:5], np.arange(len(c.ids))) for c in columns if len(c.ids)]
+        return version, [_Stored(*c[:5], np.arange(len(c.ids))) for c in columns if len(c.ids)]
     snapshot = matcher.snapshot()
     parts = []
     for layer in snapshot.layers:
         s, rows = layer.segment, layer.gone.kept()
         if len(rows):
-            parts.append(_Part(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
+            parts.append(_Stored(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
     return snapshot.version, sorted(parts, key=lambda p: not pa.types.is_integer(p.ids.type))
 
 
-def _by_type(parts: list[_Part]) -> Iterator[list[_Part]]:
+def _by_type(parts: list[_Stored]) -> Iterator[list[_Stored]]:
     for integers in (True, False):
         own = [part for part in parts if pa.types.is_integer(part.ids.type) == integers]
         if own:
             yield own
 
 
-def _batches(parts: list[_Part]) -> Iterator[Batch]:
+def _batches(parts: list[_Stored]) -> Iterator[ColumnBatch]:
     """The columns of parts of one type of ids, in the order of ids, some rows at a time."""
     ids = pa.concat_arrays([part.ids.take(pa.array(part.rows)) for part in parts])
     order = pc.sort_indices(ids).to_numpy()  # strings by their bytes, which is by code point
@@ -131,7 +131,7 @@ def _batches(parts: list[_Part]) -> Iterator[Batch]:
         yield {"id": ids.take(pa.array(at)), **_columns(parts, number[at], row[at])}
 
 
-def _columns(parts: list[_Part], number: NDArray[Any], row: NDArray[np.int64]) -> Batch:
+def _columns(parts: list[_Stored], number: NDArray[Any], row: NDArray[np.int64]) -> ColumnBatch:
     """All but the ids: of row row[i] of the part number[i]."""
     n = len(row)
     places = [np.flatnonzero(number == i) for i in range(len(parts))]
@@ -155,7 +155,7 @@ def _columns(parts: list[_Part], number: NDArray[Any], row: NDArray[np.int64]) -
     }
 
 
-def _told(batches: Iterable[Batch], progress: Progress | None) -> Iterator[Batch]:
+def _told(batches: Iterable[ColumnBatch], progress: Progress | None) -> Iterator[ColumnBatch]:
     for columns in batches:
         yield columns
         if progress is not None:

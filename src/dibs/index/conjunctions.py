@@ -98,7 +98,7 @@ def _out_of_order(offsets, attribute, conjunctions):
     return False
 
 
-class Joined(NamedTuple):
+class JoinedPredicates(NamedTuple):
     """Predicates, as in coding.clauses."""
 
     attribute: NDArray[np.int32]
@@ -128,7 +128,7 @@ def _conjoin(rows, several, clauses):
             spans += _spans(p, clauses)
     kept, sizes = np.ones(len(rows), np.bool_), np.empty(len(rows), np.int64)
     # A join of spans is never longer than all that went into it.
-    out = Joined(
+    out = JoinedPredicates(
         np.empty(predicates, np.int32),
         np.empty(predicates, np.int32),
         np.empty(predicates, np.int32),

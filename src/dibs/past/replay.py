@@ -23,7 +23,7 @@ from dibs.coding.values import EventProblem
 from dibs.errors import EventError
 from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, shown_problems
-from dibs.past.sources import Batch, Wanted
+from dibs.past.sources import StoredBatch, Wanted
 from dibs.past.sources_files import open_events
 from dibs.segments.ids import Id
 from dibs.segments.state import State
@@ -164,11 +164,11 @@ def replay_batches(
 class _Rest:
     """Batches from an event on, of any size that is asked for."""
 
-    def __init__(self, batches: Iterator[Batch], first: int):
+    def __init__(self, batches: Iterator[StoredBatch], first: int):
         self._batches, self._next = batches, first
-        self._batch: Batch | None = None
+        self._batch: StoredBatch | None = None
 
-    def take(self, size: int) -> Batch | None:
+    def take(self, size: int) -> StoredBatch | None:
         """At most so many events; None: there are no more."""
         while self._batch is None or self._batch.first + len(self._batch) <= self._next:
             self._batch = next(self._batches, None)
@@ -180,7 +180,7 @@ class _Rest:
         return part
 
 
-def _numbered(batch: Batch, problem: EventProblem) -> EventProblem:
+def _numbered(batch: StoredBatch, problem: EventProblem) -> EventProblem:
     event, attribute, message = problem
     return EventProblem(batch.first + event, attribute, batch.message(event, attribute, message))
 
@@ -202,7 +202,7 @@ def replay(
     begun = clock.perf_counter()
     result = Replay()
     layers = matcher.snapshot().layers
-    counting = _Counting([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
+    counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
     batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
     for first, matches in batches:
         result.events = first + len(matches)
@@ -220,7 +220,7 @@ def replay(
     return result
 
 
-class _Counting:
+class _Tally:
     """Counts by row for the segments that are being matched, by id for what they have become."""
 
     def __init__(self, ids: list[pa.Array]):

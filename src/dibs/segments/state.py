@@ -112,7 +112,7 @@ class State:
                     return number, row
         return None
 
-    def taken(self, column: pa.Array) -> tuple[set[int], set[int]]:
+    def places_in_use(self, column: pa.Array) -> tuple[set[int], set[int]]:
         """Places in the column whose id stands earlier in the column, and those whose id is in use."""
         if not len(column):
             return set(), set()

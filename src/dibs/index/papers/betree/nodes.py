@@ -29,8 +29,8 @@ from dibs.index.papers.betree.layout import (
     RECORD_WORDS,
     TASK,
     WHERE,
-    Tree,
     TreeArrays,
+    TreePointers,
     offset_of,
     words_of,
 )
@@ -39,7 +39,7 @@ from dibs.jit.pointers import pointer_to_write
 from dibs.jit.prefetching import data_of
 
 N, W = int64, types.CPointer(int32)  # a number, the words
-T = types.NamedTuple((W, types.CPointer(int64), W, W, N), Tree)
+T = types.NamedTuple((W, types.CPointer(int64), W, W, N), TreePointers)
 BOTH = types.UniTuple(N, 2)
 
 
@@ -86,7 +86,7 @@ about_at = _view_of(ABOUT, numbered=True)  # about_at(tree.about, attribute)
 def tree_of(arrays):
     """From what TreeArrays names, in a plain tuple."""
     a = TreeArrays(*arrays)
-    return Tree(
+    return TreePointers(
         pointer_to_write(a.words),
         pointer_to_write(a.state),
         pointer_to_write(a.place),

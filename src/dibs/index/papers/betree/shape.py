@@ -44,7 +44,7 @@ from dibs.jit.kernel import kernel
 from dibs.jit.pointers import pointer_to
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     height: int  # c-nodes on the longest path
     attributes: int  # on the longest path
     largest: int  # rows of the largest l-node

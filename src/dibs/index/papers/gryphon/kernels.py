@@ -25,7 +25,7 @@ LAST = np.int32(2**31 - 1)  # above every level
 FULL = -1  # instead of a number of pairs: there is no room for one more
 
 
-class Tree(NamedTuple):
+class MatchingTree(NamedTuple):
     """The arrays of the index: see index.gryphon."""
 
     level: NDArray[np.int32]
@@ -48,14 +48,14 @@ class Walk(NamedTuple):
         return cls(np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32))
 
 
-class Spans(NamedTuple):
+class SeveralSpans(NamedTuple):
     """Of the predicates that have several: see coding.clauses."""
 
     lo: NDArray[np.int32]
     hi: NDArray[np.int32]
 
 
-class Predicates(NamedTuple):
+class DistinctPredicates(NamedTuple):
     """The distinct predicates, and which of them rows have."""
 
     number: NDArray[np.int64]  # by row, from offsets on: its predicates in order of their levels

@@ -35,7 +35,7 @@ import numpy as np
 
 from dibs.index.operators import BETWEEN, EQ
 from dibs.index.papers.opindex.forms import LISTS, RANK_BITS
-from dibs.index.papers.opindex.groups import Entries
+from dibs.index.papers.opindex.groups import PredicateLists
 from dibs.jit.kernel import helper, kernel
 
 START, SIZE, ROOM, DEAD, PART = range(5)  # columns of a partition, and how many
@@ -49,7 +49,7 @@ ENTRIES_A_SEGMENT = 2  # at least, so that short lists have short directories
 STATE = (4, 40)
 
 
-class Sizes(NamedTuple):
+class BlockSizes(NamedTuple):
     """Of lists that grow (see dibs.thresholds)."""
 
     small: int  # a list of fewer entries has no extra block
@@ -138,7 +138,7 @@ def build_lists(pool, order, new, segments, directories, state):
     heads, between = directories.heads, pool == WIDE
     list_of, key, pointer, far = new
     n = len(key)
-    made = Entries(
+    made = PredicateLists(
         np.empty(n, np.int64), np.empty(n, np.int32), np.empty(len(far), np.int32), np.empty(len(far), np.int32)
     )
     out_key, out_pointer, out_far, _ = made

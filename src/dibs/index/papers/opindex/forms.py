@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
-from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, operators
+from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, operators
 from dibs.index.papers.opindex.groups import NewEntries, NewUnits
 from dibs.jit.kernel import helper, kernel
 from dibs.language.table import ACCEPT, REJECT
@@ -81,7 +81,7 @@ def entries_of(
     partition: NDArray[np.int32],
     slot: NDArray[np.int32],
     clause: NDArray[np.uint8],
-    limits: tuple[NDArray[np.int32], NDArray[np.int32]],
+    limits: Limits,
     bits: int,
 ) -> tuple[NewEntries, NewEntries]:
     """What the units put into the predicate lists: those of one operand, and those of BETWEEN lists, which have two.

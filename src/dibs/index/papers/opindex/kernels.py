@@ -29,7 +29,7 @@ from dibs.index.papers.opindex.blocks import (
     signature_bit,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, rank_of
-from dibs.index.papers.opindex.groups import AllEntries, Counting, Partitions, Points, Searches
+from dibs.index.papers.opindex.groups import AllEntries, Partitions, PartitionSpace, Points, Searches
 from dibs.jit.kernel import helper, kernel
 from dibs.jit.lanes import prefetch
 
@@ -56,7 +56,7 @@ def match_lists(bitmaps, signed, partitions, entries, events, last_event, counti
     """bitmaps: None for counters; signed: whether there are directories and signatures. An event whose pairs do not fit
     is left for the next call, as if it had not been begun."""
     partitions, entries, events = Partitions(*partitions), AllEntries(*entries), Points(*events)
-    counting = Counting(*counting)
+    counting = PartitionSpace(*counting)
     searches = _no_searches(progress[NEXT_EVENT], last_event, events)
     half = len(searches.where) // 2  # the searches of two partitions in turn
     found = np.int64(0)

@@ -43,10 +43,11 @@ from dibs.jit.lanes import prefetch
 LAST_CELL = 2**31 - 1
 AT_ONCE = 64  # pages that are asked for together where all are in memory
 MOST_PARTS = LISTS + 1  # of lists, for a value: of Inequality two
-HITS, SEEN, MET, NODES, ALL = range(5)  # of Space.tally, what an event has had so far; ALL: `seen` was too small
+# Of CountingSpace.tally, what an event has had so far; ALL: `seen` was too small.
+HITS, SEEN, MET, NODES, ALL = range(5)
 
 
-class Filed(NamedTuple):
+class Needs(NamedTuple):
     """See index.papers.pbtree.filing."""
 
     filed: NDArray[np.int32]
@@ -77,7 +78,7 @@ class Together(NamedTuple):
     ends: Sought  # for each part `low` and the key behind `high`
 
 
-class Space(NamedTuple):
+class CountingSpace(NamedTuple):
     """What one thread counts in. Between events it is clean."""
 
     left: NDArray[np.uint8]  # of each row: how many entries are still to be met, with TOUCHED when one was; see `need`
@@ -87,12 +88,7 @@ class Space(NamedTuple):
     together: Together
 
 
-class Room(NamedTuple):
-    event: NDArray[np.int32]
-    row: NDArray[np.int32]
-
-
-def space_for(need: NDArray[np.uint8], seen: int) -> Space:
+def space_for(need: NDArray[np.uint8], seen: int) -> CountingSpace:
     """For counters that need so many; seen: rows that are remembered one by one."""
     values, sought, parts, ends = (np.empty((3, AT_ONCE * n), np.int64) for n in (1, 1, MOST_PARTS, 1))
     together = Together(
@@ -107,7 +103,7 @@ def space_for(need: NDArray[np.uint8], seen: int) -> Space:
         ends=Sought(*ends),
     )
     hits, tally = np.empty(len(need) + 1, np.int32), np.zeros(ALL + 1, np.int64)
-    return Space(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
+    return CountingSpace(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
 
 
 @page_kernel(forceinline=True)

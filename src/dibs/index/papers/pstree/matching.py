@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, PROGRESS
-from dibs.index.papers.pstree.groups import AT, ATTRIBUTE, CODE, ENTRY, HI, LO, PREDICATE, ROW, SIZE, Waiting
+from dibs.index.papers.pstree.groups import AT, ATTRIBUTE, CODE, ENTRY, HI, LO, PREDICATE, ROW, SIZE, WaitingCandidates
 from dibs.jit.kernel import helper, kernel
 from dibs.jit.lanes import prefetch
 
@@ -28,7 +28,9 @@ NONE, ONE = np.uint64(0), np.uint64(1)
 @kernel(forceinline=True)
 def no_candidates(attributes, block):
     """Work space for an event at a time."""
-    return Waiting(np.zeros(attributes, np.int32), np.empty(block + 1, np.int32), np.zeros(PROGRESS, np.int64))
+    return WaitingCandidates(
+        np.zeros(attributes, np.int32), np.empty(block + 1, np.int32), np.zeros(PROGRESS, np.int64)
+    )
 
 
 @helper

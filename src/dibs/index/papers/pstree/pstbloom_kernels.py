@@ -51,7 +51,7 @@ class Signatures(NamedTuple):
     words: Chunks  # of width 1; word NOTHING has no bit set, word EVERYTHING all
 
 
-class Asked(NamedTuple):
+class EventSignatures(NamedTuple):
     """The signatures of an event, by 1 + attribute: NOTHING where it has no value, and EVERYTHING for attribute -1."""
 
     word: NDArray[np.uint32]  # as in a sign
@@ -205,7 +205,7 @@ def match_signed(attributes, block, last_event, lists, signatures, rows, events,
 def _no_signatures(attributes, block):
     word, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
     word[0] = EVERYTHING
-    return Asked(word, mask, np.empty(block + 1, np.uint64))
+    return EventSignatures(word, mask, np.empty(block + 1, np.uint64))
 
 
 @helper

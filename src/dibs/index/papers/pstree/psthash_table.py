@@ -24,7 +24,7 @@ SLOTS_AHEAD = 16  # that a rehash asks for before their turn
 MIX, GOLDEN = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0x9E3779B97F4A7C15)
 
 
-class Cells(NamedTuple):
+class HashedSpaces(NamedTuple):
     """The multidimensional predicate spaces."""
 
     dims: NDArray[np.uint8]  # rows, with spare room: by how many predicates a row is found
