@@ -50,8 +50,8 @@ MUTATIONS = (
     Mutation(
         "scan",
         "kernels.py",
-        "ok = low <= slots.hi[a] and slots.lo[a] <= high",
-        "ok = low < slots.hi[a] and slots.lo[a] <= high",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
+        "ok = (low < slots.hi[a]) & (slots.lo[a] <= high)",
         suite("scan"),
     ),
     Mutation(
@@ -64,8 +64,8 @@ MUTATIONS = (
     Mutation(
         "records: verifying",
         "kernels.py",
-        "ok = low <= slots.hi[a] and slots.lo[a] <= high",
-        "ok = low <= slots.hi[a] and slots.lo[a] < high",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
+        "ok = (low <= slots.hi[a]) & (slots.lo[a] < high)",
         suite("auto"),
     ),
     Mutation(
@@ -169,8 +169,8 @@ MUTATIONS = (
     Mutation(
         "gryphon: directories",
         "papers/gryphon/kernels.py",
-        "n += v <= nodes[x, HI]",
-        "n += v < nodes[x, HI]",
+        "n += v <= nodes[np.uint64(x), HI]",
+        "n += v < nodes[np.uint64(x), HI]",
         suite("gryphon"),
     ),
     Mutation(
