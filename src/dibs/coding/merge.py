@@ -113,15 +113,9 @@ def _moved(
     }
 
 
-def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Domains, list[Moved]]:
-    """All constants of the domains in one, and where the cells of each have gone. Attributes are sorted or, with
-    keep_numbers, those of the first domains keep their numbers."""
-    numbers = dict(zip(olds[0].attributes, range(len(olds[0].attributes))))
-    for d in olds[1:]:
-        for a in d.attributes:
-            numbers.setdefault(a, len(numbers))
-    if not keep_numbers:
-        numbers = {a: i for i, a in enumerate(sorted(numbers))}
+def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
+    """All constants of the domains in one, whose attributes are sorted, and where the cells of each have gone."""
+    numbers = {a: i for i, a in enumerate(sorted({a for d in olds for a in d.attributes}))}
     to_attribute = [np.fromiter(map(numbers.__getitem__, d.attributes), np.int64, len(d.attributes)) for d in olds]
     n = len(numbers)
 

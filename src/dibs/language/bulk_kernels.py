@@ -53,41 +53,6 @@ class ReadLiterals(NamedTuple):
         )
 
 
-@kernel
-def number_slices(data, start, size, slots, local, first):
-    """Open addressing: slots hold 1 + the number of a distinct slice, 0 for empty."""
-    mask = np.uint64(len(slots) - 1)
-    distinct = 0
-    for i in range(len(start)):
-        a, n = start[i], size[i]
-        h = np.uint64(14695981039346656037)
-        for k in range(a, a + n):
-            h = (h ^ np.uint64(data[k])) * np.uint64(1099511628211)
-        h ^= h >> np.uint64(29)
-        at = h & mask
-        while True:
-            s = slots[at]
-            if s == 0:
-                first[distinct] = i
-                distinct += 1
-                slots[at] = distinct
-                local[i] = distinct - 1
-                break
-            j = first[s - 1]
-            same = size[j] == n
-            if same:
-                b = start[j]
-                for k in range(n):
-                    if data[a + k] != data[b + k]:
-                        same = False
-                        break
-            if same:
-                local[i] = s - 1
-                break
-            at = (at + np.uint64(1)) & mask
-    return distinct
-
-
 @kernel(inline="always")
 def _is_space(c):
     return c == 32 or c == 9 or c == 10 or c == 13
