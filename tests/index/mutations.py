@@ -58,7 +58,7 @@ MUTATIONS = (
     ),
     Mutation(
         "records: a test",
-        "auto/records.py",
+        "auto/record_kernels.py",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),
@@ -69,7 +69,7 @@ MUTATIONS = (
         "ok = low <= slots.hi[a] and slots.lo[a] <= high",
         "ok = low <= slots.hi[a] and slots.lo[a] < high",
         suite("auto"),
-        ("auto/records.py",),
+        ("auto/record_kernels.py",),
     ),
     Mutation(
         "masks: tabulated",

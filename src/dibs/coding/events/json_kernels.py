@@ -25,7 +25,7 @@ from dibs.coding.arrange import BOOLEAN, NUMBER, STRING
 from dibs.coding.events.json_numbers import read_number
 from dibs.coding.events.json_strings import read_string
 from dibs.coding.events.paths import NOWHERE, ROOT, child
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.scanning import PADDING, WIDTH, special_bytes, word_at
 
@@ -82,7 +82,7 @@ class Work(NamedTuple):
         )
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def read_object(text, start, end, names, found, work):
     """READ or UNSURE, for the object that is alone but for white space at text[start:end]. There are PADDING zeros
     behind the last byte of the text. names: a `Paths`; found: a `Found`; work: a `Work`."""
@@ -143,14 +143,14 @@ def read_object(text, start, end, names, found, work):
     return READ
 
 
-@helper
+@phase
 def skip_space(text, at, end):
     while at < end and text[at] <= 32 and (text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9):
         at += 1
     return at
 
 
-@helper
+@phase
 def _open(work, depth, node, is_object):
     """Begins an object or array; returns the number of the object, or 0."""
     number = np.int64(0)
@@ -161,7 +161,7 @@ def _open(work, depth, node, is_object):
     return number
 
 
-@helper
+@phase
 def _read_key(text, at, names, found, work, depth, room):
     """(one past the key at this place, the node to which it leads); -1 where there is no key, or one that the object
     has had already. Bytes of found.data from `room` on are free."""
@@ -190,7 +190,7 @@ def _read_key(text, at, names, found, work, depth, room):
     return at, node
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _read_unusual_key(text, at, names, node, data, room):
     """A key with escapes, or with characters beyond ASCII."""
     at, last = read_string(text, at, data, room)
@@ -199,7 +199,7 @@ def _read_unusual_key(text, at, names, node, data, room):
     return at, node
 
 
-@helper
+@phase
 def _read_value(text, at, found, value, string):
     """(one past the value at this place, 1 if it is a string, 0, or _NULL), with its columns but for its name; -1 where
     there is no value."""

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.arrange import STRING
 from dibs.coding.events.json_kernels import READ, read_object, skip_space
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.scanning import PADDING, WIDTH, equal_bytes
 
@@ -67,7 +66,11 @@ def read_texts(text, start, end, names, found, work, order, batch, unsure):
     """Adds the events of these texts to the batch, which has room for them. Returns how many of the texts are unsure,
     whose numbers are left there; and whether the values of each event are in order. A text that ends before it starts
     is an event without values."""
-    names, found, work, batch = borrowed(names), borrowed(found), borrowed(work), borrowed(batch)
+    return _read_texts(text, start, end, names, found, work, order, batch, unsure)
+
+
+@phase(inline=False)
+def _read_texts(text, start, end, names, found, work, order, batch, unsure):
     event, values = batch.counts[0], batch.counts[1]
     left, in_order = 0, True
     for i in range(len(start)):
@@ -96,7 +99,7 @@ def read_texts(text, start, end, names, found, work, order, batch, unsure):
     return left, in_order
 
 
-@helper
+@phase
 def _copy_value(found, k, batch, to):
     batch.name[to], batch.kind[to], batch.key[to], batch.rest[to] = (
         found.name[k],
@@ -106,7 +109,7 @@ def _copy_value(found, k, batch, to):
     )
 
 
-@helper
+@phase
 def _find_order(found, count, order):
     """The places of the values by ascending name."""
     place, name = order.place, found.name

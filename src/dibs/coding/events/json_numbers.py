@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 from dibs.jit.scanning import high_product, leading_zeros
 
 MOST_DIGITS = 19  # of an integer that surely fits into 64 bits
@@ -46,7 +46,7 @@ def _powers_of_five() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 _FIVES, _FIVES_LOWER = _powers_of_five()
 
 
-@helper
+@phase
 def read_number(text, at):
     """(one past the number at this place, value, rest), the key of values.number_key; no place (-1) where there is no
     number, or one that has to be left to another reader. What follows the number is not looked at."""
@@ -92,12 +92,12 @@ def read_number(text, at):
     return at, -value if negative and value > 0.0 else value, np.int64(0)
 
 
-@helper
+@phase
 def _is_digit(byte):
     return byte >= _ZERO and byte <= _NINE
 
 
-@helper
+@phase
 def _exponent(text, at):
     """(one past it, its value); -1 where there is none, or one of more digits than a float can need."""
     negative = text[at] == _MINUS
@@ -111,7 +111,7 @@ def _exponent(text, at):
     return at, -value if negative else value
 
 
-@helper
+@phase
 def _integer_key(w, negative):
     near = np.float64(w)
     # 2**64 is no word, but counts as 0 in what is left.
@@ -121,7 +121,7 @@ def _integer_key(w, negative):
     return -near, np.int64(0) if w > np.uint64(1 << 63) else -rest  # below 64 bits: the nearest float
 
 
-@helper
+@phase
 def _decimal(w, power):
     """The float64 nearest to w * 10**power; -1.0: unsure."""
     if w == 0:

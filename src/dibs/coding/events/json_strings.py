@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.scanning import WIDTH, copy_bytes, special_bytes
 
@@ -14,7 +14,7 @@ for _byte, _meaning in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t'):
     _ESCAPES[_byte] = _meaning
 
 
-@helper
+@phase
 def read_string(text, at, data, to):
     """(one past the closing quote, one past the last byte written) of the string whose first byte is text[at]: it is
     written from data[to] on. The first is -1 where the string is broken. It may write, and read, PADDING bytes more."""
@@ -36,7 +36,7 @@ def read_string(text, at, data, to):
             return at, to
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _read_special(text, at, data, to):
     """An escape, or characters beyond ASCII."""
     if text[at] == _BACKSLASH:
@@ -54,7 +54,7 @@ def _read_special(text, at, data, to):
     return at, to
 
 
-@helper
+@phase
 def _character_size(text, at):
     """The bytes of the character beyond ASCII at this place; 0: it is not UTF-8."""
     first, second = text[at], text[at + 1]
@@ -78,7 +78,7 @@ def _character_size(text, at):
     return 4 if (text[at + 3] & 0xC0) == 0x80 else 0
 
 
-@helper
+@phase
 def _read_escape(text, at, data, to):
     if text[at] != _U:
         data[to] = _ESCAPES[text[at]]
@@ -98,7 +98,7 @@ def _read_escape(text, at, data, to):
     return at, _write_character(code, data, to)
 
 
-@helper
+@phase
 def _hexadecimal(text, at):
     """The value of four digits; negative where there are others."""
     value = 0
@@ -113,7 +113,7 @@ def _hexadecimal(text, at):
     return value
 
 
-@helper
+@phase
 def _write_character(code, data, to):
     """UTF-8; returns one past it."""
     if code < 0x80:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import PADDING, word_at
 
 ROOT = 0  # the event itself
@@ -79,7 +79,7 @@ def _insert(offsets, number, nodes, tree):
     return nodes
 
 
-@helper
+@phase
 def child(tree, node, text, start, end):
     """Where the key text[start:end] leads from a node, or NOWHERE. The text has PADDING bytes behind it."""
     if tree.leads[node] == 0:
@@ -90,7 +90,7 @@ def child(tree, node, text, start, end):
     return found
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _descend(tree, node, text, start, end):
     """The same for a key with dots, segment by segment."""
     at = start
@@ -106,7 +106,7 @@ def _descend(tree, node, text, start, end):
     return node
 
 
-@helper
+@phase
 def _find(tree, node, text, start, end):
     """(its slot, the child of this segment), or (a free slot, NOWHERE)."""
     mask = np.uint64(len(tree.slots) - 1)
@@ -124,7 +124,7 @@ def _find(tree, node, text, start, end):
     return slot, np.int64(NOWHERE)
 
 
-@helper
+@phase
 def _hash(node, text, start, end):
     h = np.uint64(node + 1) * np.uint64(_FACTOR)
     while end - start >= 8:
@@ -136,7 +136,7 @@ def _hash(node, text, start, end):
     return h
 
 
-@helper
+@phase
 def _same(a, a_start, b, b_start, size):
     while size >= 8:
         if word_at(a, a_start) != word_at(b, b_start):
@@ -147,7 +147,7 @@ def _same(a, a_start, b, b_start, size):
     return _last_word(a, a_start, size) == _last_word(b, b_start, size)
 
 
-@helper
+@phase
 def _last_word(text, start, size):
     """The last 0 to 7 bytes of something."""
     return word_at(text, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
