@@ -206,6 +206,12 @@ def two_at_a_time(matcher: Matcher, batch: Batch) -> Answer:
     return [found for pair in pairs for found in matcher.match_batch(pair, on_error=batch.on_error)]
 
 
+def texts_one_by_one(matcher: Matcher, batch: Batch) -> Answer:
+    """match(bytes) and match(str), in turns."""
+    lines = batch.forms["json lines"][0].split(b"\n")
+    return [matcher.match(line if i % 2 else line.decode()) for i, line in enumerate(lines)]
+
+
 def in_form(form: str) -> Callable[[Matcher, Batch], Answer]:
     def ask(matcher: Matcher, batch: Batch) -> Answer:
         events, attributes = batch.forms[form]
@@ -232,7 +238,8 @@ ASKINGS: dict[str, Callable[[Matcher, Batch], Answer]] = {
 
 def askings(batch: Batch) -> dict[str, Callable[[Matcher, Batch], Answer]]:
     """All entries that can take the batch."""
-    return ASKINGS | {f"match_batch, {form}": in_form(form) for form in batch.forms}
+    texts = {"match of texts": texts_one_by_one} if "json lines" in batch.forms else {}
+    return ASKINGS | texts | {f"match_batch, {form}": in_form(form) for form in batch.forms}
 
 
 # --- what tells less than the ids ----------------------------------------------------------------------------------

@@ -63,6 +63,19 @@ class Thresholds:
         16, 0, "calls with few events before the conjunctions of the masks are filed for them"
     )
     one_by_one_clauses: int = _threshold(20_000, 1, "clauses of the masks that are worth it")
+    single_scanned: int = _threshold(256, 4, "clauses of the masks that are tested one by one for a single event")
+    single_left: int = _threshold(
+        4_000, 1_000_000, "the same of those that are not filed for single events: expressions with OR"
+    )
+    single_filed: int = _threshold(20_000, 1_000_000, "clauses of the masks that are filed when the first one comes")
+    # segments.single
+    single_values: int = _threshold(
+        1_000, 10_000, "values of a single event; those of longer ones are sorted another way"
+    )
+    single_text: int = _threshold(1 << 16, 1 << 20, "bytes of a single event that are read by the kernel")
+    single_looks: int = _threshold(16, 1, "one single event in so many is shown to the index")
+    # segments.id_lists
+    listed_ids: int = _threshold(1_000_000, 2, "string ids of a segment that are kept as Python objects, once worth it")
     # index.auto.access_sets
     tests_of_an_entry: int = _threshold(12, 1, "tests of an entry; more would hardly sort out more")
     # index.auto.records
@@ -137,6 +150,7 @@ class Thresholds:
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # coding.events
+    json_block: int = _threshold(1 << 18, 16, "bytes of JSON text that are read at once")
     names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
     rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
     # storage.durable

@@ -56,7 +56,7 @@ MUTATIONS = (
     ),
     Mutation(
         "records: a test",
-        "auto/records.py",
+        "auto/record_kernels.py",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),

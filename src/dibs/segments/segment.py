@@ -6,7 +6,7 @@ Row r of everything (ids, texts, weights, clauses) is one subscription. The ids 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ class Segment:
     domains: Domains
     clauses: Clauses
     index: Index
+    single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
 
     def __len__(self) -> int:
         return len(self.clauses)

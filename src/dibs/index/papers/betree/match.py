@@ -26,9 +26,9 @@ from dibs.index.papers.betree.nodes import (
     place_at,
     record_at,
 )
+from dibs.jit.borrowing import pointer_to, pointer_to_write
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
-from dibs.jit.pointers import pointer_to, pointer_to_write
 
 LINES = 12  # cache lines of the next l-node that are prefetched
 LINE_WORDS = 16
@@ -36,7 +36,7 @@ LARGEST_LOSS = 1 << 29  # it is halved before it leaves its 32 bits
 
 
 class Search(NamedTuple):
-    """What the phases of a match are handed: all arrays as pointers (see jit.pointers)."""
+    """What the phases of a match are handed: all arrays as pointers (see jit.borrowing)."""
 
     words: Any
     span_lo: Any

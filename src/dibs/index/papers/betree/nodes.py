@@ -34,8 +34,8 @@ from dibs.index.papers.betree.layout import (
     offset_of,
     words_of,
 )
+from dibs.jit.borrowing import pointer_to_write
 from dibs.jit.kernel import kernel
-from dibs.jit.pointers import pointer_to_write
 from dibs.jit.prefetching import data_of
 
 N, W = int64, types.CPointer(int32)  # a number, the words
