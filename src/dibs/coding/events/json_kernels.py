@@ -86,7 +86,7 @@ class Work(NamedTuple):
 def read_object(text, start, end, names, found, work):
     """READ or UNSURE, for the object that is alone but for white space at text[start:end]. There are PADDING zeros
     behind the last byte of the text. names: a `Paths`; found: a `Found`; work: a `Work`."""
-    at = _skip_space(text, start, end)
+    at = skip_space(text, start, end)
     if at >= end or text[at] != _OPEN:
         return UNSURE
     values, strings = found.counts[0], found.counts[1]
@@ -94,7 +94,7 @@ def read_object(text, start, end, names, found, work):
     begun = False  # whether the innermost object or array has a member already
     at += 1
     while True:
-        at = _skip_space(text, at, end)
+        at = skip_space(text, at, end)
         if at >= end:
             return UNSURE
         byte = text[at]
@@ -108,16 +108,16 @@ def read_object(text, start, end, names, found, work):
         if begun:
             if byte != _COMMA:
                 return UNSURE
-            at = _skip_space(text, at + 1, end)
+            at = skip_space(text, at + 1, end)
         node = np.int64(work.node[depth])
         if inside > 0:
             at, node = _read_key(text, at, names, found, work, depth, found.starts[strings])
             if at < 0:
                 return UNSURE
-            at = _skip_space(text, at, end)
+            at = skip_space(text, at, end)
             if text[at] != _COLON:
                 return UNSURE
-            at = _skip_space(text, at + 1, end)
+            at = skip_space(text, at + 1, end)
         byte = text[at]
         if byte in (_OPEN, _OPEN_ARRAY):
             depth += 1
@@ -137,14 +137,14 @@ def read_object(text, start, end, names, found, work):
             found.name[values] = name
             values += 1
             strings += string
-    if _skip_space(text, at, end) < end:
+    if skip_space(text, at, end) < end:
         return UNSURE
     found.counts[0], found.counts[1] = values, strings
     return READ
 
 
 @helper
-def _skip_space(text, at, end):
+def skip_space(text, at, end):
     while at < end and text[at] <= 32 and (text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9):
         at += 1
     return at
