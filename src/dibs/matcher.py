@@ -212,7 +212,7 @@ class Matcher:
         cannot be read."""
         text = text_of(event)
         if top is None and text is not None:
-            ids = self._singles.match(self._snapshot(), text, self._wanted)
+            ids = self._singles.match(self.snapshot(), text, self._wanted)
             if ids is not None:
                 return ids
         matches = self.match_batch([dict_of(event)], top=top)
