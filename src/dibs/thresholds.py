@@ -133,7 +133,8 @@ class Thresholds:
     # coding.arrange
     longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
     # coding.patterns
-    instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
+    instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the expressions that RE2 matches in one pass")
+    pattern_steps: int = _threshold(64, 0, "bytes compared for each byte of a string before RE2 decides instead")
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # coding.events

@@ -82,10 +82,6 @@ class Domains:
         """String constant i of all."""
         return self.string_bytes[self.string_starts[i] : self.string_starts[i + 1]].tobytes()
 
-    def strings_of(self, attribute: int) -> list[bytes]:
-        """The attribute's string constants (or patterns), sorted."""
-        return [self.string(i) for i in range(self.string_offsets[attribute], self.string_offsets[attribute + 1])]
-
     def section(self, kind: NDArray[Any], attribute: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
         first = np.choose(kind, [1, NUMBER_BASE, self.string_base[attribute], self.time_base[attribute]])
