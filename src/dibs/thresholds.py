@@ -149,7 +149,8 @@ class Thresholds:
     lookup_events: int = _threshold(256, 1, "events of a batch that are worth a table of constants")
     constants_searched: int = _threshold(32, 0, "constants of an attribute that are searched rather than looked up")
     # coding.patterns
-    instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
+    instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the expressions that RE2 matches in one pass")
+    pattern_steps: int = _threshold(64, 0, "bytes compared for each byte of a string before RE2 decides instead")
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # coding.events
