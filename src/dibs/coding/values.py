@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import Arranged, arranged
 from dibs.language.expression import number_key
 from dibs.lazy import lazy
+
+if TYPE_CHECKING:
+    from dibs.coding.arrange import Arranged
 
 __all__ = [
     "Booleans",
@@ -149,6 +151,8 @@ class EventValues:
     @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
+        from dibs.coding.arrange import arranged  # kernels; who only wants a Range does without
+
         return arranged(self)
 
 

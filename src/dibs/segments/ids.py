@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arguments import Id as Id
 from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 
-Id = Union[str, int]
 WORD = 2**64 - 1
 SMALL = 1_000
 
