@@ -90,7 +90,7 @@ _HOMES = {
     "dibs.explain": ("Explanation",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
-    "dibs.matcher": ("Matcher",),
+    "dibs.front": ("Matcher",),  # which becomes dibs.matcher.Matcher
     "dibs.matches": ("Matches",),
     "dibs.past.backtest": ("Backtest", "Backtests", "backtest"),
     "dibs.past.replay": ("Replay",),

@@ -50,7 +50,7 @@ from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
 from dibs.segments.single.call import Singles
 from dibs.segments.single.texts import dict_of, text_of
-from dibs.segments.state import Layer, State, Subscription
+from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store
 from dibs.thresholds import thresholds
 
@@ -450,6 +450,12 @@ class Matcher:
         if read_only:
             matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
         return matcher
+
+    def take_over(self, items: Mapping[Id, Waiting], version: int, **counted: int) -> None:
+        """Of an empty one: the subscriptions of a matcher without kernels (dibs.cold), and what it has counted."""
+        self._layers.restore(State(version, (), items))
+        for name, count in counted.items():
+            self._counters[name] += count
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

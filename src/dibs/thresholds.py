@@ -34,6 +34,9 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 class Thresholds:
     # jit.interpreter
     few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
+    # cold
+    cold_subscriptions: int = _threshold(1_000, 0, "subscriptions that need no kernels until these are there")
+    cold_pairs: int = _threshold(2_000_000, 0, "subscriptions times events of a batch, likewise")
     # index.base
     first_room: int = _threshold(1 << 12, 1, "pairs that a kernel gets room for at first")
     largest_room: int = _threshold(1 << 22, 64, "pairs in one room, unless nothing fits into it")

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import BOOLEAN, NUMBER, Arranged, arranged
-from dibs.language.expression import number_key
+from dibs.language.expression import Kind, number_key
 from dibs.lazy import lazy
+
+if TYPE_CHECKING:
+    from dibs.coding.arrange import Arranged
 
 __all__ = [
     "ArrangedValues",
@@ -150,6 +152,8 @@ class EventValues:
     @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
+        from dibs.coding.arrange import arranged  # kernels; who only wants a Range does without
+
         return arranged(self)
 
 
@@ -169,7 +173,7 @@ class ArrangedValues(EventValues):
         if name not in ("numbers", "booleans"):
             raise AttributeError(name)
         offsets, names, kind, key, rest = self.__dict__["_columns"]
-        rows = np.flatnonzero(kind == (NUMBER if name == "numbers" else BOOLEAN))
+        rows = np.flatnonzero(kind == (Kind.NUMBER if name == "numbers" else Kind.BOOLEAN))
         event = (np.searchsorted(offsets, rows, side="right") - 1).astype(np.int32)
         made: Any = (
             Numbers(event, names[rows], key[rows].view(np.float64), rest[rows])

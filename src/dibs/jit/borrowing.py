@@ -2,10 +2,11 @@
 
 Numba counts who holds an array, atomically, from one compiled function to the next and for each array that is taken
 out of a group. In inner loops that is more than the work itself: a match that was cut into functions took ten times as
-long. What a kernel is handed lives until it returns, so nothing below it needs to count. Two ways, for two needs:
+long. What a kernel is handed lives until it returns, so nothing below it needs to count. Three ways, for three needs:
 
 - `@phase` (jit.kernel), the rule: a function that makes no arrays is compiled without counting altogether, and is
   handed arrays and groups of them as they are. A kernel that makes arrays does so itself, and leaves loops to phases.
+- `borrowed`, where a kernel must make arrays within its loop (room that grows): what it was handed, uncounted.
 - Pointers, where there is no array to hand over: memory that holds structures of several types (the nodes of a BE-Tree,
   index.papers.betree.nodes), and arrays that come as numbers. `pointer_to` and `pointer_to_write` make pointers of
   arrays. `array_at` and `rows_at` make arrays of a table of addresses: a call from Python costs one number then,
@@ -22,6 +23,30 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from dibs.jit.prefetching import data_of
+
+
+@intrinsic
+def borrowed(typingctx, arrays):
+    """The array, or the tuple (named or not) of arrays and numbers, uncounted. Only for what the kernel itself was
+    handed, whose caller holds it until the kernel is done; it must not be returned."""
+
+    def uncounted(context, builder, kind, value):
+        if not isinstance(kind, types.Array):
+            return value
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = ir.Constant(array.meminfo.type, None)
+        return array._getvalue()
+
+    def code(context, builder, signature, args):
+        kind, value = signature.args[0], args[0]
+        if not isinstance(kind, types.BaseTuple):
+            return uncounted(context, builder, kind, value)
+        for i, part in enumerate(kind):
+            own = uncounted(context, builder, part, builder.extract_value(value, i))
+            value = builder.insert_value(value, own, i)
+        return value
+
+    return arrays(arrays), code
 
 
 def _code(context, builder, signature, args):

@@ -27,6 +27,7 @@ SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "ENABLE_AVX", "LO
 
 _IMPORT = re.compile(r"^(?:from|import) +(dibs[\w.]*)(?: +import +(\([^)]*\)|[^\n]*))?", re.MULTILINE)
 _COMPILES = re.compile(r"^(?:from|import) +(?:numba|llvmlite|dibs\.jit\.(?:kernel|interpreter))\b", re.MULTILINE)
+_KERNEL = re.compile(r"^@(?:kernel|helper|phase|step)\b|\bkeeping\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 _CALLED = re.compile(r"(?<!def )(?<!class )\b(\w+)\(|^@(\w+)", re.MULTILINE)
 
@@ -78,6 +79,11 @@ def kernel_modules(prefix: str = "dibs") -> list[str]:
         if found is not None and found.has_kernels:
             names.append(name)
     return names
+
+
+def kernels_in(modules: list[str]) -> int:
+    """About how many kernels these modules have."""
+    return sum(len(_KERNEL.findall(found.source)) for name in modules if (found := _read(name)) is not None)
 
 
 @cache

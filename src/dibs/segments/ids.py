@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arguments import Id as Id
 from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 from dibs.lazy import lazy
 
-Id = Union[str, int]
 WORD = 2**64 - 1
 SMALL = 1_000
 FEW = 64  # texts that are read without Arrow

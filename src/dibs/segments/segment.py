@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
@@ -27,8 +28,6 @@ from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
 from dibs.thresholds import thresholds
-
-DEFAULT_WEIGHT = 1.0
 
 
 @dataclass(eq=False)  # each is itself
