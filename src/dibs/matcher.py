@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,9 @@ from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
-from dibs.segments.state import Layer, State, Subscription
+from dibs.segments.single.call import Singles
+from dibs.segments.single.texts import dict_of, text_of
+from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store
 from dibs.thresholds import thresholds
 
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from dibs.storage.durable import Durable
 
 
+Event = Union[Mapping[str, Any], bytes, bytearray, memoryview, str]  # a dict of attributes, or a JSON text of one
 MOST_ROWS = 2**31  # no segment has more
 SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
 
@@ -84,6 +87,7 @@ class Matcher:
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
         self._counters = dict.fromkeys(counters, 0)
         self._names = WantedNames(())
+        self._singles = Singles(self._counters, self._layers.upkeep.wake)
 
     # ---- subscriptions ----
 
@@ -202,14 +206,16 @@ class Matcher:
 
     # ---- matching ----
 
-    def match(self, event: Mapping[str, Any], top: int | None = None) -> list[Id]:
+    def match(self, event: Event, top: int | None = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
-        first, at most so many. Raises EventError when the event cannot be read."""
-        if not isinstance(event, Mapping):
-            raise EventError(
-                f"an event is a dict of attributes, not {type(event).__name__}; use match_batch for several"
-            )
-        matches = self.match_batch([event], top=top)
+        first, at most so many. An event is a dict of attributes, or a JSON text of one. Raises EventError when it
+        cannot be read."""
+        text = text_of(event)
+        if top is None and text is not None:
+            ids = self._singles.match(self.snapshot(), text, self._wanted)
+            if ids is not None:
+                return ids
+        matches = self.match_batch([dict_of(event)], top=top)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
@@ -444,6 +450,12 @@ class Matcher:
         if read_only:
             matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
         return matcher
+
+    def take_over(self, items: Mapping[Id, Waiting], version: int, **counted: int) -> None:
+        """Of an empty one: the subscriptions of a matcher without kernels (dibs.cold), and what it has counted."""
+        self._layers.restore(State(version, (), items))
+        for name, count in counted.items():
+            self._counters[name] += count
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

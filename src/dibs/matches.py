@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dibs.arguments import check_flag, checked_number
 from dibs.coding.values import EventProblem
+from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
@@ -36,11 +37,6 @@ def as_union(ids: pa.Array) -> pa.Array:
     children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
     kinds = pa.array(np.full(len(ids), text, np.int8))
     return pa.UnionArray.from_dense(kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"])
-
-
-def _in_order(ids: list[Id], types: frozenset[pa.DataType]) -> list[Id]:
-    ids.sort(key=id_order if len(types) > 1 else None)
-    return ids
 
 
 class Heaviest:
@@ -132,26 +128,7 @@ class Matches:
         return pa.chunked_array(chunks, chunks[0].type)
 
     def __iter__(self) -> Iterator[list[Id]]:
-        of_parts = [s.ids.integers_at(rows) for s, _, rows in self._parts]
-        integers = [i for i in of_parts if i is not None]
-        plain = len(integers) == len(of_parts)  # then numpy sorts them, in a third of the time
-        if self._events == 1 and plain:
-            found = integers[0] if len(integers) == 1 else np.concatenate([np.empty(0, np.int64), *integers])
-            found.sort()
-            yield found.tolist()
-            return
-        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
-        if plain:
-            found = np.concatenate([np.empty(0, np.int64), *integers])
-            order = np.lexsort((found, event))
-            ids: list[Id] = found[order].tolist()
-        else:
-            unsorted = [i for s, _, rows in self._parts for i in s.ids.at(rows)]
-            order = np.argsort(event, kind="stable")
-            ids = [unsorted[i] for i in order.tolist()]
-        bounds = np.searchsorted(event[order], np.arange(self._events + 1)).tolist()
-        for a, b in zip(bounds, bounds[1:]):
-            yield ids[a:b] if plain else _in_order(ids[a:b], self._id_types)
+        return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""

@@ -1,140 +1,111 @@
-"""Sets of patterns: every way to match them gives the same answer, within bounds of memory."""
+"""All patterns of an attribute: every way to match them gives the same answer."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import re2
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from pattern_sets import PATTERN_THRESHOLDS, found_in, likes, regexes, set_of, strings
 
 import dibs
-from dibs.coding import patterns as module
-from dibs.coding.patterns import Group, PatternSet
-from dibs.language.regex import LARGE_PROGRAM, compiled, program_size
+from dibs.coding.patterns.groups import CONTAINS, LIKE, NO_NEWLINES, REGEX
+from dibs.language.expression import Like, RLike, StringTest
+from dibs.language.like import like_regex
+from dibs.language.printer import to_sql
+from dibs.reference import is_like, matches
 from dibs.thresholds import using
 
-PATTERNS = ["a", "ab", "b+", "^a", "a$", "(?i)É", "é", ".", "..", "[^a]", r"\bab\b", r"\p{L}{2}", "x{0,30}y", "(?s)a.b"]
+
+@given(st.lists(likes, unique=True, max_size=12), st.lists(strings, max_size=6), PATTERN_THRESHOLDS)
+@example(["_"], ["é", "😀", "ab", ""], {})
+@example(["%_%_%", "__%", "%_"], ["é", "é😀", "", "\n\n\n"], {})
+def test_like_is_what_the_reference_says(patterns: list[str], texts: list[str], sizes: dict[str, int]) -> None:
+    with using(sizes):
+        found = found_in(set_of([like_regex(p, "!") for p in patterns]), texts)
+    assert found == [[i for i, p in enumerate(patterns) if is_like(text, p, "!")] for text in texts]
 
 
-def one_by_one(patterns: list[str], text: str) -> list[int]:
-    return [i for i, p in enumerate(patterns) if re2.search(p, text)]
+@given(st.lists(strings.filter(bool), unique=True, max_size=12), st.lists(strings, max_size=6), PATTERN_THRESHOLDS)
+def test_contains(patterns: list[str], texts: list[str], sizes: dict[str, int]) -> None:
+    with using(sizes):
+        patterned = set_of([re2.escape(p) for p in patterns])
+        found = found_in(patterned, texts)
+    assert patterned.programs.kind.tolist() == [CONTAINS] * len(patterns)
+    assert found == [[i for i, p in enumerate(patterns) if p in text] for text in texts]
+
+
+@given(st.lists(regexes, unique=True, max_size=12), st.lists(strings, max_size=6), PATTERN_THRESHOLDS)
+@example(["(?i)kiss", "(?i)k", "(?i)s+1"], ["\u212aiſs", "KIſS", "ſ1", "\u212a", "k"], {})
+@example(["(?i)a|b", "a(?i)b|s", "(?i:k)s", "(k|(?i)s)S"], ["B", "ſ", "Ks", "kS", "sS", "aB", "S"], {})
+@example(["ab{0}", "(ab){0,2}c", "a??b", "(?:ab|)k", "x*", "a{2}"], ["a", "c", "b", "k", "", "aa"], {})
+@example(["[]a]b", "[[:alpha:]]b", "[a[:]b", r"[\]]b"], ["]b", "zb", ":b", "[b"], {})
+def test_regular_expressions(patterns: list[str], texts: list[str], sizes: dict[str, int]) -> None:
+    with using(sizes):
+        found = found_in(set_of(patterns), texts)
+    assert found == [[i for i, p in enumerate(patterns) if re2.search(p, text)] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind", "needed"),
+    [
+        ("abc", CONTAINS, ["abc"]),
+        (r"(?s)\Aab.*c\z", LIKE, ["ab", "c"]),
+        ("^ab", LIKE, ["ab"]),
+        ("a.b$", NO_NEWLINES, ["a", "b"]),
+        ("", LIKE, []),
+        ("(?i)iPhone ?[0-9]+", REGEX, ["iphone"]),
+        ("(?i)desk", REGEX, ["desk", "ſ", "\u212a"]),
+        ("(?i)é+lan", REGEX, ["lan"]),
+        ("colou?r", REGEX, ["colo"]),
+        ("(red|green|blue) shirts?", REGEX, [" shirt"]),
+        ("iphone|galaxy", REGEX, ["iphone", "galaxy"]),
+        ("(?:iphone|galaxy) ?[0-9]", REGEX, ["iphone", "galaxy"]),
+        ("iphone|", REGEX, []),
+        ("(iphone)?", REGEX, []),
+        ("(iphone){2,3}", REGEX, ["iphone"]),
+        ("(iphone){0,3}", REGEX, []),
+        (r"a\Qb\E", REGEX, []),
+        ("(" * 40 + "a+" + ")" * 40, REGEX, []),
+        ("|".join(f"w{i}x+" for i in range(65)), REGEX, []),
+        ("[ab]+", REGEX, []),
+    ],
+)
+def test_what_a_pattern_needs(pattern: str, kind: int, needed: list[str]) -> None:
+    programs = set_of([pattern]).programs
+    texts = [programs.text[a:b].tobytes().decode() for piece, a, b in programs.pieces.tolist() if piece == 0]
+    assert (programs.kind.tolist(), texts) == ([kind], needed)
+
+
+def test_every_length_at_every_place() -> None:
+    """Texts of 1 to 40 bytes, strings across the blocks of the search, texts that reach over the end of a string."""
+    rng = np.random.default_rng(5)
+    letters = "".join(rng.choice(list("abc"), 5_000))
+    patterns = sorted({letters[i : i + n] for n in range(1, 41) for i in range(0, 4_000, 333)})
+    cuts = [0, 1, 2, 3, 1023, 1024, 1024, 1025, 2047, 2049, 4000, 5000]
+    texts = [letters[a:b] for a, b in zip(cuts, cuts[1:])]
+    assert found_in(set_of(patterns), texts) == [[i for i, p in enumerate(patterns) if p in t] for t in texts]
+
+
+PREDICATES = st.one_of(
+    st.builds(Like, st.just("t"), likes, st.just("!"), st.booleans()),
+    st.builds(RLike, st.just("t"), regexes, st.booleans()),
+    st.builds(StringTest, st.just("t"), st.just("CONTAINS"), strings, st.booleans()),
+)
 
 
 @given(
-    st.lists(st.sampled_from(PATTERNS), unique=True),
-    st.text("abé xyÉ\n", max_size=12),
-    st.sampled_from([1, 20, 1 << 16]),
+    st.lists(PREDICATES, min_size=1, max_size=8),
+    st.lists(st.one_of(strings, st.lists(strings, max_size=3), st.none(), st.integers()), max_size=5),
+    PATTERN_THRESHOLDS,
 )
-def test_groups_of_any_size_find_the_same(patterns: list[str], text: str, size: int) -> None:
-    with using({"instructions_of_a_set": size}):
-        found = PatternSet([p.encode() for p in patterns]).find(text.encode())
-    assert found == one_by_one(patterns, text)
-
-
-@pytest.mark.parametrize("memory", [0, 1 << 14, 1 << 17, 1 << 20, 32 << 20])
-def test_a_set_without_memory_loses_no_pattern(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether RE2 refuses to compile the set or gives up while it matches."""
-    monkeypatch.setattr(module, "SET_MEMORY", memory)
-    monkeypatch.setattr(module, "AN_INSTRUCTION", 0)
-    patterns = [f"({'.' * i}x.{{0,20}}y)" for i in range(1, 60)]
-    texts = ["axby" * 10, "x", "", "éx y", "x" * 50 + "y" * 50, "xy" * 3000, "".join(map(chr, range(100, 20_000)))]
-    found = PatternSet([p.encode() for p in patterns])
-    for text in texts:
-        assert found.find(text.encode()) == one_by_one(patterns, text)
-
-
-def test_a_set_that_fails_while_it_matches_is_noticed() -> None:
-    """RE2 then answers nothing at all: not even the pattern that matches every string."""
-    group = Group([b"a", b"b"])
-    group.find(b"")
-
-    class Failing:
-        def Match(self, text: bytes) -> None:
-            return None
-
-    group._set = Failing()  # type: ignore[assignment]
-    assert group.find(b"xb") == [1]
-
-
-def test_large_patterns_are_not_kept_for_ever() -> None:
-    patterns = [rf"\p{{L}}{{{n}}}x" for n in range(5, 50, 9)]
-    assert all(program_size(p.encode()) > LARGE_PROGRAM for p in patterns)
-    found = PatternSet([p.encode() for p in patterns])
-    assert not found.groups and len(found.large) == len(patterns)
-    assert found.find(("é" * 20 + "x").encode()) == one_by_one(patterns, "é" * 20 + "x")
-    assert module._large.cache_info().maxsize == 64
-
-
-def test_estimates_of_programs_are_not_too_small() -> None:
-    for pattern in [*PATTERNS, "(?i)kelvin", r"\W\D\S", "[[:^alpha:]]", "(?s)" + "." * 1000, "[^é]", "a" * 1000]:
-        assert program_size(pattern.encode()) >= 0.8 * compiled(pattern).programsize, pattern
-
-
-def test_contains_of_any_length() -> None:
-    text = "long \\. text\0é" * 100_000
-    with dibs.Matcher() as m:
-        m.add_many([(1, f"LENGTH IS NULL AND a LIKE '%{'x' * 500_000}%'"), (2, "CONTAINS(a, 'xx')")])
-        assert m.match({"a": "y" + "x" * 500_001}) == [1, 2]
-        assert m.match({"a": "y" + "x" * 499_999}) == [2]
-    found = PatternSet([re2.escape(text).encode()])
-    assert found.find(("a" + text + "b").encode()) == [0]
-    assert found.find(text[1:].encode()) == []
-
-
-def words(first: int, count: int) -> list[str]:
-    return [f"word{first + i:06}" for i in range(count)]
-
-
-def test_merging_hands_compiled_patterns_on() -> None:
-    """A change beside many patterns: after the merge only the new ones are compiled."""
-    with dibs.Matcher() as m:
-        m.add_many((w, f"CONTAINS(t, '{w}')") for w in words(0, 20_000))
-        assert m.match({"t": "... word000777 word019999"}) == ["word000777", "word019999"]
-        before = compiled_groups(m)
-        assert len(before) > 3
-        m.add_many((w, f"CONTAINS(t, '{w}')") for w in words(20_000, 300))
-        m.remove("word000777")
-        m.compact()
-        assert m.match({"t": "... word000777 word020001 word019999"}) == ["word019999", "word020001"]
-        after = compiled_groups(m)
-        assert len(after - before) <= 2
-        assert len(after & before) >= len(before) - 1
-
-
-def compiled_groups(m: dibs.Matcher) -> set[Group]:
-    sets = [s for x in m.snapshot().layers for s in x.segment.domains.patterns.values()]
-    return {group for s in sets for group, _ in s.groups if group._set is not None}
-
-
-def test_no_group_is_too_large_to_compile() -> None:
-    """100,000 patterns of thirty letters did not fit into one set, and each was then tried by itself."""
-    rng = np.random.default_rng(3)
-    letters = rng.integers(ord("a"), ord("z") + 1, (5_000, 60), np.uint8)
-    patterns = [row.tobytes() for row in letters]
-    found = PatternSet(patterns)
-    assert found.find(b"..." + patterns[4321] + b"." + patterns[17]) == [17, 4321]
-    assert all(group._always >= 0 and group._singles is None for group, _ in found.groups)
-
-
-CHILD = r"""
-import dibs
-from dibs.explain import explain
-for pattern in ["(a", "(x)\\1", "x{5000}", "\\p{L}{300}", "\\p{L}{2000}", "(?:\\p{L}{30}){30}", "[" * 50, "*"]:
-    assert dibs.validate(f"a RLIKE r'{pattern}'"), pattern
-assert dibs.validate("a LIKE '" + "_" * 2_000_000 + "'")
-m = dibs.Matcher()
-m.add_many((n, rf"a RLIKE r'\p{{L}}{{{n}}}' OR a LIKE '%{'_' * n}x%{n}%'") for n in range(1, 20))
-m.match({"a": "é" * 20})
-m.explain(10, {"a": "é" * 20})
-print("done")
-"""
-
-
-def test_nothing_is_written_to_stderr() -> None:
-    """RE2 logs what it refuses, and what runs out of memory, unless it is told not to."""
-    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("done", "")
+def test_matcher_agrees_with_the_reference(predicates: list[Any], values: list[Any], sizes: dict[str, int]) -> None:
+    """Arrays, repeats, missing values, and NOT, which is true of an array if some element does not match."""
+    events = [{"t": value} for value in [*values, *values[:1]]]
+    with using(sizes), dibs.Matcher() as m:
+        m.add_many((i, to_sql(p)) for i, p in enumerate(predicates))
+        found = list(m.match_batch(events))
+    assert found == [[i for i, p in enumerate(predicates) if matches(p, event)] for event in events]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "dibs"
-DECORATORS = {"kernel", "helper", "phase", "page_kernel", "step", "njit"}
+DECORATORS = {"kernel", "phase", "step"}
 MOST_ARGUMENTS = 9
 MOST_LINES = 80
 
@@ -50,7 +50,7 @@ def test_none_has_too_many_arguments_or_lines() -> None:
     [
         "@kernel\ndef f(a, b, c, d, e, f, g, h, i, j): pass",
         "@kernel(inline='always')\ndef f(a, b, c, d, e, f, g, h, i, *j): pass",
-        "class A:\n    @jit.helper\n    def f(a):" + "\n        pass" * 80,
+        "class A:\n    @jit.phase\n    def f(a):" + "\n        pass" * 80,
     ],
 )
 def test_the_check_finds(tmp_path: Path, text: str) -> None:

@@ -10,7 +10,6 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import Arranged, writable
@@ -25,8 +24,9 @@ from dibs.coding.batch_kernels import (
     reversed_strings,
 )
 from dibs.coding.clauses import runs
-from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
-from dibs.coding.patterns import PatternSet
+from dibs.coding.domain import NUMBER_BASE, Domains, find_string_cell, number_cell, time_cell
+from dibs.coding.lookup import code_by_lookup, constants_of
+from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
@@ -68,7 +68,6 @@ class CodedEvents:
 # Where an open range ends; a kind that is not here has no least (greatest) value.
 LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
-Piece = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]  # event, attribute, lo, hi
 
 
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
@@ -82,6 +81,10 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
+    if d.lookup is not None and len(values.offsets) - 1 > thresholds.few_events:
+        data = writable(strings.offsets), writable(strings.data)
+        offsets, attribute, lo, points = code_by_lookup(values, *data, own, d.lookup, constants_of(d))
+        return CodedEvents(offsets, attribute, lo, lo, points)
     kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
     offsets, attribute, lo, points = kernel(
         *values,
@@ -210,7 +213,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         for facet in (Facet.PATTERN, Facet.NO_PATTERN):
             to = numbers_of[facet]
             if to is not None:
-                yield from _pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
+                yield from pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
     if len(u.event):
         attribute = own[u.name]
         yield _points(u.event, attribute, np.where(attribute < 0, 0, domains.cells[attribute]))
@@ -224,47 +227,6 @@ def _points(event: NDArray[Any], attribute: NDArray[Any], cell: NDArray[Any]) ->
         event, attribute, cell = event[known], attribute[known], cell[known]
     cell = cell.astype(np.int32, copy=False)
     return writable(event), attribute, cell, cell
-
-
-def _pattern_pieces(s: Strings, to: NDArray[np.int32], domains: Domains, matching: bool) -> Iterator[Piece]:
-    """Each distinct string of an attribute is matched once against all its patterns."""
-    attribute = to[s.name]
-    for a in np.unique(attribute[attribute >= 0]).tolist():
-        rows = np.flatnonzero(attribute == a)
-        encoded = _strings_at(s, rows).dictionary_encode()
-        patterns = domains.patterns.get(a)
-        if patterns is None:
-            patterns = domains.patterns[a] = PatternSet(domains.strings_of(a))
-        spans = [
-            _pattern_spans(patterns.find(x), int(domains.cells[a]), matching) for x in encoded.dictionary.to_pylist()
-        ]
-        starts = np.concatenate([[0], np.cumsum([len(x) for x in spans])])
-        flat = np.array([x for group in spans for x in group], np.int32).reshape(-1, 2)
-        which = encoded.indices.to_numpy()
-        count = np.diff(starts)[which]
-        take = np.repeat(starts[which], count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        event = np.repeat(s.event[rows], count)
-        yield event, np.full(len(event), a, np.int32), flat[take, 0], flat[take, 1]
-
-
-def _pattern_spans(found: list[int], cells: int, matching: bool) -> list[tuple[int, int]]:
-    if matching:
-        return [(1 + i, 1 + i) for i in found]
-    gaps, at = [], 1
-    for i in found:
-        if at < 1 + i:
-            gaps.append((at, i))
-        at = 2 + i
-    if at < cells:
-        gaps.append((at, cells - 1))
-    return gaps
-
-
-def _strings_at(s: Strings, rows: NDArray[np.int64]) -> pa.Array:
-    everything = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(s.offsets) - 1, [None, pa.py_buffer(s.offsets), pa.py_buffer(s.data)]
-    )
-    return everything.take(pa.array(rows))
 
 
 def _range_piece(ranges: list[tuple[int, int, Range]], own: NDArray[np.int32], domains: Domains) -> Piece:
@@ -300,5 +262,5 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
         return int(d.time_base[a]) + time_cell(at, d.time_offsets[a], d.time_offsets[a + 1], d.time_value)
     data = np.frombuffer(bytearray(value.value.encode()), np.uint8)
     first, last = d.string_offsets[a], d.string_offsets[a + 1]
-    found = string_cell(data, 0, len(data), first, last, d.string_starts, d.string_bytes, d.string_prefix)
+    found = find_string_cell(data, first, last, d.string_starts, d.string_bytes, d.string_prefix)
     return int(d.string_base[a]) + found

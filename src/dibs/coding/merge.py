@@ -24,7 +24,7 @@ from dibs.coding.domain import (
     string_buffers,
     string_prefixes,
 )
-from dibs.coding.patterns import PatternSet
+from dibs.coding.patterns import PatternSet, patterns_of
 from dibs.language.table import Facet
 
 RowNumbers = NDArray[np.int64]
@@ -175,13 +175,13 @@ def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
 
 
 def _hand_on_patterns(olds: list[Domains], to_attribute: list[NDArray[np.int64]], new: Domains) -> None:
-    """What was compiled of the patterns: compiling 100,000 again would take a second of the next match."""
+    """Patterns that were in use are built here, where nobody waits for them; with what RE2 has compiled of them."""
     found: dict[int, list[PatternSet]] = {}
     for d, t in zip(olds, to_attribute):
         for a, patterns in list(d.patterns.items()):
             found.setdefault(int(t[a]), []).append(patterns)
     for a, sets in found.items():
-        new.patterns[a] = PatternSet(new.strings_of(a), sets)
+        patterns_of(new, a, sets)
 
 
 def _stored(d: Domains) -> pa.Array:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import count_spans, nth_span
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 LEFT, TAKEN, NEVER = 0, 1, 2
 
@@ -148,7 +148,7 @@ def _conjoin(rows, several, clauses):
     return kept, sizes[:count], joined
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
     """Returns how many rows were kept, and how many predicates and spans they have."""
     count, n, side = np.int64(0), np.int64(0), np.int64(0)
@@ -161,7 +161,7 @@ def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
     return count, n, side
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _conjoin_row(row, several, n, side, clauses, scratch, out):
     """Writes a row's predicates from the n-th on and their spans from `side` on. Returns how many there are: -1
     predicates if the row cannot hold."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.spans import meets_spans
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT
 
 
@@ -56,7 +56,7 @@ def clear(first, last, attribute, slot_lo, slot_hi, slot_more):
         slot_more[a, 0], slot_more[a, 1] = 0, 0
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def holds_several(a, lo, hi, spans, slots, events):
     """Whether a predicate (lo, hi; see index.spans) on attribute a holds for the event in the slots: the way for
     predicates of several spans and for values of several entries. The common case, one span against one entry, is

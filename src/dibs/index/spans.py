@@ -6,15 +6,15 @@ them, which stand in span_lo and span_hi from lo on, in order and disjoint.
 
 from __future__ import annotations
 
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 
 
-@helper
+@phase
 def count_spans(p, clauses):
     return 1 if clauses.hi[p] >= 0 else -clauses.hi[p]
 
 
-@helper
+@phase
 def nth_span(p, s, clauses):
     """The first and the last cell of span s of predicate p."""
     low, high = clauses.lo[p], clauses.hi[p]
@@ -23,7 +23,7 @@ def nth_span(p, s, clauses):
     return low, high
 
 
-@helper
+@phase
 def hull_of(p, clauses):
     """The first cell of the first span of predicate p and the last cell of the last one."""
     low, high = clauses.lo[p], clauses.hi[p]
@@ -32,7 +32,7 @@ def hull_of(p, clauses):
     return low, high
 
 
-@helper
+@phase
 def meets_spans(x, y, lo, hi, spans):
     """Whether the spans of a predicate (lo, hi) meet the cells x to y."""
     if hi >= 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 
 @kernel
@@ -22,14 +22,14 @@ def slots_for(things):
     return slots
 
 
-@helper
+@phase
 def _hash_pair(x, y):
     h = np.uint64(x) ^ np.uint64(y) * np.uint64(0xC2B2AE3D27D4EB4F)
     h ^= h >> np.uint64(32)  # the lower half of a small number as float64 is zero
     return h * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
 
 
-@helper
+@phase
 def number_pair(x, y, known_x, known_y, slots, n):
     """The number of (x, y) among the n pairs that are known; if it is new, n, and it is known from then on."""
     mask = np.uint64(len(slots) - 1)
@@ -61,7 +61,7 @@ def number_pairs(x, y):
     return number, first[:n]
 
 
-@helper
+@phase
 def hash_slice(data, start, size):
     """FNV-1a. Its lower bits say the most, but for the last step only the lower bits of items would count."""
     h = np.uint64(14695981039346656037)
@@ -70,7 +70,7 @@ def hash_slice(data, start, size):
     return h ^ (h >> np.uint64(29))
 
 
-@helper
+@phase
 def _same_slice(data, a, b, size):
     k = 0
     while k < size and data[a + k] == data[b + k]:

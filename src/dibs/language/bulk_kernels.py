@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
@@ -68,14 +67,14 @@ def _is_digit(c):
     return c >= 48 and c <= 57
 
 
-@kernel
+@phase(inline=False)
 def _skip_space(data, at, end):
     while at < end and _is_space(data[at]):
         at += 1
     return at
 
 
-@kernel
+@phase(inline=False)
 def _name_end(data, at, end):
     """One past a plain or dotted name of ASCII letters, digits and underscores; -1 where there is none."""
     while True:
@@ -88,7 +87,7 @@ def _name_end(data, at, end):
         at += 1
 
 
-@kernel
+@phase(inline=False)
 def _letters(data, at, end, word):
     """Whether the word (lower case) stands here in any case, and no letter, digit or underscore follows."""
     if at + len(word) > end:
@@ -100,7 +99,7 @@ def _letters(data, at, end, word):
     return at == end or not (_is_letter(data[at]) or _is_digit(data[at]) or data[at] == 95)
 
 
-@kernel
+@phase(inline=False)
 def _literal(data, at, end, i, literals):
     """Reads literal number i; returns one past it, or _NOWHERE. What follows must be a space, a comma, ')' or the
     end."""
@@ -175,7 +174,7 @@ def _literal(data, at, end, i, literals):
     return at
 
 
-@kernel
+@phase(inline=False)
 def parse_text(data, at, end, p, i, predicates, literals):
     """Reads one text into predicates from p and literals from i on; returns the next p and i, or (-1, -1)."""
     while True:
@@ -301,7 +300,6 @@ def _prefix(data, at, end, i, literals):
 def parse_texts(data, offsets, sizes, predicates, literals):
     """Reads texts one after the other; sizes: how many predicates each has, 0 if it is not simple. How many predicates
     and literals there are in all."""
-    data, predicates, literals = borrowed(data), borrowed(predicates), borrowed(literals)
     p, i = 0, 0
     for t in range(len(offsets) - 1):
         next_p, next_i = parse_text(data, offsets[t], offsets[t + 1], p, i, predicates, literals)

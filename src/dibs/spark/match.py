@@ -243,22 +243,13 @@ def _worker_function(**arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any
 
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib.util
-        import os
         import sys
-        import tempfile
 
         package = importlib.util.find_spec("dibs")
         if package is None:
             raise RuntimeError(
                 f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
             )
-        folder = os.path.dirname(package.origin or "")
-        if "NUMBA_CACHE_DIR" not in os.environ and not os.access(folder, os.W_OK):
-            cache = os.path.join(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}")
-            os.makedirs(cache, mode=0o700, exist_ok=True)
-            if os.stat(cache).st_uid != os.getuid():  # what others may write must not be run
-                cache = tempfile.mkdtemp(prefix="dibs-numba-")
-            os.environ["NUMBA_CACHE_DIR"] = cache
         from dibs.spark.worker import match_partition
 
         return match_partition(batches, **arguments)

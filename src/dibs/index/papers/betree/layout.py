@@ -126,7 +126,7 @@ class TreeArrays(NamedTuple):
 
 
 class TreePointers(NamedTuple):
-    """The same in compiled functions: pointers (see jit.pointers), and how many words there are."""
+    """The same in compiled functions: pointers (see jit.borrowing), and how many words there are."""
 
     words: Any
     state: Any

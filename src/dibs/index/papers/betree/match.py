@@ -26,17 +26,17 @@ from dibs.index.papers.betree.nodes import (
     place_at,
     record_at,
 )
+from dibs.jit.borrowing import pointer_to, pointer_to_write
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
-from dibs.jit.pointers import pointer_to, pointer_to_write
 
 LINES = 12  # cache lines of the next l-node that are prefetched
 LINE_WORDS = 16
 LARGEST_LOSS = 1 << 29  # it is halved before it leaves its 32 bits
 
 
-class Search(NamedTuple):
-    """What the phases of a match are handed: all arrays as pointers (see jit.pointers)."""
+class TreeSearch(NamedTuple):
+    """What the phases of a match are handed: all arrays as pointers (see jit.borrowing)."""
 
     words: Any
     span_lo: Any
@@ -61,7 +61,7 @@ class EventCells(NamedTuple):
     hi: Any
 
 
-class Event(NamedTuple):
+class EventEntries(NamedTuple):
     """The event that is matched: entries first to last of the batch."""
 
     number: int
@@ -114,7 +114,7 @@ def match(tree, events, last_event, watch, work, room, progress):
 
 @kernel(inline="always")
 def search_of(tree, events, work, room):
-    return Search(
+    return TreeSearch(
         pointer_to_write(tree.words),
         pointer_to(tree.span_lo),
         pointer_to(tree.span_hi),
@@ -138,7 +138,7 @@ def event_of(search, e, first, last, watch):
     several = False
     for i in range(first + 1, last):
         several |= search.event_attribute[i] == search.event_attribute[i - 1]
-    return Event(e, first, last, several, one_in > 0 and (e + phase) % one_in == 0)
+    return EventEntries(e, first, last, several, one_in > 0 and (e + phase) % one_in == 0)
 
 
 @kernel(forceinline=True)

@@ -40,8 +40,8 @@ from dibs.index.papers.betree.nodes import (
     tree_of,
     where_at,
 )
+from dibs.jit.borrowing import pointer_to
 from dibs.jit.kernel import kernel
-from dibs.jit.pointers import pointer_to
 
 
 class TreeShape(NamedTuple):

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 EDGES, FIRST_ROW, ROWS, DIRECTORY = range(4)  # the columns of a node
@@ -128,9 +127,13 @@ def _first_range(tree, x, end, level):
 @kernel
 def match_events(tree, spans, walk, events, last_event, room, progress):
     """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
-    tree, spans, walk, events, room = borrowed(tree), borrowed(spans), borrowed(walk), borrowed(events), borrowed(room)
+    _match_events(tree, tree.tree.reshape(-1), spans, walk, events, last_event, room, progress)
+
+
+@phase
+def _match_events(tree, words, spans, walk, events, last_event, room, progress):
+    """words: those of the tree."""
     level, nodes, tails = tree.level, tree.tree, tree.tails
-    words = borrowed(nodes.reshape(-1))
     slot, queue = walk
     found = np.int64(0)
     for e in range(progress[NEXT_EVENT], last_event):
@@ -180,7 +183,7 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
     progress[NEXT_EVENT], progress[PAIRS] = last_event, found
 
 
-# The phases of an event; what they are handed is borrowed. n is the length of the queue.
+# The parts of that. n is the length of the queue.
 
 
 @kernel(inline="always")

@@ -56,7 +56,13 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.propagation.kernels import match
-from dibs.index.papers.propagation.layout import Predicates, Work, lay_out_clusters, number_predicates, true_predicate
+from dibs.index.papers.propagation.layout import (
+    ClusterSpace,
+    Predicates,
+    lay_out_clusters,
+    number_predicates,
+    true_predicate,
+)
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
@@ -77,8 +83,8 @@ class Propagation:
         self._rows = len(clauses)
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
         # As kernels.match takes them.
-        self._predicates = tuple(arrays[name] for name in Predicates._fields)
-        self._clusters = tuple(arrays[name] for name in self.CLUSTERS)
+        self.predicates = tuple(arrays[name] for name in Predicates._fields)
+        self.clusters = tuple(arrays[name] for name in self.CLUSTERS)
         self._rate = Rate()
         self._pool = Pool()
 
@@ -132,7 +138,7 @@ class Propagation:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(self._space)
-            match(self._predicates, self._clusters, coded, last, taken.space, room, progress)
+            match(self.predicates, self.clusters, coded, last, taken.space, room, progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
@@ -141,4 +147,4 @@ class Propagation:
         bits = np.zeros(len(self._arrays["access"]), np.uint64)
         bits[-1] = 1  # the true predicate
         hits, survivors = len(self._arrays["start"]), self._rows + 1
-        return tuple(Work(bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)))
+        return tuple(ClusterSpace(bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)))

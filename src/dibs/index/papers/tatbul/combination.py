@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, RANK, Vectors, vector_of, words_of
-from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.stretches import BEGIN, END, find_stretches
 from dibs.index.spans import meets_spans
 from dibs.jit.kernel import kernel, phase
@@ -74,7 +74,7 @@ def combine(profiles, vectors, clauses, events, found, work, room, progress):
     again from the start the next time, so its work is only counted when it is done. (The groups come as plain tuples:
     see index.attribute_trees.)"""
     profiles, vectors, clauses = Profiles(*profiles), Vectors(*vectors), ClauseArrays(*clauses)
-    events, found, work, room = EventArrays(*events), Found(*found), CombiningSpace(*work), Room(*room)
+    events, found, work, room = EventArrays(*events), FoundIntervals(*found), CombiningSpace(*work), Room(*room)
     pairs = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], found.first_event + len(found.start) - 1):
         stretches = find_stretches(profiles, vectors, events, found, e, work)

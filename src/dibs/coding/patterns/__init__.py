@@ -1,0 +1,149 @@
+"""CONTAINS, LIKE in general and RLIKE: all patterns of an attribute against all strings of a batch.
+
+    groups.py            what a pattern is for a kernel: pieces, the filter that leads to it, work space
+    reading_kernels.py   the RE2 texts of the domain to pieces; needs_kernels.py: what an expression must contain
+    filter_kernels.py    a text of each pattern, filed under a gram of it
+    search_kernels.py    one pass over the strings; like_kernels.py: LIKE verified
+    regexes.py           what is left to RE2
+    span_kernels.py      distinct strings; what was found as spans of cells
+
+One pass over a string finds the patterns that it may satisfy, however many there are. Building takes about a tenth of a
+second for 100,000 patterns, so nothing of it is saved: it is done when a segment's patterns are first needed, or when
+segments are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.arrange import writable
+from dibs.coding.domain import Domains
+from dibs.coding.patterns.filter_kernels import build_filter
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, Filter, PatternPieces, PatternSpace
+from dibs.coding.patterns.reading_kernels import read_patterns
+from dibs.coding.patterns.regexes import Regexes, search_for
+from dibs.coding.patterns.search_kernels import BLOCK, search_strings
+from dibs.coding.patterns.span_kernels import distinct_strings, spans_of
+from dibs.coding.values import Strings
+from dibs.jit.pools import Pool
+from dibs.thresholds import thresholds
+
+Piece = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]  # event, attribute, lo, hi
+
+
+def pattern_pieces(s: Strings, to: NDArray[np.int32], domains: Domains, matching: bool) -> Iterator[Piece]:
+    """The cells of all strings on a facet of patterns. to: the attribute of each name."""
+    attribute = to[s.name]
+    known = attribute >= 0
+    for a in np.flatnonzero(np.bincount(attribute[known])).tolist():
+        rows = np.flatnonzero(attribute == a)
+        which, offsets, data = distinct_strings(rows, s.offsets, s.data)
+        ends, found = patterns_of(domains, a).find(offsets, data)
+        event, lo, hi = spans_of(writable(s.event[rows]), which, ends, found, int(domains.cells[a]), matching)
+        yield event, np.full(len(event), a, np.int32), lo, hi
+
+
+def patterns_of(domains: Domains, attribute: int, old: Iterable[PatternSet] = ()) -> PatternSet:
+    """The patterns of an attribute, built when they are first asked for. old: sets with some of the same patterns."""
+    found: PatternSet | None = domains.patterns.get(attribute)
+    if found is None:
+        first, last = domains.string_offsets[attribute], domains.string_offsets[attribute + 1]
+        starts = domains.string_starts[first : last + 1]
+        found = domains.patterns[attribute] = PatternSet(writable(starts), writable(domains.string_bytes), old)
+    return found
+
+
+def _work(patterns: int) -> tuple[Any, ...]:
+    return (
+        np.zeros(patterns, np.int64),
+        np.empty(BLOCK, np.int64),
+        np.empty(BLOCK, np.uint64),
+        np.zeros(2, np.int64),
+        np.empty(1, np.int64),
+    )
+
+
+class PatternSet:
+    """The patterns data[starts[i]:starts[i + 1]], which are RE2 texts."""
+
+    def __init__(self, starts: NDArray[np.int64], data: NDArray[np.uint8], old: Iterable[PatternSet] = ()):
+        self._starts, self._data = starts, data
+        self.programs = PatternPieces(*read_patterns(starts, data))
+        *filed, unknown = build_filter(*self.programs)
+        self.filter = Filter(*filed)
+        groups = [group for s in old for group, _ in s.regexes.groups]
+        self.regexes: Regexes = Regexes({self.text(p): p for p in unknown.tolist()}, groups)
+        self._pool = Pool()
+
+    @classmethod
+    def of(cls, patterns: Sequence[bytes], old: Iterable[PatternSet] = ()) -> PatternSet:
+        starts = np.zeros(len(patterns) + 1, np.int64)
+        np.cumsum([len(p) for p in patterns], out=starts[1:])
+        return cls(starts, np.frombuffer(bytearray(b"".join(patterns)), np.uint8), old)
+
+    def text(self, pattern: int) -> bytes:
+        return self._data[self._starts[pattern] : self._starts[pattern + 1]].tobytes()
+
+    def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
+        taken = self._pool.take(_work, len(self.programs.kind))
+        work = PatternSpace(*taken.space)
+        work.allowed[0] = thresholds.pattern_steps
+        ends, found = search_strings(self.programs, self.filter, offsets, data, work)
+        self._pool.give(taken)
+        if self.regexes or (len(found) and int(found.min()) < 0):
+            return self._decide(offsets, data, ends, found)
+        return ends, found
+
+    def _decide(
+        self, offsets: NDArray[np.int64], data: NDArray[np.uint8], ends: NDArray[np.int64], found: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """With what RE2 finds."""
+        owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        doubtful = found < 0
+        content = data.tobytes()
+        strings, numbers = [owner[~doubtful]], [found[~doubtful]]
+        more = []
+        for string, p in zip(owner[doubtful].tolist(), (~found[doubtful]).tolist()):
+            if self._is_in(p, content[offsets[string] : offsets[string + 1]]):
+                more.append((string, p))
+        if self.regexes:
+            starts = offsets.tolist()
+            more += self.regexes.find([content[i:k] for i, k in zip(starts, starts[1:])])
+        added = np.array(more, np.int64).reshape(-1, 2)
+        string = np.concatenate([*strings, added[:, 0]])
+        order = np.argsort(string, kind="stable")
+        ends = np.zeros(len(ends), np.int64)
+        np.cumsum(np.bincount(string, minlength=len(ends) - 1), out=ends[1:])
+        return ends, np.concatenate([*numbers, added[:, 1].astype(np.int32)])[order]
+
+    def _is_in(self, pattern: int, text: bytes) -> bool:
+        """What took a kernel too long, or is no matter of kernels."""
+        kind, offsets, pieces, content = self.programs
+        own = pieces[offsets[pattern] : offsets[pattern + 1]].tolist()
+        if kind[pattern] in (CONTAINS, LIKE) and all(piece != ONE for piece, _, _ in own):
+            return _are_in([None if piece == ANY else content[a:b].tobytes() for piece, a, b in own], text)
+        return bool(search_for(self.text(pattern))(text))
+
+
+def _are_in(pieces: list[bytes | None], text: bytes) -> bool:
+    """Whether the string consists of the pieces, of which None is any text. Python finds bytes in linear time, also
+    those that are too long for RE2."""
+    start, end = 0, len(text)
+    if pieces[0] is not None and text.startswith(pieces[0]):
+        start = len(pieces.pop(0) or b"")
+    if pieces and pieces[-1] is not None and text.endswith(pieces[-1]):
+        end -= len(pieces.pop() or b"")
+    if not pieces or pieces[0] is not None or pieces[-1] is not None or start > end:
+        return not pieces and start == end
+    for piece in pieces:
+        if piece is not None:
+            start = text.find(piece, start, end)
+            if start < 0:
+                return False
+            start += len(piece)
+    return True

@@ -1,0 +1,59 @@
+"""The named groups of arrays that the kernels of patterns are handed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What a pattern is
+CONTAINS = 0  # [ANY, TEXT, ANY]: it matches wherever its text occurs
+LIKE = 1  # pieces that a kernel verifies
+NO_NEWLINES = 2  # the same, but its wildcards do not match line breaks: only verified in strings without any
+REGEX = 3  # RE2 verifies it; its pieces are TEXTs of which every match contains at least one (none: nothing is known)
+
+# What a piece is: a row (kind, a, b) of `pieces`
+TEXT = 0  # the bytes a to b of `text`
+ONE = 1  # any a characters
+ANY = 2  # any text, also none
+
+
+class PatternPieces(NamedTuple):
+    """Patterns as they were read. Pattern p has the pieces offsets[p] to offsets[p + 1]. Behind an ANY comes no ONE
+    (the two change places) and no other ANY. The texts of a REGEX are in lower case, as FOLD makes it."""
+
+    kind: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    pieces: NDArray[np.int64]  # n x 3
+    text: NDArray[np.uint8]
+
+
+class Filter(NamedTuple):
+    """The texts that are looked for, filed under a gram: 8, 4, or of short texts all of their (folded) bytes.
+
+    A position of a string is looked at if `grams` has the bit of the four bytes that end there, or of the three; or
+    `pairs` that of the two. Then the slots of its grams lead to entries: slot (key, 1 + i) to the row i and those
+    behind it, (pattern, from, length, before): `length` bytes of the programs' text of which the gram ends behind the
+    first `before`. The pattern is ~p if another row of the same slot follows. An empty slot is (anything, 0)."""
+
+    grams: NDArray[np.uint64]  # a bit for each hash
+    pairs: NDArray[np.uint64]  # a bit for each of the 65,536
+    slots: NDArray[np.uint64]  # n x 2
+    entries: NDArray[np.int64]  # n x 4
+    always: NDArray[np.int64]  # patterns that a kernel verifies in every string
+    sizes: NDArray[np.bool_]  # 9: whether there are grams of so many bytes
+
+
+class PatternSpace(NamedTuple):
+    """Scratch space of one search; see jit.pools."""
+
+    seen: NDArray[np.int64]  # the last string for which the pattern was decided, counted over all searches
+    place: NDArray[np.int64]  # positions of a block that are looked at,
+    gram: NDArray[np.uint64]  # and the eight bytes that end there
+    counters: NDArray[np.int64]  # STRINGS and SPENT
+    allowed: NDArray[np.int64]  # 1: thresholds.pattern_steps
+
+
+STRINGS = 0  # strings that were searched with this space so far
+SPENT = 1  # bytes that were compared in this string, for nothing

@@ -1,0 +1,156 @@
+"""One pass over many strings for all patterns of an attribute.
+
+The strings lie behind each other. Block by block the filter picks the positions at which a text may end, without a
+branch; then these are looked at. A text that begins before its string, or ends behind it, is none. What was found
+is verified when the string ends: a pattern matches, or not, or is left to RE2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.coding.patterns.filter_kernels import EIGHT, FOLD, FOUR, MASKS, MULTIPLIER, SIZES, slot_of, tagged, three_hash
+from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS
+from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
+from dibs.jit.borrowing import borrowed
+from dibs.jit.kernel import kernel, phase
+from dibs.jit.words import equal_bytes
+
+BLOCK = 1024
+MUCH = 16  # bytes of a text that were there, but not the whole of it
+
+
+@kernel
+def search_strings(programs, filed, offsets, data, work):
+    """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order; RE2 decides about those that
+    are negative, ~p for pattern p."""
+    programs, filed, work = borrowed(programs), borrowed(filed), borrowed(work)
+    patterns, strings = len(programs.kind), len(offsets) - 1
+    found, ends = np.empty(patterns + min(patterns, 4096), np.int32), np.zeros(strings + 1, np.int64)
+    gram, string = np.uint64(0), 0
+    at, n = offsets[0], 0  # n patterns were found so far
+    _begin(work)
+    while string < strings:
+        stop = min(at + BLOCK, offsets[strings])
+        hits, gram = _pick(filed, data, at, stop, gram, work)
+        hit = 0
+        while string < strings:
+            start, end = offsets[string], offsets[string + 1]
+            while hit < hits and work.place[hit] < end:
+                n = _look(programs, filed, (start, end, data), hit, found, n, work)
+                hit += 1
+            if end > stop:
+                break
+            n = _verify(programs, filed.always, (start, end, data), found, ends[string], n, work)
+            string += 1
+            ends[string] = n
+            if n + patterns > len(found):
+                more = np.empty(2 * len(found) + patterns, np.int32)
+                more[:n] = found[:n]
+                found = more
+            _begin(work)
+        at = stop
+    return ends, found[:n]
+
+
+@phase
+def _begin(work):
+    """A new string."""
+    work.counters[STRINGS] += 1
+    work.counters[SPENT] = 0
+
+
+@phase
+def _pick(filed, data, at, stop, gram, work):
+    """(how many positions of this block are looked at, the eight bytes before its end). gram: the eight before it."""
+    bits = np.uint64(0)
+    while (np.int64(64) << np.int64(bits)) < 64 * len(filed.grams):
+        bits += np.uint64(1)
+    shift = np.uint64(58) - bits
+    word, bit, one = np.uint64(6), np.uint64(63), np.uint64(1)
+    short = filed.sizes[1] or filed.sizes[2] or filed.sizes[3]
+    hits = 0
+    for i in range(at, stop):
+        gram = (gram << EIGHT) | FOLD[data[i]]
+        place = ((gram & FOUR) * MULTIPLIER) >> shift
+        hit = filed.grams[place >> word] >> (place & bit)
+        if short:
+            pair, place = gram & MASKS[2], three_hash(gram, shift)
+            hit |= filed.pairs[pair >> word] >> (pair & bit) | filed.grams[place >> word] >> (place & bit)
+        work.place[hits], work.gram[hits] = i, gram
+        hits += np.int64(hit & one)
+    return hits, gram
+
+
+@phase
+def _look(programs, filed, string, hit, found, n, work):
+    """Adds the patterns whose text ends at this position of a string (start, end, data), or may be in it: n is then
+    higher."""
+    start, end, data = string
+    number, gram, behind = work.counters[STRINGS], work.gram[hit], work.place[hit] + 1
+    last = np.uint64(len(filed.slots) - 1)
+    for size in SIZES:
+        if not filed.sizes[size]:
+            continue
+        key = tagged(gram & MASKS[size], size)
+        slot = slot_of(key, last)
+        while filed.slots[slot, 1] != 0 and filed.slots[slot, 0] != key:
+            slot = (slot + np.uint64(1)) & last
+        i = np.int64(filed.slots[slot, 1]) - 1
+        while i >= 0:
+            p, from_, length, before = (
+                filed.entries[i, 0],
+                filed.entries[i, 1],
+                filed.entries[i, 2],
+                filed.entries[i, 3],
+            )
+            i = i + 1 if p < 0 else -1
+            p = ~p if p < 0 else p
+            begin = behind - before
+            if begin < start or length > end - begin or work.seen[p] == number:
+                continue
+            allowed = work.allowed[0] * (end - start + 16)
+            if work.counters[SPENT] >= allowed:
+                found[n] = ~p
+            elif _is_at(programs.text, from_, length, programs.kind[p] == REGEX, data, begin, work):
+                found[n] = p
+            else:
+                continue
+            work.seen[p] = number
+            n += 1
+    return n
+
+
+@phase
+def _is_at(text, start, length, folded, data, at, work):
+    """Whether the text stands at this place. What it takes counts only if it was much for nothing."""
+    k = 0
+    if folded:
+        while k < length and text[start + k] == FOLD[data[at + k]]:
+            k += 1
+    else:
+        k = equal_bytes(text, start, data, at, length)
+    if k < length and k >= MUCH:
+        work.counters[SPENT] += k
+    return k == length
+
+
+@phase
+def _verify(programs, always, string, found, first, n, work):
+    """Decides found[first:n], one of whose texts is in the string, and what is always verified: n behind those left."""
+    start, end, data = string
+    for i in range(len(always)):
+        found[n + i] = always[i]
+    kept = first
+    for i in range(first, n + len(always)):
+        p = np.int64(found[i])
+        if p >= 0 and programs.kind[p] == REGEX:
+            p = ~p
+        elif p >= 0 and programs.kind[p] != CONTAINS:
+            result = is_like(programs, p, data, start, end, work)
+            if result == NO:
+                continue
+            p = ~p if result == TOO_MUCH else p
+        found[kept] = p
+        kept += 1
+    return kept

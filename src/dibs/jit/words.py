@@ -1,0 +1,32 @@
+"""Eight bytes at once, at any place of an array of bytes."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from dibs.jit.kernel import phase
+from dibs.jit.prefetching import data_of
+
+
+@intrinsic
+def word_at(typingctx, data, at):
+    """data[at:at + 8] as a little-endian integer. All eight bytes must be there."""
+
+    def code(context, builder, signature, args):
+        place = builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]])
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), code
+
+
+@phase
+def equal_bytes(a, a_start, b, b_start, length):
+    """How many bytes are the same from the two places on, up to `length`."""
+    k = 0
+    while k + 8 <= length and word_at(a, a_start + k) == word_at(b, b_start + k):
+        k += 8
+    while k < length and a[a_start + k] == b[b_start + k]:
+        k += 1
+    return k
