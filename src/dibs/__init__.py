@@ -11,10 +11,11 @@ Names are loaded when they are first used, so that `import dibs` and the command
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here, not even typing: dibs.cli catches an interrupt from its first lines on, but not before.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
         ArgumentError,
@@ -109,6 +110,8 @@ def indexes() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dibs' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_HOME.get(name, "dibs.errors")), name)
     globals()[name] = value
     return value
