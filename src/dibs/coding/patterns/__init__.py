@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import writable
 from dibs.coding.domain import Domains
 from dibs.coding.patterns.filter_kernels import build_filter
-from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, Filter, Programs, Work
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, Work
 from dibs.coding.patterns.reading_kernels import read_patterns
 from dibs.coding.patterns.regexes import Regexes, search_for
 from dibs.coding.patterns.search_kernels import BLOCK, search_strings
@@ -72,9 +72,8 @@ class PatternSet:
 
     def __init__(self, starts: NDArray[np.int64], data: NDArray[np.uint8], old: Iterable[PatternSet] = ()):
         self._starts, self._data = starts, data
-        self.programs = Programs(*read_patterns(starts, data))
-        *filed, unknown = build_filter(*self.programs)
-        self.filter = Filter(*filed)
+        self.programs = read_patterns(starts, data)
+        self.filter, unknown = build_filter(self.programs)
         groups = [group for s in old for group, _ in s.regexes.groups]
         self.regexes: Regexes = Regexes({self.text(p): p for p in unknown.tolist()}, groups)
         self._pool = Pool()

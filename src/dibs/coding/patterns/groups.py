@@ -33,13 +33,14 @@ class Filter(NamedTuple):
     """The texts that are looked for, filed under a gram: 8, 4, or of short texts all of their (folded) bytes.
 
     A position of a string is looked at if `grams` has the bit of the four bytes that end there, or of the three; or
-    `pairs` that of the two. Then the slots of its grams lead to entries: slot (key, 1 + i) to the row i and those
-    behind it, (pattern, from, length, before): `length` bytes of the programs' text of which the gram ends behind the
-    first `before`. The pattern is ~p if another row of the same slot follows. An empty slot is (anything, 0)."""
+    `pairs` that of the two. Then the slots of its grams lead to entries: a slot holds the upper half of the gram's hash
+    and 1 + i in its lower half, for the row i and those behind it, (pattern, from, length, before): `length` bytes of
+    the programs' text of which the gram ends behind the first `before`. The pattern is ~p if another row of the same
+    slot follows. An empty slot is 0."""
 
     grams: NDArray[np.uint64]  # a bit for each hash
     pairs: NDArray[np.uint64]  # a bit for each of the 65,536
-    slots: NDArray[np.uint64]  # n x 2
+    slots: NDArray[np.uint64]  # a power of two
     entries: NDArray[np.int64]  # n x 4
     always: NDArray[np.int64]  # patterns that a kernel verifies in every string
     sizes: NDArray[np.bool_]  # 9: whether there are grams of so many bytes

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.patterns.filter_kernels import EIGHT, FOLD, FOUR, MASKS, MULTIPLIER, SIZES, slot_of, tagged, three_hash
+from dibs.coding.patterns.filter_kernels import (
+    EIGHT,
+    FOLD,
+    FOUR,
+    MASKS,
+    SIZES,
+    UPPER,
+    four_hash,
+    gram_hash,
+    hash_shift,
+    is_marked,
+    three_hash,
+)
 from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
 from dibs.jit.borrowing import borrowed
@@ -25,19 +37,19 @@ def search_strings(programs, filed, offsets, data, work):
     """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order; RE2 decides about those that
     are negative, ~p for pattern p."""
     programs, filed, work = borrowed(programs), borrowed(filed), borrowed(work)
-    patterns, strings = len(programs.kind), len(offsets) - 1
+    patterns, strings, shift = len(programs.kind), len(offsets) - 1, hash_shift(64 * len(filed.grams))
     found, ends = np.empty(patterns + min(patterns, 4096), np.int32), np.zeros(strings + 1, np.int64)
     gram, string = np.uint64(0), 0
     at, n = offsets[0], 0  # n patterns were found so far
     _begin(work)
     while string < strings:
         stop = min(at + BLOCK, offsets[strings])
-        hits, gram = _pick(filed, data, at, stop, gram, work)
+        hits, gram = _pick(filed, shift, data, at, stop, gram, work)
         hit = 0
         while string < strings:
             start, end = offsets[string], offsets[string + 1]
             while hit < hits and work.place[hit] < end:
-                n = _look(programs, filed, (start, end, data), hit, found, n, work)
+                n = _look(programs, filed, shift, (start, end, data), hit, found, n, work)
                 hit += 1
             if end > stop:
                 break
@@ -61,42 +73,37 @@ def _begin(work):
 
 
 @helper
-def _pick(filed, data, at, stop, gram, work):
+def _pick(filed, shift, data, at, stop, gram, work):
     """(how many positions of this block are looked at, the eight bytes before its end). gram: the eight before it."""
-    bits = np.uint64(0)
-    while (np.int64(64) << np.int64(bits)) < 64 * len(filed.grams):
-        bits += np.uint64(1)
-    shift = np.uint64(58) - bits
-    word, bit, one = np.uint64(6), np.uint64(63), np.uint64(1)
     short = filed.sizes[1] or filed.sizes[2] or filed.sizes[3]
-    hits = 0
-    for i in range(at, stop):
+    hits = np.uint64(0)  # unsigned, as all that is an index here
+    for i in range(np.uint64(at), np.uint64(stop)):
         gram = (gram << EIGHT) | FOLD[data[i]]
-        place = ((gram & FOUR) * MULTIPLIER) >> shift
-        hit = filed.grams[place >> word] >> (place & bit)
+        hit = is_marked(filed.grams, four_hash(gram, shift))
         if short:
-            pair, place = gram & MASKS[2], three_hash(gram, shift)
-            hit |= filed.pairs[pair >> word] >> (pair & bit) | filed.grams[place >> word] >> (place & bit)
+            hit |= is_marked(filed.grams, three_hash(gram, shift)) | is_marked(filed.pairs, gram & MASKS[2])
         work.place[hits], work.gram[hits] = i, gram
-        hits += np.int64(hit & one)
-    return hits, gram
+        hits += hit
+    return np.int64(hits), gram
 
 
 @helper
-def _look(programs, filed, string, hit, found, n, work):
+def _look(programs, filed, shift, string, hit, found, n, work):
     """Adds the patterns whose text ends at this position of a string (start, end, data), or may be in it: n is then
     higher."""
     start, end, data = string
     number, gram, behind = work.counters[STRINGS], work.gram[hit], work.place[hit] + 1
     last = np.uint64(len(filed.slots) - 1)
+    four = is_marked(filed.grams, four_hash(gram, shift))
+    three = is_marked(filed.grams, three_hash(gram, shift))
     for size in SIZES:
-        if not filed.sizes[size]:
+        if not filed.sizes[size] or not (four if size >= 4 else three or size < 3):
             continue
-        key = tagged(gram & MASKS[size], size)
-        slot = slot_of(key, last)
-        while filed.slots[slot, 1] != 0 and filed.slots[slot, 0] != key:
+        own = gram_hash(gram & MASKS[size], size)
+        slot = own & last
+        while filed.slots[slot] != 0 and filed.slots[slot] & UPPER != own & UPPER:
             slot = (slot + np.uint64(1)) & last
-        i = np.int64(filed.slots[slot, 1]) - 1
+        i = np.int64(filed.slots[slot] & FOUR) - 1
         while i >= 0:
             p, from_, length, before = (
                 filed.entries[i, 0],
