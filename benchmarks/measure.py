@@ -138,7 +138,7 @@ def matcher_of(workload: Workload, say: Say, threads: int = 1) -> tuple[Matcher,
 
 
 def segments_of(matcher: Matcher) -> list[Segment]:
-    return [layer.segment for layer in matcher._snapshot().layers]
+    return [layer.segment for layer in matcher.snapshot().layers]
 
 
 def wanted_names(matcher: Matcher) -> WantedNames:

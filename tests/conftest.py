@@ -12,6 +12,11 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Tests, and the processes that they start, compile what they need when they need it, and nothing in the background. The
+# compiled matcher is here from the beginning: tests that want the small one without kernels ask for it (test_cold.py).
+os.environ.setdefault("DIBS_WARM", "never")
+import dibs.matcher  # noqa: F401
+
 # Deterministic: the same examples in every run, so a red test is red for everybody. DIBS_EXAMPLES=1000 looks further,
 # with new examples in each run.
 EXAMPLES = os.environ.get("DIBS_EXAMPLES")

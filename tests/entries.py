@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import dibs
 from batches import Batch
+from dibs.front import cold_matcher
 from dibs.index import find
 from dibs.matcher import Matcher
 from dibs.matches import id_order
@@ -39,7 +40,8 @@ Answer = list[list[Any]]  # the ids of each event
 
 def settle(matcher: Matcher) -> None:
     """Until nothing is under way in the background: what was planned, merged or saved there is used from now on."""
-    matcher._layers.upkeep.rest()
+    if type(matcher) is Matcher:
+        matcher._layers.upkeep.rest()
 
 
 @contextmanager
@@ -96,6 +98,15 @@ class Making(NamedTuple):
 
     def fill(self, matcher: Matcher) -> None:
         matcher.add_many(self.subscriptions)
+
+    def change_one_by_one(self, matcher: Any) -> None:
+        """The same in the end, by calls that a matcher without kernels takes."""
+        for number, (id, text, weight) in enumerate(self.subscriptions):
+            matcher.add_many([(id, "price < 1", weight), (f"extra {number}", text)])
+            matcher.replace(id, text)
+            if self.random.random() < 0.1:
+                matcher.match_batch([self.some_event], on_error="skip")
+        matcher.remove_many([f"extra {number}" for number in range(len(self.subscriptions))])
 
     def churn(self, matcher: Matcher) -> None:
         """The same in the end, by adds of all sizes, replaces and removes, with matches in between."""
@@ -177,6 +188,24 @@ def followed(making: Making) -> Iterator[Matcher]:
             yield follower
 
 
+@contextmanager
+def cold(making: Making) -> Iterator[Any]:
+    """Without kernels (dibs.cold), for as long as it is asked for nothing else."""
+    with using({"cold_subscriptions": 10_000, "cold_pairs": 2_000_000}), cold_matcher() as matcher:
+        making.change_one_by_one(matcher)
+        yield matcher
+
+
+@contextmanager
+def moved(making: Making) -> Iterator[Any]:
+    """First without kernels, then with them, and changed before and after."""
+    with cold_matcher() as matcher:
+        middle = len(making.subscriptions) // 2
+        making._replace(subscriptions=making.subscriptions[:middle]).change_one_by_one(matcher)
+        making._replace(subscriptions=making.subscriptions[middle:]).churn(matcher)
+        yield matcher
+
+
 MAKINGS: dict[str, Callable[[Making], AbstractContextManager[Matcher]]] = {
     "added": added,
     "table": from_table,
@@ -184,6 +213,8 @@ MAKINGS: dict[str, Callable[[Making], AbstractContextManager[Matcher]]] = {
     "saved": saved,
     "reopened": reopened,
     "followed": followed,
+    "cold": cold,
+    "moved": moved,
 }
 
 
@@ -204,6 +235,12 @@ def one_by_one_when_settled(matcher: Matcher, batch: Batch) -> Answer:
 def two_at_a_time(matcher: Matcher, batch: Batch) -> Answer:
     pairs = [batch.events[i : i + 2] for i in range(0, len(batch.events), 2)]
     return [found for pair in pairs for found in matcher.match_batch(pair, on_error=batch.on_error)]
+
+
+def texts_one_by_one(matcher: Matcher, batch: Batch) -> Answer:
+    """match(bytes) and match(str), in turns."""
+    lines = batch.forms["json lines"][0].split(b"\n")
+    return [matcher.match(line if i % 2 else line.decode()) for i, line in enumerate(lines)]
 
 
 def in_form(form: str) -> Callable[[Matcher, Batch], Answer]:
@@ -232,7 +269,8 @@ ASKINGS: dict[str, Callable[[Matcher, Batch], Answer]] = {
 
 def askings(batch: Batch) -> dict[str, Callable[[Matcher, Batch], Answer]]:
     """All entries that can take the batch."""
-    return ASKINGS | {f"match_batch, {form}": in_form(form) for form in batch.forms}
+    texts = {"match of texts": texts_one_by_one} if "json lines" in batch.forms else {}
+    return ASKINGS | texts | {f"match_batch, {form}": in_form(form) for form in batch.forms}
 
 
 # --- what tells less than the ids ----------------------------------------------------------------------------------

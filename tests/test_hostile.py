@@ -33,10 +33,10 @@ def test_a_change_beside_long_texts_does_not_compile_them_again() -> None:
         for i, text in long_disjunctions(2, 5000):
             m.add(f"long{i}", text)
         assert m.match({"a3": 1, "b3": 2}) == ["long1"]
-        segment = m._snapshot().layers[-1].segment
+        segment = m.snapshot().layers[-1].segment
         m.add("new", "a = 7")
         assert m.match({"a3": 1, "b3": 2, "a": 7}) == ["long1", "new", "s7"]
-        assert any(x.segment is segment for x in m._snapshot().layers)
+        assert any(x.segment is segment for x in m.snapshot().layers)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -78,13 +78,13 @@ def test_a_new_name_among_very_many() -> None:
         m.add_many((i, f"n{i:05} = 1 AND b.n{i % 7} > 0") for i in range(size))
         assert m.match({"n00003": 1, "b": {"n3": 1}}) == [3]
         before = m._names
-        codes = m._snapshot().layers[0].segment.domains.numbered.code
+        codes = m.snapshot().layers[0].segment.domains.numbered.code
         m.add("new", "a_first = 1 AND zz.last = 2 AND n00003 = 1")
         event = {"n00003": 1, "b": {"n3": 1}, "zz": {"last": 2}, "a_first": 1}
         for form in (m.match(event), list(m.match_batch(pa.Table.from_pylist([event])))[0]):
             assert form == [3, "new"]
         assert m._names.names[:-2] == before.names and not m._names.is_sorted
-        assert m._snapshot().layers[0].segment.domains.numbered.code is codes
+        assert m.snapshot().layers[0].segment.domains.numbered.code is codes
         m.compact()
         assert m.match(event) == [3, "new"]
 

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 STAGES = ["jit", "language", "coding", "index", "segments", "storage", "history", "matcher"]
 BELOW = ["errors", "lazy", "thresholds", "arguments", *STAGES[: STAGES.index("matcher")]]
-SHELLS = ["spark", "cli", "service"]
+SHELLS = ["spark", "cli", "service", "warming"]
 
 # What each part of the package may import from the package. A part that is not here has no place yet: give it one.
 ALLOWED = {
@@ -27,8 +27,14 @@ ALLOWED = {
     "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
+    "items": ["errors", "arguments", "language"],
+    # What answers before kernels are there imports lightly; what it imports in functions may be anything.
+    "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher", "coldmatches"],
+    "coldmatches": [*BELOW, "matches", "cold"],
+    "loading": ["errors", "jit", "warming", "cli.progress"],
+    "front": ["arguments", "jit", "cold", "loading", "matcher"],
     "matches": BELOW,
-    "intake": BELOW,
+    "intake": [*BELOW, "items"],
     "changes": BELOW,
     "additions": [*BELOW, "changes", "intake"],
     "describe": BELOW,
@@ -36,7 +42,7 @@ ALLOWED = {
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
     "workloads": [*BELOW, "reference"],
     "java": ["errors"],
-    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past"],
+    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front"],
     **{
         shell: [
             "errors",
@@ -51,6 +57,7 @@ ALLOWED = {
             "java",
             "past",
             "exchange",
+            "warming",
         ]
         for shell in SHELLS
     },
@@ -149,6 +156,76 @@ def test_the_check_finds(tmp_path: Path, file: str, text: str, complaint: str) -
     found = list(violations(tmp_path))
     assert len(found) == 1
     assert complaint in found[0]
+
+
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+# Private names of other people's libraries, which offer nothing else for the purpose.
+FOREIGN = {"_Regexp", "_is_owned", "_getvalue", "_lock"}
+
+
+def private_access(source: Path) -> Iterator[str]:
+    """Where a file uses a private name (_name) that it does not define itself."""
+    for path in sorted((source / "dibs").rglob("*.py")):
+        used: list[tuple[int, str]] = []
+        own = OF_NAMED_TUPLES | FOREIGN
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.Attribute):
+                of_itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if of_itself or isinstance(node.ctx, ast.Store):
+                    own.add(node.attr)
+                else:
+                    used.append((node.lineno, node.attr))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                own.add(node.name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dibs":
+                used += [(node.lineno, alias.name) for alias in node.names]
+        for line, name in used:
+            if name.startswith("_") and not name.startswith("__") and name not in own:
+                yield f"{path}:{line}: {name} is private to another file"
+
+
+def test_no_file_uses_private_names_of_another() -> None:
+    assert list(private_access(SOURCE)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(matcher):\n    return matcher._changes",
+        "from dibs.matches import _heaviest",
+        "def f(matcher):\n    matcher.durable._saving.acquire()",
+    ],
+)
+def test_the_check_finds_private_access(tmp_path: Path, text: str) -> None:
+    (tmp_path / "dibs").mkdir()
+    (tmp_path / "dibs" / "a.py").write_text(text)
+    assert len(list(private_access(tmp_path))) == 1
+
+
+# Names that mean two things. The command line has words of its own for what its user chooses and sees; Part is what
+# Explanation prints itself as.
+SAME_NAME = {"Kind", "OnError", "Pairs", "Part", "WorkSpace", "Workload"}
+
+
+def defined_names(path: Path) -> Iterator[str]:
+    """The classes and type aliases at the top of a file, private or not."""
+    for node in ast.parse(path.read_text(), str(path)).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name.lstrip("_")
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id.lstrip("_")
+            if name[:1].isupper() and not name.isupper():
+                yield name
+
+
+def test_one_name_means_one_thing() -> None:
+    places: dict[str, list[Path]] = {}
+    for path in sorted((SOURCE / "dibs").rglob("*.py")):
+        for name in defined_names(path):
+            places.setdefault(name, []).append(path)
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in SAME_NAME} == {}
+    assert [name for name in SAME_NAME if len(places.get(name, ())) < 2] == [], "take it off the list"
 
 
 def test_import_dibs_loads_no_shell() -> None:

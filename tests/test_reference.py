@@ -408,7 +408,7 @@ def test_cases_match_often_and_fail_often(form: str) -> None:
         "float",
     ]
     wanted += ["str", "huge", "single values only", *(["array"] if form != "map" else [])]
-    wanted += ["datetime"] * (form != "json") + ["Range", "Unreadable"] * (form == "python")
+    wanted += ["datetime"] * (form != "json") + ["Range", "OfNoKind"] * (form == "python")
     assert [what for what in wanted if has[what] < 3] == []
 
 

@@ -98,7 +98,7 @@ def _warm_up() -> None:
 def _coded(workload: boolean.Workload) -> tuple[Segment, Any]:
     matcher = Matcher(threads=1)
     matcher.add_table(workload.subscription_table())
-    segment = matcher._snapshot().layers[0].segment
+    segment = matcher.snapshot().layers[0].segment
     return segment, coded_events(workload.event_batch(), segment, "attributes")
 
 

@@ -12,9 +12,6 @@ Names are loaded when they are first used, so that `import dibs` and the command
 from __future__ import annotations
 
 import importlib
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,10 +47,6 @@ if TYPE_CHECKING:
     from dibs.segments.state import Subscription
 
 __version__ = "0.1.0"
-
-# Numba keeps compiled kernels beside the package or in the home folder; where neither can be written, it needs a place.
-if "NUMBA_CACHE_DIR" not in os.environ and not any(os.access(d, os.W_OK) for d in (Path(__file__).parent, Path.home())):
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}"))
 
 __all__ = [
     "ArgumentError",
@@ -97,7 +90,7 @@ _HOMES = {
     "dibs.explain": ("Explanation",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
-    "dibs.matcher": ("Matcher",),
+    "dibs.front": ("Matcher",),  # which becomes dibs.matcher.Matcher
     "dibs.matches": ("Matches",),
     "dibs.past.backtest": ("Backtest", "Backtests", "backtest"),
     "dibs.past.replay": ("Replay",),

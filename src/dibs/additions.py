@@ -103,7 +103,7 @@ def add_columns(
             if compiled.errors:  # those leave their ids to later rows
                 good = np.flatnonzero(~np.isin(rows, list(compiled.errors)))
                 rows, column = rows[good], column.take(pa.array(good))
-            for i in changes.taken(column):
+            for i in changes.places_in_use(column):
                 errors[int(rows[i])] = DuplicateId(column[i].as_py())
         if errors:
             named = dict(named_at(columns, errors))

@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 import numpy as np
 
 from dibs.errors import ArgumentError, shown
 
 OnError = Literal["raise", "skip"]
+Id = Union[str, int]
+DEFAULT_WEIGHT = 1.0
 MOST_THREADS = 1_024
 
 

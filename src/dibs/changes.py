@@ -166,9 +166,9 @@ class Changes:
             raise UnknownId(id)
         return Subscription(id, text, weight, self._layers.state.version + 1 + place)
 
-    def taken(self, column: pa.Array) -> set[int]:
+    def places_in_use(self, column: pa.Array) -> set[int]:
         """Places in the column whose id is in use, or stands earlier in the column."""
-        repeated, used = self._layers.state.taken(column)
+        repeated, used = self._layers.state.places_in_use(column)
         own = self._own()
         if own:
             for i, id in enumerate(column.to_pylist()):

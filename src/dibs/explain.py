@@ -15,7 +15,7 @@ from dibs.coding.values import Range
 from dibs.explain_words import escaped, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Predicate
 from dibs.language.printer import to_sql
-from dibs.reference import Unreadable, children_first, truth_of, truth_of_and, truth_of_or, values_of
+from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of
 
 LINES = 50  # that are shown; everything is in .parts
 INDENT = 30  # characters; what lies deeper is shown in one line
@@ -225,7 +225,7 @@ def _plain(value: Any) -> Any:
     """A value as JSON can say it: times and what JSON has no number for become strings."""
     if isinstance(value, Range):
         return {"lo": _plain(value.lo), "hi": _plain(value.hi)}
-    if isinstance(value, Unreadable):
+    if isinstance(value, OfNoKind):
         return {"unreadable": value.reason}
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)

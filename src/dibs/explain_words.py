@@ -21,7 +21,7 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.printer import to_sql
-from dibs.reference import Unreadable, key_of, keyed, range_ends, satisfies
+from dibs.reference import OfNoKind, key_of, keyed, range_ends, satisfies
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40
@@ -71,7 +71,7 @@ def shown_value(value: Any) -> str:
         if value.lo is None or value.hi is None:
             return f"anything up to {shown_value(value.hi)}" if value.lo is None else f"{shown_value(value.lo)} or more"
         return f"anything from {shown_value(value.lo)} to {shown_value(value.hi)}"
-    if isinstance(value, Unreadable):
+    if isinstance(value, OfNoKind):
         return value.reason
     if isinstance(value, float) and value != value:
         return "NaN"
@@ -92,7 +92,7 @@ def reason_for(predicate: Predicate, truth: bool | None, values: Sequence[Any]) 
     name = shown_name(predicate.attribute)
     if not values:
         return f"{name} is missing"
-    readable = [value for value in values if not isinstance(value, Unreadable)]
+    readable = [value for value in values if not isinstance(value, OfNoKind)]
     if not readable:
         return f"{name} cannot be read: {shown_value(values[0])}"
     if truth is None:

@@ -1,8 +1,8 @@
-"""What may come into a matcher: the checks on ids, expressions and weights before anything is compiled."""
+"""What may come into a matcher: the checks on tables of ids, expressions and weights before anything is compiled.
+(Those on single ones are in dibs.items.)"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,66 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.arguments import is_integer
+from dibs.arguments import DEFAULT_WEIGHT, Id
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
-from dibs.errors import ArgumentError, DibsError, ExpressionError, Problem, Rejected, SubscriptionErrors, shown
-from dibs.language.sql import parse
-from dibs.segments.ids import Id
-from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, shown
+from dibs.items import checked_id as checked_id
+from dibs.items import checked_item as checked_item
+from dibs.items import checked_weight as checked_weight
+from dibs.items import sought_id as sought_id
+
+GivenColumns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
 
-def checked_id(id: Any) -> Id:
-    if is_integer(id):
-        id = int(id)
-        if not -(2**63) <= id < 2**63:
-            raise DibsError(f"an id has 64 bits with sign, which is not enough for {shown(id)}; use a string")
-        return id
-    if not isinstance(id, str):
-        raise DibsError(f"an id is a string or an integer, not {shown(id)}")
-    try:
-        id.encode()
-    except UnicodeEncodeError:
-        raise DibsError(f"the id {id!r} is not valid Unicode (lone surrogate)") from None
-    return str(id)
-
-
-def sought_id(id: Any) -> Id | None:
-    """The id that is asked for; None if no subscription can have it."""
-    try:
-        return checked_id(id)
-    except DibsError:
-        return None
-
-
-def checked_weight(weight: Any) -> float:
-    if not is_integer(weight) and not isinstance(weight, (float, np.floating)):
-        raise DibsError(f"a weight is an integer or a float, not {shown(weight)}; pass float(weight) if it is a number")
-    try:
-        result = float(weight)
-    except OverflowError:
-        raise DibsError(f"a weight is a float64, which is not enough for {shown(weight)}") from None
-    if math.isnan(result):
-        raise DibsError("a weight is a number, not NaN")
-    return result
-
-
-def checked_item(item: Any) -> tuple[Id, str, float]:
-    if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
-        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {shown(item)}")
-    id, text = checked_id(item[0]), item[1]
-    if not isinstance(text, str):
-        raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        parse(text)  # says where
-    return id, text, checked_weight(item[2]) if len(item) == 3 else DEFAULT_WEIGHT
-
-
-Columns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
-
-
-def checked_columns(table: Any) -> Columns:
+def checked_columns(table: Any) -> GivenColumns:
     """The good rows of a table of subscriptions as ids (int64 or large_string), texts, weights (None: all the default)
     and row numbers; and the bad ones."""
     table = as_table(table)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,14 +48,18 @@ from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
-from dibs.segments.state import Layer, State, Subscription
+from dibs.segments.single.call import Singles
+from dibs.segments.single.texts import dict_of, text_of
+from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
+    from dibs.storage.durable import Durable
 
 
+Event = Union[Mapping[str, Any], bytes, bytearray, memoryview, str]  # a dict of attributes, or a JSON text of one
 MOST_ROWS = 2**31  # no segment has more
 SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
 
@@ -83,6 +87,7 @@ class Matcher:
         counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
         self._counters = dict.fromkeys(counters, 0)
         self._names = WantedNames(())
+        self._singles = Singles(self._counters, self._layers.upkeep.wake)
 
     # ---- subscriptions ----
 
@@ -192,23 +197,25 @@ class Matcher:
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
-        return frozenset().union(*(x.segment.names for x in self._snapshot().layers))
+        return frozenset().union(*(x.segment.names for x in self.snapshot().layers))
 
     @property
     def weighted(self) -> bool:
         """Whether some subscription has been given a weight of its own."""
-        return any(x.segment.weights is not None for x in self._snapshot().layers)
+        return any(x.segment.weights is not None for x in self.snapshot().layers)
 
     # ---- matching ----
 
-    def match(self, event: Mapping[str, Any], top: int | None = None) -> list[Id]:
+    def match(self, event: Event, top: int | None = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
-        first, at most so many. Raises EventError when the event cannot be read."""
-        if not isinstance(event, Mapping):
-            raise EventError(
-                f"an event is a dict of attributes, not {type(event).__name__}; use match_batch for several"
-            )
-        matches = self.match_batch([event], top=top)
+        first, at most so many. An event is a dict of attributes, or a JSON text of one. Raises EventError when it
+        cannot be read."""
+        text = text_of(event)
+        if top is None and text is not None:
+            ids = self._singles.match(self.snapshot(), text, self._wanted)
+            if ids is not None:
+                return ids
+        matches = self.match_batch([dict_of(event)], top=top)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
@@ -268,16 +275,12 @@ class Matcher:
                 durable.check_process()
                 self._changes.settle()
 
-    def _snapshot(self) -> State:
-        self._news()
-        return self._layers.read()
-
     def _read(
         self, events: Any, attributes: str | None, on_error: OnError
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         check_on_error(on_error)
-        state = self._snapshot()
+        state = self.snapshot()
         segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
         dead = None
@@ -319,13 +322,13 @@ class Matcher:
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._counters)}
-        result = own | described(self._snapshot(), self._layers.upkeep)
+        result = own | described(self.snapshot(), self._layers.upkeep)
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
 
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why."""
-        return planned(self._snapshot())
+        return planned(self.snapshot())
 
     def replay(
         self,
@@ -342,6 +345,24 @@ class Matcher:
         from dibs.past.replay import replay
 
         return replay(self, events, attributes=attributes, on_error=on_error, progress=progress, on_matches=on_matches)
+
+    # ---- for other parts of Dibs; what they give may change with any version ----
+
+    def snapshot(self) -> State:
+        """What is there now, all of it compiled: a value that never changes. Raises DibsError if closed."""
+        self._news()
+        return self._layers.read()
+
+    @property
+    def changes(self) -> Changes:
+        """The one way by which subscriptions come and go."""
+        return self._changes
+
+    @property
+    def durable(self) -> Durable | None:
+        """The folder of a durable matcher; None: it is in memory. Raises DibsError if closed."""
+        self._news()
+        return self._changes.durable
 
     # ---- upkeep and files ----
 
@@ -429,6 +450,12 @@ class Matcher:
         if read_only:
             matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
         return matcher
+
+    def take_over(self, items: Mapping[Id, Waiting], version: int, **counted: int) -> None:
+        """Of an empty one: the subscriptions of a matcher without kernels (dibs.cold), and what it has counted."""
+        self._layers.restore(State(version, (), items))
+        for name, count in counted.items():
+            self._counters[name] += count
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dibs.arguments import check_flag, checked_number
 from dibs.coding.values import EventProblem
+from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
@@ -30,9 +31,12 @@ def id_order(id: Id) -> tuple[bool, Any]:
     return isinstance(id, str), id
 
 
-def _in_order(ids: list[Id], types: frozenset[pa.DataType]) -> list[Id]:
-    ids.sort(key=id_order if len(types) > 1 else None)
-    return ids
+def as_union(ids: pa.Array) -> pa.Array:
+    """Ids of one type in the type of a column that has both."""
+    text = not pa.types.is_integer(ids.type)
+    children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
+    kinds = pa.array(np.full(len(ids), text, np.int8))
+    return pa.UnionArray.from_dense(kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"])
 
 
 class Heaviest:
@@ -90,6 +94,11 @@ class Matches:
     def count(self) -> int:
         return sum(len(event) for _, event, _ in self._parts)
 
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The pairs as they were found, segment by segment, for other parts of Dibs."""
+        return self._parts
+
     def __repr__(self) -> str:
         bad = f", {len(self.problems):,} problems" if self.problems else ""
         return f"<Matches: {self._events:,} events, {self.count:,} pairs{bad}>"
@@ -115,39 +124,11 @@ class Matches:
         if len(self._id_types) < 2:
             type_ = pa.int64() if pa.int64() in self._id_types else pa.string()
             return pa.chunked_array([f.cast(type_) for f in found], type_)
-        chunks = [self._as_union(f) for f in [*found, pa.array([], pa.int64())]]
+        chunks = [as_union(f) for f in [*found, pa.array([], pa.int64())]]
         return pa.chunked_array(chunks, chunks[0].type)
 
-    @staticmethod
-    def _as_union(ids: pa.Array) -> pa.Array:
-        text = not pa.types.is_integer(ids.type)
-        children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
-        kinds = pa.array(np.full(len(ids), text, np.int8))
-        return pa.UnionArray.from_dense(
-            kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"]
-        )
-
     def __iter__(self) -> Iterator[list[Id]]:
-        of_parts = [s.ids.integers_at(rows) for s, _, rows in self._parts]
-        integers = [i for i in of_parts if i is not None]
-        plain = len(integers) == len(of_parts)  # then numpy sorts them, in a third of the time
-        if self._events == 1 and plain:
-            found = integers[0] if len(integers) == 1 else np.concatenate([np.empty(0, np.int64), *integers])
-            found.sort()
-            yield found.tolist()
-            return
-        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
-        if plain:
-            found = np.concatenate([np.empty(0, np.int64), *integers])
-            order = np.lexsort((found, event))
-            ids: list[Id] = found[order].tolist()
-        else:
-            unsorted = [i for s, _, rows in self._parts for i in s.ids.at(rows)]
-            order = np.argsort(event, kind="stable")
-            ids = [unsorted[i] for i in order.tolist()]
-        bounds = np.searchsorted(event[order], np.arange(self._events + 1)).tolist()
-        for a, b in zip(bounds, bounds[1:]):
-            yield ids[a:b] if plain else _in_order(ids[a:b], self._id_types)
+        return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""

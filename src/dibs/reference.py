@@ -49,7 +49,7 @@ from dibs.language.expression import (
 )
 from dibs.language.regex import compiled
 
-Values = Mapping[str, list[Any]]
+ValuesByName = Mapping[str, list[Any]]
 OPERATORS = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -118,24 +118,24 @@ def children_first(expression: Expression) -> Iterator[And | Or | Constant | Pre
     return reversed(nodes)
 
 
-def truth_of(predicate: Predicate, values: Values) -> bool | None:
+def truth_of(predicate: Predicate, values: ValuesByName) -> bool | None:
     """TRUE where some value of the attribute satisfies the predicate, else FALSE where one satisfies its negation."""
     return True if holds_for(predicate, values) else False if holds_for(negate(predicate), values) else None
 
 
-def holds_for(predicate: Predicate, values: Values) -> bool:
+def holds_for(predicate: Predicate, values: ValuesByName) -> bool:
     """Whether some value of the attribute satisfies the predicate."""
     of_attribute = values.get(predicate.attribute, [])
     if isinstance(predicate, IsNull):
         if predicate.negated:
-            return any(not isinstance(value, Unreadable) for value in of_attribute)
+            return any(not isinstance(value, OfNoKind) for value in of_attribute)
         return not of_attribute
     return any(satisfies(value, predicate) for value in of_attribute)
 
 
 def satisfies(value: Any, predicate: Predicate) -> bool:
     """Whether a value satisfies a predicate. False as well when that is unknown."""
-    if isinstance(value, Unreadable):
+    if isinstance(value, OfNoKind):
         return False
     if isinstance(value, Range):
         return range_satisfies(value, predicate)
@@ -206,13 +206,13 @@ def is_like(text: str, pattern: str, escape: str) -> bool:
 # --- Ranges --------------------------------------------------------------------------------------------------------
 
 
-class Interval(NamedTuple):
+class Stretch(NamedTuple):
     low: Any
     high: Any
     above_low: bool = False  # low itself is left out
     below_high: bool = False  # high itself is left out
 
-    def meets(self, other: Interval) -> bool:
+    def meets(self, other: Stretch) -> bool:
         low, above_low = max((self.low, self.above_low), (other.low, other.above_low))
         high, up_to_high = min((self.high, not self.below_high), (other.high, not other.below_high))
         return low < high or (low == high and not above_low and up_to_high)
@@ -222,7 +222,7 @@ def range_satisfies(value: Range, predicate: Predicate) -> bool:
     kind, low, high = range_ends(value)
     if kind == Kind.BOOLEAN:
         return any(satisfies(each, predicate) for each in (False, True) if low <= each <= high)
-    return any(Interval(low, high).meets(solution) for solution in solutions(predicate, kind))
+    return any(Stretch(low, high).meets(solution) for solution in solutions(predicate, kind))
 
 
 def range_ends(value: Range) -> tuple[Kind, Any, Any]:
@@ -242,7 +242,7 @@ def whole(kind: Kind) -> tuple[Any, Any]:
     return {Kind.BOOLEAN: (False, True), Kind.STRING: (b"", b"\xff"), Kind.TIME: (-math.inf, math.inf)}[kind]
 
 
-def solutions(predicate: Predicate, kind: Kind) -> list[Interval]:
+def solutions(predicate: Predicate, kind: Kind) -> list[Stretch]:
     """The values of a kind that satisfy a predicate; none for a pattern that is no interval, which is unknown."""
     least, greatest = whole(kind)
     match predicate:
@@ -250,33 +250,33 @@ def solutions(predicate: Predicate, kind: Kind) -> list[Interval]:
             if constant.kind != kind:
                 return []
             key = key_of(constant)
-            below, above = Interval(least, key, below_high=True), Interval(key, greatest, above_low=True)
+            below, above = Stretch(least, key, below_high=True), Stretch(key, greatest, above_low=True)
             return {
-                "=": [Interval(key, key)],
+                "=": [Stretch(key, key)],
                 "<>": [below, above],
                 "<": [below],
-                "<=": [Interval(least, key)],
+                "<=": [Stretch(least, key)],
                 ">": [above],
-                ">=": [Interval(key, greatest)],
+                ">=": [Stretch(key, greatest)],
             }[symbol]
         case In(_, literals, False):
-            return [Interval(key_of(x), key_of(x)) for x in literals if x.kind == kind]
+            return [Stretch(key_of(x), key_of(x)) for x in literals if x.kind == kind]
         case In(_, literals, True, null):
             if null or any(x.kind != kind for x in literals):
                 return []
             keys = sorted(key_of(x) for x in literals)
-            gaps = [Interval(low, high, True, True) for low, high in itertools.pairwise(keys)]
-            return [Interval(least, keys[0], below_high=True), *gaps, Interval(keys[-1], greatest, above_low=True)]
+            gaps = [Stretch(low, high, True, True) for low, high in itertools.pairwise(keys)]
+            return [Stretch(least, keys[0], below_high=True), *gaps, Stretch(keys[-1], greatest, above_low=True)]
         case Between(_, low, high, False):
             if {low.kind, high.kind} != {kind}:
                 return []
-            return [Interval(key_of(low), key_of(high))]
+            return [Stretch(key_of(low), key_of(high))]
         case Between():
             return [interval for (test,) in between_tests(predicate) for interval in solutions(test, kind)]
     return string_solutions(predicate) if kind == Kind.STRING else []
 
 
-def string_solutions(predicate: Predicate) -> list[Interval]:
+def string_solutions(predicate: Predicate) -> list[Stretch]:
     least, greatest = whole(Kind.STRING)
     match predicate:
         case Like(name, pattern, escape, negated):
@@ -290,20 +290,20 @@ def string_solutions(predicate: Predicate) -> list[Interval]:
                 return solutions(Compare(name, "<>" if negated else "=", literal("".join(fixed))), Kind.STRING)
             return string_solutions(StringTest(name, "STARTSWITH", "".join(fixed), negated))
         case StringTest(_, _, "", negated):  # every string starts with it, ends with it and contains it
-            return [] if negated else [Interval(least, greatest)]
+            return [] if negated else [Stretch(least, greatest)]
         case StringTest(_, "STARTSWITH", text, negated):
             first = text.encode()
             after = first[:-1] + bytes([first[-1] + 1])  # UTF-8 has no byte 255, so the last one has a successor
             if negated:
-                return [Interval(least, first, below_high=True), Interval(after, greatest)]
-            return [Interval(first, after, below_high=True)]
+                return [Stretch(least, first, below_high=True), Stretch(after, greatest)]
+            return [Stretch(first, after, below_high=True)]
     return []
 
 
 # --- Values --------------------------------------------------------------------------------------------------------
 
 
-class Unreadable(NamedTuple):
+class OfNoKind(NamedTuple):
     """A value that is there but of no kind: every predicate on it is unknown, IS NULL and IS NOT NULL included."""
 
     reason: str
@@ -312,7 +312,7 @@ class Unreadable(NamedTuple):
 def values_of(event: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The values of every attribute: objects become dotted paths, arrays lists, and nulls are left out.
 
-    Values are bool, int, float, str, datetime (or datetime64), Range, or Unreadable.
+    Values are bool, int, float, str, datetime (or datetime64), Range, or OfNoKind.
     """
     if not isinstance(event, Mapping):
         raise EventError(f"an event is a mapping from attribute names to values, not {type(event).__name__}")
@@ -361,13 +361,13 @@ def read_value(value: Any) -> Any:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                return Unreadable("a string that is not valid Unicode")
+                return OfNoKind("a string that is not valid Unicode")
             return value
         case dt.datetime():
             return None if value != value else value  # NaT, the null of pandas, is a datetime
         case dt.date():
             return dt.datetime(value.year, value.month, value.day)
-    return None if type(value).__name__ == "NAType" else Unreadable(f"a value of type {type(value).__name__}")
+    return None if type(value).__name__ == "NAType" else OfNoKind(f"a value of type {type(value).__name__}")
 
 
 def read_integer(value: int) -> int | float:
@@ -380,18 +380,18 @@ def read_integer(value: int) -> int | float:
         return math.inf if value > 0 else -math.inf
 
 
-def read_range(value: Range) -> Range | Unreadable:
+def read_range(value: Range) -> Range | OfNoKind:
     ends = [None if end is None else read_value(end) for end in (value.lo, value.hi)]
     given = [end for end in ends if end is not None]
     if not given:
-        return Unreadable("a range without ends")
-    if any(isinstance(end, (Range, Unreadable)) for end in given):
-        return Unreadable("a range with an end that is no single value")
+        return OfNoKind("a range without ends")
+    if any(isinstance(end, (Range, OfNoKind)) for end in given):
+        return OfNoKind("a range with an end that is no single value")
     keys = [keyed(end) for end in given]
     if len({kind for kind, _ in keys}) > 1:
-        return Unreadable("a range from one kind of value to another")
+        return OfNoKind("a range from one kind of value to another")
     if keys != sorted(keys):
-        return Unreadable("a range whose low end is above its high end")
+        return OfNoKind("a range whose low end is above its high end")
     return Range(*ends)
 
 

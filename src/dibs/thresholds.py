@@ -34,6 +34,9 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 class Thresholds:
     # jit.interpreter
     few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
+    # cold
+    cold_subscriptions: int = _threshold(1_000, 0, "subscriptions that need no kernels until these are there")
+    cold_pairs: int = _threshold(2_000_000, 0, "subscriptions times events of a batch, likewise")
     # index.base
     first_room: int = _threshold(1 << 12, 1, "pairs that a kernel gets room for at first")
     largest_room: int = _threshold(1 << 22, 64, "pairs in one room, unless nothing fits into it")
@@ -63,6 +66,19 @@ class Thresholds:
         16, 0, "calls with few events before the conjunctions of the masks are filed for them"
     )
     one_by_one_clauses: int = _threshold(20_000, 1, "clauses of the masks that are worth it")
+    single_scanned: int = _threshold(256, 4, "clauses of the masks that are tested one by one for a single event")
+    single_left: int = _threshold(
+        4_000, 1_000_000, "the same of those that are not filed for single events: expressions with OR"
+    )
+    single_filed: int = _threshold(20_000, 1_000_000, "clauses of the masks that are filed when the first one comes")
+    # segments.single
+    single_values: int = _threshold(
+        1_000, 10_000, "values of a single event; those of longer ones are sorted another way"
+    )
+    single_text: int = _threshold(1 << 16, 1 << 20, "bytes of a single event that are read by the kernel")
+    single_looks: int = _threshold(16, 1, "one single event in so many is shown to the index")
+    # segments.id_lists
+    listed_ids: int = _threshold(1_000_000, 2, "string ids of a segment that are kept as Python objects, once worth it")
     # index.auto.access_sets
     tests_of_an_entry: int = _threshold(12, 1, "tests of an entry; more would hardly sort out more")
     # index.auto.records
@@ -132,12 +148,16 @@ class Thresholds:
     texts_at_once: int = _threshold(1 << 17, 1, "texts that are parsed by one call of the kernel")
     # coding.arrange
     longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
+    # coding.lookup
+    lookup_events: int = _threshold(256, 1, "events of a batch that are worth a table of constants")
+    constants_searched: int = _threshold(32, 0, "constants of an attribute that are searched rather than looked up")
     # coding.patterns
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the expressions that RE2 matches in one pass")
     pattern_steps: int = _threshold(64, 0, "bytes compared for each byte of a string before RE2 decides instead")
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # coding.events
+    json_block: int = _threshold(1 << 18, 16, "bytes of JSON text that are read at once")
     names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
     rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
     # storage.durable

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import dibs
 from dibs.coding.batch import CodedEvents, _sorted, code_events, numbered, pieces
 from dibs.coding.clauses import code_clauses
-from dibs.coding.events import read_events
+from dibs.coding.events import WantedNames, read_events
 from dibs.coding.merge import merge_domains
 from dibs.language.normal_form import normal_form
 from dibs.segments.compile import compile_forms, compile_texts
-from dibs.thresholds import thresholds
+from dibs.thresholds import thresholds, using
 from strategies import events, expressions
 
 
@@ -59,14 +59,16 @@ def test_kinds_arrays_and_rests(count):
 
 
 def test_attributes_in_another_order_are_sorted():
-    """Domains that were merged in place keep the numbers of the first: then the order of names does not help."""
-    merged, _ = merge_domains([domains_of("m = 1 AND z = 1"), domains_of("a = 1 AND m = 2")], keep_numbers=True)
-    assert [n for n, _ in merged.attributes] == ["m", "z", "a"]
-    values = read_events([{"a": 1, "m": 2, "z": 3}, {"z": 1, "a": 0}], {"a", "m", "z"})
-    assert not numbered(values.names, merged).in_order
-    coded = code_events(values, merged)
-    assert coded.attribute.tolist() == [0, 1, 2, 1, 2]
-    assert same(coded, _sorted(list(pieces(values, merged)), 2))
+    """New names come behind those that are known: then their order is not that of the domains."""
+    domains = domains_of("m = 1 AND z = 1", "a = 1 AND m = 2")
+    with using({"names_in_order": 0}):
+        wanted = WantedNames({"m", "z"}).extended(["a"])
+    assert wanted is not None and list(wanted.names) == ["m", "z", "a"]
+    values = read_events([{"a": 1, "m": 2, "z": 3}, {"z": 1, "a": 0}], wanted)
+    assert not numbered(values.names, domains).in_order
+    coded = code_events(values, domains)
+    assert coded.attribute.tolist() == [0, 1, 2, 0, 2]
+    assert same(coded, _sorted(list(pieces(values, domains)), 2))
 
 
 def test_merged_domains_know_the_names_without_looking_them_up():

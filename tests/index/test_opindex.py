@@ -135,7 +135,7 @@ def test_example_3_a_signature_saves_the_search():
     head = a["heads"][EQ]
     assert head[SIZE] == 8
     signature = a["signature"][head[DIRECTORY]]  # all predicates of one attribute are in one segment
-    on = {x for x in range(1, 200) if int(signature) & int(signature_bit(x, True))}
+    on = {x for x in range(1, 200) if int(signature) & int(signature_bit.py_func(x, True))}
     assert set(range(1, 9)) <= on
     assert len(on) < 60  # of the other values most are known not to be there
     for x in (5, min(set(range(1, 200)) - on)):
@@ -144,7 +144,7 @@ def test_example_3_a_signature_saves_the_search():
 
 def test_example_4_segments_and_counters():
     """With two segments A, C and E are in one and B and D in the other; counters start at the sizes."""
-    segment = [rank_of(a) >> (RANK_BITS - 1) for a in (A, B, C, D, E)]
+    segment = [rank_of.py_func(a) >> (RANK_BITS - 1) for a in (A, B, C, D, E)]
     assert segment == [0, 1, 0, 1, 0]
     index = OpIndex.build(rows_of(TABLE_1))
     assert {pivot: need for pivot, (_, need) in partitions(index._counted).items()} == {A: [2, 2, 1], C: [3], D: [2, 4]}
@@ -367,7 +367,7 @@ def check(index):
                 counts = np.bincount(own >> (32 + shift), minlength=last - first)
                 assert a["ends"][first:last].tolist() == np.cumsum(counts).tolist()
                 for key in [*own.tolist(), *keys[head[EXTRA] : head[EXTRA] + head[EXTRA_SIZE]].tolist()]:
-                    bit = int(signature_bit(key, h % LISTS == EQ))
+                    bit = int(signature_bit.py_func(key, h % LISTS == EQ))
                     assert int(a["signature"][first + (key >> (32 + shift))]) & bit
         for part in a["parts"][: lists._count].tolist():
             assert part[DEAD] == (a["need"][part[START] : part[START] + part[SIZE]] == 0).sum()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.index.papers.pbtree.folder import Folder
-from dibs.index.papers.pbtree.lists import Entries
+from dibs.index.papers.pbtree.folder import PageFolder
+from dibs.index.papers.pbtree.lists import TreeEntries
 from dibs.index.papers.pbtree.sorting import SORTED, Sorting
 
 MOST = 40  # entries that there is memory for
@@ -16,11 +16,11 @@ MOST = 40  # entries that there is memory for
 
 def portions_of(entries, sample, memory=SORTED * MOST):
     """What comes out of entries that are added in portions of 25."""
-    folder = Folder()
+    folder = PageFolder()
     try:
         sorting = Sorting(folder, memory, entries.key[sample], len(entries.key))
         for start in range(0, len(entries.key), 25):
-            sorting.add(Entries(*(column[start : start + 25] for column in entries)))
+            sorting.add(TreeEntries(*(column[start : start + 25] for column in entries)))
         return list(sorting.sorted())
     finally:
         folder.close()
@@ -53,7 +53,7 @@ def entries_of(keys):
     """Entries of (operator, tree, cell), with rows in their order."""
     operator = np.array([k[0] for k in keys], np.uint8)
     key = np.array([k[1] << 32 | k[2] for k in keys], np.int64)
-    return Entries(operator, key, np.arange(len(keys), dtype=np.int32))
+    return TreeEntries(operator, key, np.arange(len(keys), dtype=np.int32))
 
 
 @settings(max_examples=60, deadline=None)

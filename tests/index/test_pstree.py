@@ -36,11 +36,18 @@ from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hashed, _
 from dibs.index.papers.pstree.psthash import PSTHash
 from dibs.index.papers.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
 from dibs.index.papers.pstree.pstree import PSTree
+from dibs.jit.kernel import kernel
 
 KINDS = [PSTree, PSTBloom, PSTHash]
 ALL = 1 << 40
 TOP = 2**31 - 1
 Row = dict[int, list[tuple[int, int]]]  # attribute: spans
+
+
+@kernel
+def _place_and_bits(code):
+    h = _hashed(code)
+    return _place(h), _bits(h)
 
 
 def clauses_of(rows: list[Row], attributes: int) -> Clauses:
@@ -180,8 +187,7 @@ def signed(index: PSTBloom, space: dict[str, int]) -> set[int] | None:
     for row in range(len(index.rows)):
         p, end = index.rows.offsets[row : row + 2].tolist()
         code = row if end == p + 1 else ~(p + 1)
-        h = np.uint64(_hashed(np.int32(code)))
-        place, bits = int(_place(h)), int(_bits(h))
+        place, bits = map(int, _place_and_bits(np.int32(code)))
         if int(words.entry[at + (place & mask), 0]) & bits == bits:
             found.add(row)
     return found
@@ -475,6 +481,6 @@ def test_a_restored_index_goes_on(kind):
 
 def test_chunks():
     sizes = np.arange(1, 5_000)
-    rooms = [chunk_size(int(n)) for n in sizes]
+    rooms = [chunk_size.py_func(int(n)) for n in sizes]
     assert chunk_sizes(sizes).tolist() == rooms
     assert all(n <= room <= 1.25 * n for n, room in zip(sizes, rooms))

@@ -30,7 +30,7 @@ from dibs.coding.lines import LONGEST, numbered_lines
 if TYPE_CHECKING:
     from dibs.past.backtest import Backtest
     from dibs.past.replay import Replay
-    from dibs.past.sources import Chain, Source
+    from dibs.past.sources import Chain, StoredEvents
 
 HELP = """
 Tell what an expression would have matched, before it is saved: how many of the stored events, which share, when, and
@@ -205,8 +205,8 @@ def _open_all(names: list[str], how: Reading) -> Chain:
     return Chain([(shown_name(name), _open(name, how)) for name in names])
 
 
-def _open(name: str, how: Reading) -> Source:
-    from dibs.past.sources import JsonLines, Passing
+def _open(name: str, how: Reading) -> StoredEvents:
+    from dibs.past.sources import Passing, StoredLines
     from dibs.past.sources_files import open_file
 
     kind = format_of(name, how.format)
@@ -219,7 +219,7 @@ def _open(name: str, how: Reading) -> Source:
     if kind is Format.arrow:
         with reading(name, kind):
             return Passing(open_arrow(name), shown_name(name), "arrow")
-    return JsonLines(open_input(name), shown_name(name), how.longest)
+    return StoredLines(open_input(name), shown_name(name), how.longest)
 
 
 def _say_notes(source: Chain, wanted: Collection[str]) -> None:

@@ -15,7 +15,7 @@ import typer
 from dibs.cli.catalog_shown import contains, meanings, print_entry, print_json, print_table, shown_id
 from dibs.cli.outcome import BAD_INPUT, NO, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
-from dibs.cli.subscriptions import _sum_up as sum_up
+from dibs.cli.subscriptions import sum_up
 from dibs.errors import FormatError, SubscriptionErrors
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def load_file(
         rejected = matcher.add_many(read.items, on_error="skip")
     else:
         with bar("subscriptions", len(read)) as advance:
-            rejected = matcher.add_table(read.table, on_error="skip", progress=_sum_up(advance))
+            rejected = matcher.add_table(read.table, on_error="skip", progress=sum_up(advance))
     for r in rejected:
         read.problems.append((read.numbers[r.position], f"subscription {r.id!r}: {r.error}"))
     problems = read.shown_problems()
@@ -94,7 +94,7 @@ def load_file(
     return matcher, len(problems)
 
 
-def _sum_up(advance: Callable[[int], None]) -> Callable[[int], None]:
+def sum_up(advance: Callable[[int], None]) -> Callable[[int], None]:
     """From "so many more" to "so many in all"."""
     done = 0
 

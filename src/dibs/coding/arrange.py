@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.borrowing import borrowed
 from dibs.jit.interpreter import keeping
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.expression import Kind
 from dibs.thresholds import thresholds
 
@@ -71,8 +70,6 @@ def _arrange(
 ):
     """Offsets are empty when some event has more than `most` values. (Not in groups: an array in a NamedTuple costs
     0.2 microseconds more at the call, and single events are coded one by one.)"""
-    number_event, string_event, time_event = borrowed(number_event), borrowed(string_event), borrowed(time_event)
-    boolean_event, unreadable_event = borrowed(boolean_event), borrowed(unreadable_event)
     offsets = np.zeros(events + 1, np.int64)
     _count(number_event, offsets)
     _count(string_event, offsets)
@@ -96,11 +93,11 @@ def _arrange(
     times = strings + len(string_event)
     booleans = times + len(time_event)
     unreadable = booleans + len(boolean_event)
-    _pack(number_event, borrowed(number_name), 0, end, packed)
-    _pack(string_event, borrowed(string_name), strings, end, packed)
-    _pack(time_event, borrowed(time_name), times, end, packed)
-    _pack(boolean_event, borrowed(boolean_name), booleans, end, packed)
-    _pack(unreadable_event, borrowed(unreadable_name), unreadable, end, packed)
+    _pack(number_event, number_name, 0, end, packed)
+    _pack(string_event, string_name, strings, end, packed)
+    _pack(time_event, time_name, times, end, packed)
+    _pack(boolean_event, boolean_name, booleans, end, packed)
+    _pack(unreadable_event, unreadable_name, unreadable, end, packed)
     _sort_each(packed, offsets)
 
     number_key = number_value.view(np.int64)
@@ -120,14 +117,14 @@ def _arrange(
     return offsets, name, kind, key, rest
 
 
-@kernel(inline="always")
+@phase
 def _count(event, offsets):
     """How many values event e has, in offsets[e + 1]."""
     for i in range(len(event)):
         offsets[event[i] + 1] += 1
 
 
-@kernel(inline="always")
+@phase
 def _pack(event, name, first, end, packed):
     """The values of one kind, whose places begin with `first`; end[e] is where the next one of event e goes."""
     for i in range(len(event)):
@@ -135,7 +132,7 @@ def _pack(event, name, first, end, packed):
         end[event[i]] += 1
 
 
-@kernel(inline="always")
+@phase
 def _sort_each(packed, offsets):
     """Within each event, by insertion: columns mostly come in order, so there is little to move."""
     for e in range(len(offsets) - 1):

@@ -12,6 +12,7 @@ import numpy as np
 
 from dibs.coding.domain import NUMBER_BASE, bases, compare_bytes, prefix
 from dibs.coding.groups import Ranked, Texts
+from dibs.jit.hashing import number_pair, slots_for
 from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.table import Facet
@@ -114,7 +115,7 @@ def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
     room = largest if largest > _RUN else 0
     half = Ranked(np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32))
     texts = Texts(text_starts, text_bytes)
-    slots = np.empty(_slots(room), np.int32)
+    slots = np.empty(slots_for(room), np.int32)
     attributes = len(ends) // _KINDS
     offsets = np.zeros((_KINDS, attributes + 1), np.int64)
     for g in range(len(ends) - 1):
@@ -185,15 +186,6 @@ def _below(key, tie, other_key, other_tie, strings, texts):
 
 
 @kernel
-def _slots(size):
-    """How many slots a hash table of so many keys has: a power of two."""
-    slots = 1
-    while slots < 2 * size:
-        slots *= 2
-    return slots
-
-
-@kernel
 def _fewer(key, tie, local, slots):
     """Moves the distinct (key, tie) to the front, in order of appearance, and returns their number; `local` says which
     is which. Few are left as they are: sorting them is quicker."""
@@ -202,27 +194,12 @@ def _fewer(key, tie, local, slots):
         for i in range(n):
             local[i] = i
         return n
-    own = slots[: _slots(n)]  # open addressing: 1 + the place of a distinct one, 0 for empty
+    own = slots[: slots_for(n)]
     own[:] = 0
-    mask = np.uint64(len(own) - 1)
     distinct = 0
     for i in range(n):
-        x, y = key[i], tie[i]
-        h = np.uint64(x) ^ (np.uint64(y) << np.uint64(20))
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)  # small integers have zeros in the lower half
-        at = (h >> np.uint64(32)) & mask
-        while True:
-            s = own[at]
-            if s == 0:
-                key[distinct], tie[distinct] = x, y
-                local[i] = distinct
-                distinct += 1
-                own[at] = distinct
-                break
-            if key[s - 1] == x and tie[s - 1] == y:
-                local[i] = s - 1
-                break
-            at = (at + np.uint64(1)) & mask
+        local[i] = number_pair(key[i], tie[i], key, tie, own, distinct)
+        distinct += local[i] == distinct
     return distinct
 
 

@@ -27,12 +27,12 @@ from dibs.coding.domain import (
 from dibs.coding.patterns import PatternSet, patterns_of
 from dibs.language.table import Facet
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 # The new number of each attribute; where its old cells start in the next two; the first and the last new cell of each.
 Moved = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
-def merge_clauses(parts: Sequence[tuple[Domains, Clauses, Rows]]) -> tuple[Domains, Clauses, NDArray[np.int64]]:
+def merge_clauses(parts: Sequence[tuple[Domains, Clauses, RowNumbers]]) -> tuple[Domains, Clauses, NDArray[np.int64]]:
     """The given rows of each part as one set of clauses, and for each of its rows the place among all rows given
     (conjunctions move to the front). Constants that only dropped rows mention stay in the domains."""
     domains, moves = merge_domains([d for d, _, _ in parts])
@@ -42,10 +42,12 @@ def merge_clauses(parts: Sequence[tuple[Domains, Clauses, Rows]]) -> tuple[Domai
     return domains, clauses, place
 
 
-def move_clauses(parts: Sequence[tuple[Clauses, Rows, Moved]], attributes: int) -> tuple[Clauses, NDArray[np.int64]]:
+def move_clauses(
+    parts: Sequence[tuple[Clauses, RowNumbers, Moved]], attributes: int
+) -> tuple[Clauses, NDArray[np.int64]]:
     """The given rows of each part with their cells moved, as one set of clauses; and for each of its rows the place
     among all rows given."""
-    chosen: list[tuple[Clauses, Rows, Moved, NDArray[np.int64]]] = []
+    chosen: list[tuple[Clauses, RowNumbers, Moved, NDArray[np.int64]]] = []
     base = 0
     for clauses, rows, move in parts:
         chosen.append((clauses, rows, move, np.arange(base, base + len(rows))))
@@ -83,7 +85,7 @@ def move_clauses(parts: Sequence[tuple[Clauses, Rows, Moved]], attributes: int) 
 
 
 def _moved(
-    clauses: Clauses, rows: Rows, move: Moved, place: NDArray[np.int64], programs: bool
+    clauses: Clauses, rows: RowNumbers, move: Moved, place: NDArray[np.int64], programs: bool
 ) -> dict[str, NDArray[Any]]:
     to_attribute, cell_base, first_cell, last_cell = move
     size = np.diff(clauses.offsets)[rows]
@@ -111,15 +113,9 @@ def _moved(
     }
 
 
-def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Domains, list[Moved]]:
-    """All constants of the domains in one, and where the cells of each have gone. Attributes are sorted or, with
-    keep_numbers, those of the first domains keep their numbers."""
-    numbers = dict(zip(olds[0].attributes, range(len(olds[0].attributes))))
-    for d in olds[1:]:
-        for a in d.attributes:
-            numbers.setdefault(a, len(numbers))
-    if not keep_numbers:
-        numbers = {a: i for i, a in enumerate(sorted(numbers))}
+def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
+    """All constants of the domains in one, whose attributes are sorted, and where the cells of each have gone."""
+    numbers = {a: i for i, a in enumerate(sorted({a for d in olds for a in d.attributes}))}
     to_attribute = [np.fromiter(map(numbers.__getitem__, d.attributes), np.int64, len(d.attributes)) for d in olds]
     n = len(numbers)
 
@@ -168,13 +164,13 @@ def merge_domains(olds: list[Domains], keep_numbers: bool = False) -> tuple[Doma
     _hand_on_patterns(olds, to_attribute, new)
     result, at = [], [0, 0, 0]
     for d, t in zip(olds, to_attribute):
-        taken = []
+        of_kinds = []
         for i, (rank, column) in enumerate(
             ((number_rank, d.number_value), (string_rank, d.string_prefix), (time_rank, d.time_value))
         ):
-            taken.append(rank[at[i] : at[i] + len(column)])
+            of_kinds.append(rank[at[i] : at[i] + len(column)])
             at[i] += len(column)
-        result.append((t, *_cell_map(d, new, t, *taken)))
+        result.append((t, *_cell_map(d, new, t, *of_kinds)))
     return new, result
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import Arranged, arranged
-from dibs.language.expression import number_key
+from dibs.language.expression import Kind, number_key
 from dibs.lazy import lazy
 
+if TYPE_CHECKING:
+    from dibs.coding.arrange import Arranged
+
 __all__ = [
+    "ArrangedValues",
     "Booleans",
     "EventProblem",
     "EventValues",
@@ -149,7 +152,36 @@ class EventValues:
     @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
+        from dibs.coding.arrange import arranged  # kernels; who only wants a Range does without
+
         return arranged(self)
+
+
+class ArrangedValues(EventValues):
+    """Values that were read by event and name already. The columns of a kind are made when somebody asks for them."""
+
+    @classmethod
+    def of(cls, events: int, names: list[str], columns: Arranged, strings: Strings, in_order: bool) -> ArrangedValues:
+        """columns: of numbers, strings and booleans only; by name within an event, if they are in order."""
+        result = cls(events, names, strings=strings)
+        del result.__dict__["numbers"], result.__dict__["booleans"]
+        result.__dict__["arranged"] = columns if in_order else None
+        result.__dict__["_columns"] = columns
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("numbers", "booleans"):
+            raise AttributeError(name)
+        offsets, names, kind, key, rest = self.__dict__["_columns"]
+        rows = np.flatnonzero(kind == (Kind.NUMBER if name == "numbers" else Kind.BOOLEAN))
+        event = (np.searchsorted(offsets, rows, side="right") - 1).astype(np.int32)
+        made: Any = (
+            Numbers(event, names[rows], key[rows].view(np.float64), rest[rows])
+            if name == "numbers"
+            else Booleans(event, names[rows], key[rows].astype(np.uint8))
+        )
+        self.__dict__[name] = made
+        return made
 
 
 def integer_keys(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:

@@ -36,7 +36,7 @@ from dibs.exchange.files import (
     FORMAT,
     LINES,
     PARQUET,
-    Batch,
+    ColumnBatch,
     ending_of,
     read_lines,
     read_mixed,
@@ -56,7 +56,7 @@ Progress = Callable[[int], None]  # told how many more rows are done
 # ---- export ----
 
 
-class _Part(NamedTuple):
+class _Stored(NamedTuple):
     """Subscriptions whose ids are of one type; `rows` of them count."""
 
     ids: pa.Array
@@ -81,7 +81,7 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     if both and ending == PARQUET:
         types[FLAG] = pa.bool_()
     types |= {"expression": pa.large_string(), "weight": pa.float64(), "version": pa.int64()}
-    if matcher._changes.durable is not None:
+    if matcher.durable is not None:
         types["time"] = pa.timestamp("us", "UTC")
     schema = pa.schema([pa.field(name, type_, nullable=False) for name, type_ in types.items()])
     schema = schema.with_metadata({f"dibs.{key}": str(value) for key, value in about.items()})
@@ -97,31 +97,30 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     return count
 
 
-def _state(matcher: Matcher) -> tuple[int, list[_Part]]:
+def _state(matcher: Matcher) -> tuple[int, list[_Stored]]:
     """The version of the matcher and its subscriptions at that version, integers first. A durable matcher's come from
     its catalog, which alone knows the times."""
-    durable = matcher._changes.durable
+    durable = matcher.durable
     if durable is not None:
-        matcher._news()  # refuses a closed one
         version, columns = durable.catalog.columns()
-        return version, [_Part(*c[:5], np.arange(len(c.ids))) for c in columns if len(c.ids)]
-    snapshot = matcher._snapshot()
+        return version, [_Stored(*c[:5], np.arange(len(c.ids))) for c in columns if len(c.ids)]
+    snapshot = matcher.snapshot()
     parts = []
     for layer in snapshot.layers:
         s, rows = layer.segment, layer.gone.kept()
         if len(rows):
-            parts.append(_Part(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
+            parts.append(_Stored(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
     return snapshot.version, sorted(parts, key=lambda p: not pa.types.is_integer(p.ids.type))
 
 
-def _by_type(parts: list[_Part]) -> Iterator[list[_Part]]:
+def _by_type(parts: list[_Stored]) -> Iterator[list[_Stored]]:
     for integers in (True, False):
         own = [part for part in parts if pa.types.is_integer(part.ids.type) == integers]
         if own:
             yield own
 
 
-def _batches(parts: list[_Part]) -> Iterator[Batch]:
+def _batches(parts: list[_Stored]) -> Iterator[ColumnBatch]:
     """The columns of parts of one type of ids, in the order of ids, some rows at a time."""
     ids = pa.concat_arrays([part.ids.take(pa.array(part.rows)) for part in parts])
     order = pc.sort_indices(ids).to_numpy()  # strings by their bytes, which is by code point
@@ -132,7 +131,7 @@ def _batches(parts: list[_Part]) -> Iterator[Batch]:
         yield {"id": ids.take(pa.array(at)), **_columns(parts, number[at], row[at])}
 
 
-def _columns(parts: list[_Part], number: NDArray[Any], row: NDArray[np.int64]) -> Batch:
+def _columns(parts: list[_Stored], number: NDArray[Any], row: NDArray[np.int64]) -> ColumnBatch:
     """All but the ids: of row row[i] of the part number[i]."""
     n = len(row)
     places = [np.flatnonzero(number == i) for i in range(len(parts))]
@@ -156,7 +155,7 @@ def _columns(parts: list[_Part], number: NDArray[Any], row: NDArray[np.int64]) -
     }
 
 
-def _told(batches: Iterable[Batch], progress: Progress | None) -> Iterator[Batch]:
+def _told(batches: Iterable[ColumnBatch], progress: Progress | None) -> Iterator[ColumnBatch]:
     for columns in batches:
         yield columns
         if progress is not None:
@@ -175,7 +174,7 @@ def import_from(
     source = checked_path(path)
     check_on_error(on_error)
     check_callable("progress", progress)
-    matcher._changes.check()  # a matcher that takes no changes says so before the file is read
+    matcher.changes.check()  # a matcher that takes no changes says so before the file is read
     if not source.is_dir() and ending_of(source) == LINES:
         ids, texts, weights, places, bad = read_lines(source)
     else:
@@ -183,4 +182,4 @@ def import_from(
         if FLAG not in table.column_names:
             return matcher.add_table(table, on_error, progress)
         ids, texts, weights, places, bad = read_mixed(table)
-    return add_columns(matcher._changes, ids, texts, weights, places, bad, on_error, progress)
+    return add_columns(matcher.changes, ids, texts, weights, places, bad, on_error, progress)

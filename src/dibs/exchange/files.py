@@ -33,7 +33,7 @@ CHECKSUM = "dibs.checksum"
 INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 EXPECTED = "expected id, expression and perhaps weight"
 
-Batch = dict[str, pa.Array]
+ColumnBatch = dict[str, pa.Array]
 # ids, texts, weights (None: all the default), places of the good rows in the file, and the bad ones
 Read = tuple[Union[list[Id], pa.Array], pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
@@ -41,7 +41,7 @@ Read = tuple[Union[list[Id], pa.Array], pa.Array, "NDArray[np.float64] | None", 
 # ---- writing ----
 
 
-def write_parquet(file: BinaryIO, schema: pa.Schema, batches: Iterable[Batch]) -> None:
+def write_parquet(file: BinaryIO, schema: pa.Schema, batches: Iterable[ColumnBatch]) -> None:
     checksum = _Checksum()
     # No dictionaries: nearly all values differ, and a dictionary of floats might not tell 0.0 from -0.0.
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as writer:
@@ -79,7 +79,7 @@ class _Checksum:
         return blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
-def write_lines(file: BinaryIO, names: list[str], batches: Iterable[Batch]) -> None:
+def write_lines(file: BinaryIO, names: list[str], batches: Iterable[ColumnBatch]) -> None:
     shown = {weight: text for text, weight in INFINITE.items()}
     for columns in batches:
         values = {name: columns[name].to_pylist() for name in names}

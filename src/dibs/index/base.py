@@ -20,7 +20,7 @@ from dibs.coding.clauses import Clauses
 from dibs.jit.threads import share
 from dibs.thresholds import thresholds
 
-Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
+PairChunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 Sink = Callable[[NDArray[np.int32], NDArray[np.int32]], None]  # takes event and row, which are overwritten afterwards
 
 
@@ -29,7 +29,7 @@ class Pairs:
     """Matches in chunks of two columns, event and row, as the kernels filled them: in no set order, but the same for
     every number of threads."""
 
-    chunks: list[Chunk]
+    chunks: list[PairChunk]
     candidates: int  # subscriptions looked at
     predicates: int  # predicates evaluated
     nodes: int = 0  # parts of the structure visited: tree nodes, lists, groups; what counts is said in each file
@@ -162,10 +162,10 @@ def in_parts(
     parts = max(1, min(threads * 4 if threads > 1 else 1, blocks))
     most = thresholds.sink_room if sink else thresholds.largest_room
 
-    def run(first: int, last: int, room: Chunk) -> tuple[list[Chunk], int, NDArray[np.int64]]:
+    def run(first: int, last: int, room: PairChunk) -> tuple[list[PairChunk], int, NDArray[np.int64]]:
         done = np.zeros(7, np.int64)
         done[0] = first
-        chunks: list[Chunk] = []
+        chunks: list[PairChunk] = []
         given = 0
         size = len(room[0])
         while True:

@@ -26,7 +26,7 @@ from dibs.index.conjunctions import select
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
 
-class Part:
+class ClauseGroup:
     """Clauses that came together; `rows` are their numbers in the index, `left` those (among the clauses) that the
     structure does not take."""
 
@@ -58,7 +58,7 @@ class Part:
 class Completed:
     """See above. An index of rows 0, 1, 2, ...; `_rows[i]` is the row of the structure's clause i."""
 
-    def __init__(self, structure: Structure, own: Clauses | None, rows: NDArray[np.int32], part: Part):
+    def __init__(self, structure: Structure, own: Clauses | None, rows: NDArray[np.int32], part: ClauseGroup):
         self._structure = structure
         self._own = own  # the structure's clauses, if they are not the segment's
         self._rows = rows
@@ -79,12 +79,12 @@ class Completed:
         """kind: a Structure; options: what its `build` takes besides."""
         own, rows, left = _selected(kind, clauses)
         structure = cast(Structure, kind.build(own, **options))
-        part = Part(clauses, np.arange(len(clauses), dtype=np.int32), left)
+        part = ClauseGroup(clauses, np.arange(len(clauses), dtype=np.int32), left)
         return cls(structure, None if own is clauses else own, rows, part)
 
     @classmethod
     def restore(cls, kind: type[Any], clauses: Clauses, arrays: dict[str, NDArray[Any]], **options: Any) -> Completed:
-        part = Part(clauses, np.arange(len(clauses), dtype=np.int32), arrays["left"])
+        part = ClauseGroup(clauses, np.arange(len(clauses), dtype=np.int32), arrays["left"])
         own = clauses
         if "own.offsets" in arrays:
             columns = {n: arrays[f"own.{n}"] for n in Clauses.ARRAYS}
@@ -147,7 +147,7 @@ class Completed:
 
     def _match_masks(
         self,
-        part: Part,
+        part: ClauseGroup,
         everything: bool,
         events: CodedEvents,
         numbers: NDArray[np.int64] | None,
@@ -181,7 +181,7 @@ class Completed:
             part.widen(clauses.attributes)
         if len(self._deleted):
             self._deleted = np.append(self._deleted, np.zeros(len(clauses), np.bool_))
-        self._parts.append(Part(clauses, numbers, left))
+        self._parts.append(ClauseGroup(clauses, numbers, left))
         while len(self._parts) > 1 and len(self._parts[-2].rows) < 2 * len(self._parts[-1].rows):
             self._parts[-2:] = [_joined(*self._parts[-2:])]
 
@@ -201,10 +201,10 @@ def _selected(kind: type[Any], clauses: Clauses) -> tuple[Clauses, NDArray[np.in
     return select(clauses, kind.takes.several, programs)
 
 
-def _joined(first: Part, second: Part) -> Part:
+def _joined(first: ClauseGroup, second: ClauseGroup) -> ClauseGroup:
     clauses, place = concatenated([first.clauses, second.clauses])
     rows = np.concatenate([first.rows, second.rows])[place]
     left = np.zeros(len(place), np.bool_)
     left[first.left] = True
     left[len(first.rows) + second.left] = True
-    return Part(clauses, rows, np.flatnonzero(left[place]).astype(np.int32))
+    return ClauseGroup(clauses, rows, np.flatnonzero(left[place]).astype(np.int32))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.groups import ClauseArrays
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 LEFT, TAKEN, NEVER = 0, 1, 2
 
@@ -98,7 +98,7 @@ def _out_of_order(offsets, attribute, conjunctions):
     return False
 
 
-class Joined(NamedTuple):
+class JoinedPredicates(NamedTuple):
     """Predicates, as in coding.clauses."""
 
     attribute: NDArray[np.int32]
@@ -128,7 +128,7 @@ def _conjoin(rows, several, clauses):
             spans += _spans(p, clauses)
     kept, sizes = np.ones(len(rows), np.bool_), np.empty(len(rows), np.int64)
     # A join of spans is never longer than all that went into it.
-    out = Joined(
+    out = JoinedPredicates(
         np.empty(predicates, np.int32),
         np.empty(predicates, np.int32),
         np.empty(predicates, np.int32),
@@ -147,7 +147,7 @@ def _conjoin(rows, several, clauses):
     return kept, sizes[:count], joined
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
     """Returns how many rows were kept, and how many predicates and spans they have."""
     count, n, side = np.int64(0), np.int64(0), np.int64(0)
@@ -160,7 +160,7 @@ def _conjoin_rows(rows, several, clauses, scratch, kept, sizes, out):
     return count, n, side
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _conjoin_row(row, several, n, side, clauses, scratch, out):
     """Writes a row's predicates from the n-th on and their spans from `side` on. Returns how many there are: -1
     predicates if the row cannot hold."""

@@ -23,6 +23,8 @@ where a kind begins or ends, but they reach beyond it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,10 +35,17 @@ EQ, LE, GE, NE, BETWEEN, IN = range(6)
 NAMES = ("=", "<=", ">=", "<>", "BETWEEN", "IN")
 
 
-def limits(clauses: Clauses) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Floor and ceiling of each attribute; where no predicate is wide they are (2**31 - 1, -1)."""
+class Limits(NamedTuple):
+    """Floor and ceiling of each attribute."""
+
+    floor: NDArray[np.int32]
+    ceiling: NDArray[np.int32]
+
+
+def limits(clauses: Clauses) -> Limits:
+    """Where no predicate is wide they are (2**31 - 1, -1)."""
     c = clauses
-    return _limits(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.attributes)
+    return Limits(*_limits(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.attributes))
 
 
 def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.int32]) -> NDArray[np.uint8]:

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.auto.singles import ForSingles
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots, clear, lay_out, test_conjunction, test_program
 from dibs.jit.interpreter import keeping
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
+from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
 
@@ -41,6 +43,10 @@ class Scan:
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Scan:
         return cls(clauses)
+
+    @lazy
+    def for_singles(self) -> ForSingles:
+        return ForSingles(None, None, np.arange(len(self._clauses), dtype=np.int32))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {}
@@ -78,7 +84,7 @@ def _scan(first_program, attributes, ask_for_values, last_event, progress, *arra
 _scan_few = keeping(_scan)
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _scan_events(clauses, jumps, ask_for_values, events, last_event, slots, room, progress):
     """Goes on where `progress` says (see index.base) and stops when the room for pairs is full."""
     found, tested = np.int64(0), np.int64(0)

@@ -12,6 +12,8 @@ from typing import Any
 
 from numba import njit
 
+from dibs.jit.cache import keep_compiled
+
 
 def keeping(kernel: Any) -> Any:
     """A twin of the kernel that keeps the interpreter. It has a name of its own, by which Numba's cache tells it from
@@ -19,4 +21,4 @@ def keeping(kernel: Any) -> Any:
     own = kernel.py_func
     twin = FunctionType(own.__code__, own.__globals__, f"{own.__name__}_keeping", own.__defaults__, own.__closure__)
     twin.__qualname__, twin.__module__ = f"{own.__qualname__}_keeping", own.__module__
-    return njit(cache=True)(twin)
+    return keep_compiled(njit(twin))

@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
-Space = tuple[NDArray[Any], ...]
+Space = tuple[Any, ...]  # arrays, or groups of them
 
 
 class Taken(NamedTuple):
@@ -45,6 +43,11 @@ class Pool:
                 return Taken(make(*sizes), age)
             if taken.age == self._age:
                 return taken
+
+    @property
+    def idle(self) -> list[Space]:
+        """The spaces that no call is using, for whoever adds up bytes."""
+        return [taken.space for taken in list(self._idle)]
 
     def give(self, taken: Taken) -> None:
         """The space is clean again."""

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 
 def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """The pointer to an array's first element, or the pointer that it is (see jit.pointers)."""
+    """The pointer to an array's first element, or the pointer that it is (see jit.borrowing)."""
     if isinstance(kind, types.CPointer):
         return array
     return context.make_array(kind)(context, builder, array).data

@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 from dibs.jit.prefetching import data_of
 
 
@@ -21,7 +21,7 @@ def word_at(typingctx, data, at):
     return types.uint64(data, types.int64), code
 
 
-@helper
+@phase
 def equal_bytes(a, a_start, b, b_start, length):
     """How many bytes are the same from the two places on, up to `length`."""
     k = 0

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.language.bulk_kernels import ReadLiterals, ReadPredicates, number_slices, parse_texts
+from dibs.jit.hashing import number_slices
+from dibs.language.bulk_kernels import ReadLiterals, ReadPredicates, parse_texts
 from dibs.language.expression import (
     And,
     Between,
@@ -206,14 +207,10 @@ def _intern(
     data: NDArray[np.uint8], start: NDArray[np.int64], size: NDArray[np.int32], known: dict[bytes, int]
 ) -> NDArray[np.int32]:
     """Numbers of the given slices in `known`, which grows."""
-    slots = np.zeros(1 << max(4, int(2 * len(start)).bit_length()), np.int32)
-    local = np.empty(len(start), np.int32)
-    first = np.empty(len(start), np.int32)
-    distinct = number_slices(data, start, size, slots, local, first)
+    local, first = number_slices(data, start, size)
     view = data.data
-    first = first[:distinct]
     starts = start[first]
-    numbers = np.empty(distinct, np.int32)
+    numbers = np.empty(len(first), np.int32)
     for i, (a, b) in enumerate(zip(starts.tolist(), (starts + size[first]).tolist())):
         numbers[i] = known.setdefault(bytes(view[a:b]), len(known))
     return numbers[local]

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
@@ -53,41 +52,6 @@ class ReadLiterals(NamedTuple):
         )
 
 
-@kernel
-def number_slices(data, start, size, slots, local, first):
-    """Open addressing: slots hold 1 + the number of a distinct slice, 0 for empty."""
-    mask = np.uint64(len(slots) - 1)
-    distinct = 0
-    for i in range(len(start)):
-        a, n = start[i], size[i]
-        h = np.uint64(14695981039346656037)
-        for k in range(a, a + n):
-            h = (h ^ np.uint64(data[k])) * np.uint64(1099511628211)
-        h ^= h >> np.uint64(29)
-        at = h & mask
-        while True:
-            s = slots[at]
-            if s == 0:
-                first[distinct] = i
-                distinct += 1
-                slots[at] = distinct
-                local[i] = distinct - 1
-                break
-            j = first[s - 1]
-            same = size[j] == n
-            if same:
-                b = start[j]
-                for k in range(n):
-                    if data[a + k] != data[b + k]:
-                        same = False
-                        break
-            if same:
-                local[i] = s - 1
-                break
-            at = (at + np.uint64(1)) & mask
-    return distinct
-
-
 @kernel(inline="always")
 def _is_space(c):
     return c == 32 or c == 9 or c == 10 or c == 13
@@ -103,14 +67,14 @@ def _is_digit(c):
     return c >= 48 and c <= 57
 
 
-@kernel
+@phase(inline=False)
 def _skip_space(data, at, end):
     while at < end and _is_space(data[at]):
         at += 1
     return at
 
 
-@kernel
+@phase(inline=False)
 def _name_end(data, at, end):
     """One past a plain or dotted name of ASCII letters, digits and underscores; -1 where there is none."""
     while True:
@@ -123,7 +87,7 @@ def _name_end(data, at, end):
         at += 1
 
 
-@kernel
+@phase(inline=False)
 def _letters(data, at, end, word):
     """Whether the word (lower case) stands here in any case, and no letter, digit or underscore follows."""
     if at + len(word) > end:
@@ -135,7 +99,7 @@ def _letters(data, at, end, word):
     return at == end or not (_is_letter(data[at]) or _is_digit(data[at]) or data[at] == 95)
 
 
-@kernel
+@phase(inline=False)
 def _literal(data, at, end, i, literals):
     """Reads literal number i; returns one past it, or _NOWHERE. What follows must be a space, a comma, ')' or the
     end."""
@@ -210,7 +174,7 @@ def _literal(data, at, end, i, literals):
     return at
 
 
-@kernel
+@phase(inline=False)
 def parse_text(data, at, end, p, i, predicates, literals):
     """Reads one text into predicates from p and literals from i on; returns the next p and i, or (-1, -1)."""
     while True:
@@ -336,7 +300,6 @@ def _prefix(data, at, end, i, literals):
 def parse_texts(data, offsets, sizes, predicates, literals):
     """Reads texts one after the other; sizes: how many predicates each has, 0 if it is not simple. How many predicates
     and literals there are in all."""
-    data, predicates, literals = borrowed(data), borrowed(predicates), borrowed(literals)
     p, i = 0, 0
     for t in range(len(offsets) - 1):
         next_p, next_i = parse_text(data, offsets[t], offsets[t + 1], p, i, predicates, literals)

@@ -86,7 +86,7 @@ def _string_test(predicate: StringTest) -> Test:
     return (name, facet), Op.NOT_WITHIN if negated else Op.WITHIN, (data, after_prefix(data))
 
 
-class _Columns:
+class _TableColumns:
     def __init__(self) -> None:
         self.offsets, self.literal_offsets = [0], [0]
         self.attribute: list[int] = []
@@ -141,7 +141,7 @@ class _Columns:
 
 def conjunction_table(forms: Iterable[Expression]) -> PredicateTable:
     """The table of normal forms that are plain conjunctions."""
-    columns = _Columns()
+    columns = _TableColumns()
     for form in forms:
         if form == FALSE:
             columns.add(None)
@@ -154,7 +154,7 @@ def conjunction_table(forms: Iterable[Expression]) -> PredicateTable:
 
 def program_table(forms: Iterable[Expression]) -> PredicateTable:
     """The table of normal forms of any shape, as programs of jumps."""
-    columns = _Columns()
+    columns = _TableColumns()
     for form in forms:
         steps: list[tuple[Predicate, int, int]] = []  # last predicate first; targets count from the end
         _emit(form, ACCEPT, REJECT, steps)

@@ -57,12 +57,12 @@ def _pieces(expression: Expression) -> Iterator[str]:
         elif isinstance(node, (And, Or)):
             if not node.children:
                 yield _EMPTY[type(node)]
-            alone = len(node.children) == 1
+            only_child = len(node.children) == 1
             for place, child in enumerate(reversed(node.children)):
                 if place:
                     stack.append(_JOINT[type(node)])
                 # AND binds tighter than OR, so only an OR inside an AND needs parentheses. NOT is before its operand.
-                enclosed = isinstance(child, (And, Or)) and isinstance(node, And) and not alone
+                enclosed = isinstance(child, (And, Or)) and isinstance(node, And) and not only_child
                 stack += [")", child, "("] if enclosed else [child]
         elif isinstance(node, Constant):
             yield _CONSTANTS[node.value]

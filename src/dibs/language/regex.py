@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import re2
+if TYPE_CHECKING:
+    import re2  # most programs do without: it is imported where it is used
 
 MAX_MEMORY = 8 << 20  # of one expression while it is compiled and run, in bytes; RE2 refuses what needs more
 INSTRUCTION = 16  # bytes
@@ -19,6 +21,8 @@ _CLASS = re.compile(rb"\\[a-zA-Z]|(?<!\\)[.\[]")  # of characters: about 16 inst
 
 
 def options(memory: int = MAX_MEMORY) -> re2.Options:
+    import re2
+
     result = re2.Options()
     result.max_mem = memory
     result.log_errors = False  # else RE2 writes to stderr
@@ -27,6 +31,8 @@ def options(memory: int = MAX_MEMORY) -> re2.Options:
 
 def compiled(pattern: str) -> re2._Regexp:
     """The expression; re2.error for one that RE2 does not take. re2 keeps the last 128 of them: not the large ones."""
+    import re2
+
     try:
         found = re2.compile(pattern, options())
     except re2.error:
@@ -48,6 +54,8 @@ def program_size(pattern: bytes) -> int:
 
 def refusal(pattern: str) -> str | None:
     """Why the pattern is not taken; None when it is."""
+    import re2
+
     if len(pattern) > MAX_PROGRAM:  # RE2 may write to stderr about a walk that takes too long
         return f"it has {len(pattern):,} characters as a regular expression; {MAX_PROGRAM:,} are allowed"
     try:

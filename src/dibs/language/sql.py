@@ -110,7 +110,7 @@ def _checked(text: object) -> Problems:
     return problems
 
 
-class _Group:
+class _Parenthesis:
     """What stands between two parentheses, as far as it is read: closed conjunctions, and the one still open."""
 
     __slots__ = ("conjuncts", "disjuncts", "negated", "start")
@@ -127,7 +127,7 @@ class _ConditionReader(PredicateReader):
 
     def __init__(self, tokens: Tokens, problems: Problems):
         super().__init__(tokens, problems)
-        self.groups = [_Group(0)]
+        self.groups = [_Parenthesis(0)]
 
     def tree(self) -> Expression:
         if self.next.kind == "end":
@@ -140,7 +140,7 @@ class _ConditionReader(PredicateReader):
                 self.advance()
                 self.groups[-1].negated = not self.groups[-1].negated
             elif kind == "(":
-                self.groups.append(_Group(self.advance().start))
+                self.groups.append(_Parenthesis(self.advance().start))
                 if len(self.groups) > MAX_PARENTHESES + 1:
                     self.too_deep(f"more than {MAX_PARENTHESES:,} parentheses are open", self.groups[-1].start)
                     break
@@ -172,23 +172,23 @@ class _ConditionReader(PredicateReader):
             else:
                 value = self.rest_of_condition(value)
 
-    def grouped(self, group: _Group, value: Operand | Condition) -> Operand | Condition:
+    def grouped(self, group: _Parenthesis, value: Operand | Condition) -> Operand | Condition:
         """What the parentheses hold: (a) is still the operand a, so that (a) = 1 can follow."""
-        alone = not (group.disjuncts or group.conjuncts or group.negated)
-        if alone and (isinstance(value, Operand) or value.broken):
+        nothing_else = not (group.disjuncts or group.conjuncts or group.negated)
+        if nothing_else and (isinstance(value, Operand) or value.broken):
             return value
         return self.joined(group, value)
 
-    def joined(self, group: _Group, value: Operand | Condition) -> Condition:
+    def joined(self, group: _Parenthesis, value: Operand | Condition) -> Condition:
         self.end_condition(group, value)
         self.end_conjunction(group)
         return self.connected(Or, group.disjuncts)
 
-    def end_conjunction(self, group: _Group) -> None:
+    def end_conjunction(self, group: _Parenthesis) -> None:
         group.disjuncts.append(self.connected(And, group.conjuncts))
         group.conjuncts = []
 
-    def end_condition(self, group: _Group, value: Operand | Condition) -> None:
+    def end_condition(self, group: _Parenthesis, value: Operand | Condition) -> None:
         condition = self.condition(value) if isinstance(value, Operand) else value
         if group.negated:
             condition = self.negated(condition)

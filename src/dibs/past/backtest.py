@@ -20,10 +20,10 @@ from dibs.arguments import OnError, check_callable, check_on_error, check_text, 
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventProblem
 from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, shown
-from dibs.past.columns import Expressions, Found
-from dibs.past.histogram import Counting, Histogram, Times, times_of
+from dibs.past.columns import Expressions, Satisfied
+from dibs.past.histogram import EventTimes, Histogram, HistogramCounting, times_of
 from dibs.past.shown import share, shown_problems, shown_row
-from dibs.past.sources import Batch, Source, Wanted
+from dibs.past.sources import StoredBatch, StoredEvents, Wanted
 from dibs.past.sources_files import open_events
 from dibs.past.spread import Spread
 
@@ -199,11 +199,11 @@ def _named(expression: Any) -> tuple[list[Hashable], list[str]]:
 class _Done(NamedTuple):
     """What one batch gave."""
 
-    batch: Batch
+    batch: StoredBatch
     events: int
-    found: Found
+    found: Satisfied
     problems: list[EventProblem]
-    times: list[tuple[Times, int]]  # for each expression, when there is a time column
+    times: list[tuple[EventTimes, int]]  # for each expression, when there is a time column
 
 
 class _Run:
@@ -211,7 +211,7 @@ class _Run:
         self,
         compiled: Expressions,
         texts: list[str],
-        source: Source,
+        source: StoredEvents,
         attributes: str | None,
         time: str | None,
         examples: int,
@@ -222,7 +222,7 @@ class _Run:
         self.wanted = Wanted(self.names, attributes, time)
         self.results = [Backtest(text) for text in texts]
         self.spreads = [Spread(examples) for _ in texts]
-        self.countings = [Counting(time) for _ in texts] if time is not None else []
+        self.countings = [HistogramCounting(time) for _ in texts] if time is not None else []
         self.problems: list[EventProblem] = []
         self.events = self.problem_count = 0
 
@@ -244,7 +244,7 @@ class _Run:
             result.elapsed = clock.perf_counter() - begun
         return self.results
 
-    def _work(self, batch: Batch) -> _Done:
+    def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""
         values = read_events(batch.data, self.names, self.wanted.attributes, on_error="skip")
         found = self.compiled.found(values)
@@ -271,7 +271,7 @@ class _Run:
                 self.countings[i].add(*done.times[i])
 
 
-def in_order(work: Callable[[Batch], _Done], batches: Iterator[Batch], threads: int) -> Iterator[_Done]:
+def in_order(work: Callable[[StoredBatch], _Done], batches: Iterator[StoredBatch], threads: int) -> Iterator[_Done]:
     """The results in the order of the batches, of which only a few are in memory at a time."""
     if threads == 1:
         yield from map(work, batches)

@@ -34,7 +34,7 @@ from dibs.segments.compile import compile_texts
 BITS = 64
 FEW = 16  # constants of an attribute that are compared one by one, without a branch, rather than searched
 SCANNED = 100  # expressions: more of them are worth an index
-Found = list[NDArray[np.int64]]  # for each expression the events that satisfy it, in order
+Satisfied = list[NDArray[np.int64]]  # for each expression the events that satisfy it, in order
 
 
 class CellBits(NamedTuple):
@@ -63,11 +63,11 @@ class Expressions:
         self._order = compiled.order  # the expression of each row
         self._domains, self._clauses = code_clauses(compiled.table)
         self.names = frozenset(name for name, _ in self._domains.attributes)
-        self._columns = Columns.build(self._domains, self._clauses)
+        self._columns = CodedColumns.build(self._domains, self._clauses)
         if self._columns is None:
             self._index = create("scan" if len(texts) <= SCANNED else AUTO, self._clauses)
 
-    def found(self, values: EventValues) -> Found:
+    def found(self, values: EventValues) -> Satisfied:
         dead = values.unreadable_events
         if self._columns is not None:
             matched = self._columns.match(values)
@@ -82,13 +82,13 @@ class Expressions:
             order = np.lexsort((event, row))
             bounds = np.searchsorted(row[order], np.arange(len(self._clauses) + 1))
             rows = [event[order[a:b]] for a, b in zip(bounds, bounds[1:])]
-        result: Found = [rows[0]] * len(rows)
+        result: Satisfied = [rows[0]] * len(rows)
         for place, found in zip(self._order.tolist(), rows):
             result[place] = found
         return result
 
 
-class Columns:
+class CodedColumns:
     def __init__(self, domains: Domains, clauses: Clauses, nullable: NDArray[np.int64]):
         self._domains = domains
         self._clauses = clauses
@@ -108,7 +108,7 @@ class Columns:
         self._null_bits = self.table[self.base[nullable]]
 
     @classmethod
-    def build(cls, domains: Domains, clauses: Clauses) -> Columns | None:
+    def build(cls, domains: Domains, clauses: Clauses) -> CodedColumns | None:
         """None: there are not bits enough."""
         wants_null = [a for a, spans in _spans(clauses) if any(lo == 0 <= hi for lo, hi in spans)]
         nullable = np.unique(np.array(wants_null, np.int64))

@@ -24,22 +24,22 @@ SHOWN = 60  # buckets at most
 KEPT = 1 << 14  # buckets that are counted apart before the step grows; more than the days of SHOWN weeks
 WIDTH = 40  # characters of the longest bar
 
-Times = NDArray[np.int64]  # microseconds since 1970 UTC
+EventTimes = NDArray[np.int64]  # microseconds since 1970 UTC
 _MINUTE = 60_000_000
 _DAY = 1_440 * _MINUTE
 _MONDAY = 4  # 1970-01-05 was one
 
 
-def _by(size: int, start: int = 0) -> Callable[[Times], Times]:
+def _by(size: int, start: int = 0) -> Callable[[EventTimes], EventTimes]:
     return lambda times: (times - start) // size
 
 
-def _by_month(months: int) -> Callable[[Times], Times]:
+def _by_month(months: int) -> Callable[[EventTimes], EventTimes]:
     return lambda times: (times // _DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) // months
 
 
 # (name, number of the bucket of a time, the time at which a bucket begins). Each step is coarser than the one before.
-_STEPS: list[tuple[str, Callable[[Times], Times], Callable[[Times], Times]]] = [
+_STEPS: list[tuple[str, Callable[[EventTimes], EventTimes], Callable[[EventTimes], EventTimes]]] = [
     ("minute", _by(_MINUTE), lambda n: n * _MINUTE),
     ("hour", _by(60 * _MINUTE), lambda n: n * 60 * _MINUTE),
     ("day", _by(_DAY), lambda n: n * _DAY),
@@ -47,7 +47,7 @@ _STEPS: list[tuple[str, Callable[[Times], Times], Callable[[Times], Times]]] = [
 ]
 
 
-def _from_month(months: int) -> Callable[[Times], Times]:
+def _from_month(months: int) -> Callable[[EventTimes], EventTimes]:
     return lambda n: (n * months).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) * _DAY
 
 
@@ -84,17 +84,17 @@ class Histogram:
 
 
 @dataclass
-class Counting:
+class HistogramCounting:
     """The histogram of one expression while events pass."""
 
     column: str
     step: int = 0
-    numbers: Times = field(default_factory=lambda: np.empty(0, np.int64))  # of buckets, sorted
-    counts: Times = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: EventTimes = field(default_factory=lambda: np.empty(0, np.int64))  # of buckets, sorted
+    counts: EventTimes = field(default_factory=lambda: np.empty(0, np.int64))
     untimed: int = 0
     dates: bool = True  # all times are midnights: nobody wants to see hours of them
 
-    def add(self, times: Times, untimed: int) -> None:
+    def add(self, times: EventTimes, untimed: int) -> None:
         self.untimed += untimed
         if not len(times):
             return
@@ -106,7 +106,7 @@ class Counting:
             self.step += 2 if _STEPS[self.step + 1][0] == "week" else 1  # a week may lie in two months
             self._join(_STEPS[self.step][1](starts), self.counts)
 
-    def _join(self, numbers: Times, counts: Times) -> None:
+    def _join(self, numbers: EventTimes, counts: EventTimes) -> None:
         self.numbers, place = np.unique(numbers, return_inverse=True)
         self.counts = np.zeros(len(self.numbers), np.int64)
         np.add.at(self.counts, place, counts)
@@ -137,7 +137,7 @@ def _shown(start: int, step: str) -> str:
     return date.rsplit("-", 1)[0] if step == "month" else date.rsplit("-", 2)[0]
 
 
-def times_of(data: Any, column: str, events: NDArray[np.int64]) -> tuple[Times, int]:
+def times_of(data: Any, column: str, events: NDArray[np.int64]) -> tuple[EventTimes, int]:
     """The times of these events of a batch, and how many of them have none. Times are dates and timestamps, or text
     that says one in ISO 8601."""
     if isinstance(data, list):

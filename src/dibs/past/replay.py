@@ -21,9 +21,9 @@ from dibs.arguments import OnError, check_callable, check_on_error, check_text, 
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
-from dibs.matches import Matches, Part
+from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, shown_problems
-from dibs.past.sources import Batch, Wanted
+from dibs.past.sources import StoredBatch, Wanted
 from dibs.past.sources_files import open_events
 from dibs.segments.ids import Id
 from dibs.segments.state import State
@@ -44,7 +44,7 @@ class Matching(Protocol):
 
     def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
 
-    def _snapshot(self) -> State: ...
+    def snapshot(self) -> State: ...
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Replay:
         count = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in self._found)])
         columns = [ids for ids, _ in self._found]
         if len(columns) > 1:
-            chunks = [Matches._as_union(ids) for ids in columns]
+            chunks = [as_union(ids) for ids in columns]
         else:
             text = [pa.types.is_large_string(ids.type) for ids in columns]
             chunks = [ids.cast(pa.string()) if text[0] else ids for ids in columns] or [pa.array([], pa.string())]
@@ -164,11 +164,11 @@ def replay_batches(
 class _Rest:
     """Batches from an event on, of any size that is asked for."""
 
-    def __init__(self, batches: Iterator[Batch], first: int):
+    def __init__(self, batches: Iterator[StoredBatch], first: int):
         self._batches, self._next = batches, first
-        self._batch: Batch | None = None
+        self._batch: StoredBatch | None = None
 
-    def take(self, size: int) -> Batch | None:
+    def take(self, size: int) -> StoredBatch | None:
         """At most so many events; None: there are no more."""
         while self._batch is None or self._batch.first + len(self._batch) <= self._next:
             self._batch = next(self._batches, None)
@@ -180,7 +180,7 @@ class _Rest:
         return part
 
 
-def _numbered(batch: Batch, problem: EventProblem) -> EventProblem:
+def _numbered(batch: StoredBatch, problem: EventProblem) -> EventProblem:
     event, attribute, message = problem
     return EventProblem(batch.first + event, attribute, batch.message(event, attribute, message))
 
@@ -201,15 +201,15 @@ def replay(
     check_callable("on_matches", on_matches)
     begun = clock.perf_counter()
     result = Replay()
-    layers = matcher._snapshot().layers
-    counting = _Counting([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
+    layers = matcher.snapshot().layers
+    counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
     batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
     for first, matches in batches:
         result.events = first + len(matches)
         result.pairs += matches.count
         result.problem_count += len(matches.problems)
         result.problems += matches.problems[: PROBLEMS_KEPT - len(result.problems)]
-        for part in matches._parts:
+        for part in matches.parts:
             counting.add(part)
         if on_matches is not None:
             on_matches(first, matches)
@@ -220,7 +220,7 @@ def replay(
     return result
 
 
-class _Counting:
+class _Tally:
     """Counts by row for the segments that are being matched, by id for what they have become."""
 
     def __init__(self, ids: list[pa.Array]):

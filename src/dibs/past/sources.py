@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class StoredBatch:
     """Some events: a table, a record batch or a list of dicts."""
 
     data: Any
@@ -62,13 +62,13 @@ class Batch:
     def __len__(self) -> int:
         return len(self.data) if isinstance(self.data, list) else int(self.data.num_rows)
 
-    def between(self, start: int, end: int) -> Batch:
+    def between(self, start: int, end: int) -> StoredBatch:
         if (start, end) == (0, len(self)):
             return self
         data = self.data[start:end] if isinstance(self.data, list) else self.data.slice(start, end - start)
-        return Batch(data, self.first + start, self.passing, self.lines and self.lines[start:end])
+        return StoredBatch(data, self.first + start, self.passing, self.lines and self.lines[start:end])
 
-    def split(self, size: int) -> Iterator[Batch]:
+    def split(self, size: int) -> Iterator[StoredBatch]:
         for start in range(0, len(self), size):
             yield self.between(start, min(start + size, len(self)))
 
@@ -83,7 +83,7 @@ class Batch:
         return f"line {self.lines[event]}{', ' if message.startswith('column ') else ': '}{message}"
 
 
-class Source(Protocol):
+class StoredEvents(Protocol):
     @property
     def again(self) -> bool:
         """Whether the events can be read a second time."""
@@ -93,7 +93,7 @@ class Source(Protocol):
         """The number of events, where it can be told beforehand."""
         ...
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         """All events in order, at most `size` at a time."""
         ...
 
@@ -162,14 +162,14 @@ class InMemory(Plain):
     def total(self) -> int:
         return int(self.table.num_rows)
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         kept = self.table.select(wanted.columns(self.table.schema))
         if isinstance(kept, pa.RecordBatch) or not kept.num_columns:
-            yield from Batch(kept, 0).split(size)
+            yield from StoredBatch(kept, 0).split(size)
             return
         first = 0
         for part in kept.to_batches(max_chunksize=size):
-            yield Batch(part, first)
+            yield StoredBatch(part, first)
             first += part.num_rows
 
     def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
@@ -184,12 +184,12 @@ class Passing(Plain):
     def __init__(self, reader: pa.RecordBatchReader, name: str = "the Arrow reader", format: str = "Arrow data"):
         self.reader, self.name, self.format = reader, name, format
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         wanted.columns(self.reader.schema)  # are those there that are named?
         first = 0
         with reading(self.name, self.format):
             for part in self.reader:
-                yield from Batch(part, first, passing=True).split(size)
+                yield from StoredBatch(part, first, passing=True).split(size)
                 first += part.num_rows
 
 
@@ -204,14 +204,14 @@ class Dicts(Plain):
     def total(self) -> int | None:
         return len(self.events) if isinstance(self.events, Sequence) else None
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         first, rest = 0, iter(self.events)
         while part := list(islice(rest, min(size, DICTS))):
-            yield Batch(part, first, passing=True)
+            yield StoredBatch(part, first, passing=True)
             first += len(part)
 
 
-class JsonLines(Plain):
+class StoredLines(Plain):
     """Blank lines are no events. The lines of a block become dicts, or what is wrong with them."""
 
     def __init__(self, content: BinaryIO | memoryview, name: str = "", longest: int = LONGEST):
@@ -221,18 +221,18 @@ class JsonLines(Plain):
     def again(self) -> bool:
         return isinstance(self.content, memoryview)
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         first = 0
         longest = None if self.again else self.longest  # what is in memory may be as long as it is
         for lines in read_lines(self.content, self.name, longest):
-            yield from Batch([json_text(text) for text in lines.texts], first, True, lines.numbers).split(size)
+            yield from StoredBatch([json_text(text) for text in lines.texts], first, True, lines.numbers).split(size)
             first += len(lines.texts)
 
 
 class Chain(Plain):
     """Several sources, one after the other."""
 
-    def __init__(self, parts: Sequence[tuple[str, Source]]):
+    def __init__(self, parts: Sequence[tuple[str, StoredEvents]]):
         self.parts = parts  # with their names
         self._starts: list[int] = []  # the number of the first event of each that has been begun
 
@@ -244,7 +244,7 @@ class Chain(Plain):
         totals = [source.total() for _, source in self.parts]
         return None if None in totals else sum(total or 0 for total in totals)
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         self._starts, end = [], 0
         for _, source in self.parts:
             start = end
@@ -269,14 +269,14 @@ class Chain(Plain):
         return f"{self.parts[number][0]}, event {event - self._starts[number]}"
 
 
-def dicts_or_lines(events: Any, expected: str) -> Source:
+def dicts_or_lines(events: Any, expected: str) -> StoredEvents:
     """The source of events that are neither Arrow data nor a path."""
     if isinstance(events, (bytes, bytearray, memoryview)):
-        return JsonLines(memoryview(events))
+        return StoredLines(memoryview(events))
     if isinstance(events, Mapping):
         raise EventError(f"found one event of type {type(events).__name__}; expected {expected}: put it into a list")
     if hasattr(events, "read"):
-        return JsonLines(events)
+        return StoredLines(events)
     if isinstance(events, Iterable):
         return Dicts(events)
     raise EventError(f"found events of type {type(events).__name__}; expected {expected}")

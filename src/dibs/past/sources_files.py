@@ -16,13 +16,13 @@ from dibs.coding.events import arrow_source
 from dibs.coding.lines import LONGEST
 from dibs.errors import EventError, MissingFile, StorageError
 from dibs.past.sources import (
-    Batch,
     Chain,
     InMemory,
-    JsonLines,
     Passing,
     Plain,
-    Source,
+    StoredBatch,
+    StoredEvents,
+    StoredLines,
     Wanted,
     dicts_or_lines,
     reading,
@@ -47,7 +47,7 @@ EXPECTED = (
 )
 
 
-def open_events(events: Any) -> Source:
+def open_events(events: Any) -> StoredEvents:
     """The source of whatever holds the events. A string is a path, never JSON text."""
     if isinstance(events, Plain):
         return events  # type: ignore[return-value]
@@ -69,7 +69,7 @@ def open_events(events: Any) -> Source:
     return dicts_or_lines(events, EXPECTED)
 
 
-def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> Source:
+def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> StoredEvents:
     """The events of a file; its format, where the ending does not tell it. longest: bytes of a line, where there are
     lines."""
     try:
@@ -117,7 +117,7 @@ class Fragments(Plain):
                 return int(self.dataset.count_rows())
             return sum(int(fragment.count_rows()) for fragment in self.fragments)
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         first = 0
         for part in self._parts(size):
             with reading(getattr(part, "path", self.name), "a table"):
@@ -125,7 +125,7 @@ class Fragments(Plain):
                 names = [schema.names[i] for i in wanted.columns(schema)]
                 for batch in part.to_batches(columns=names, batch_size=size, batch_readahead=2, **self._as_given()):
                     if batch.num_rows:
-                        yield Batch(batch, first)
+                        yield StoredBatch(batch, first)
                         first += batch.num_rows
 
     def _parts(self, size: int) -> Iterator[Any]:
@@ -201,14 +201,14 @@ class ArrowFile(Plain):
         with reading(self.path, "arrow"), pa.memory_map(str(self.path)) as file:
             yield pa.ipc.open_file(file, options=options)
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         self._sizes, first = [], 0
         # One column has to be read, if only for the number of rows.
         with self._open(wanted.columns(self._schema) or [0]) as reader:
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
                 self._sizes.append(batch.num_rows)
-                yield from Batch(batch, first).split(size)
+                yield from StoredBatch(batch, first).split(size)
                 first += batch.num_rows
 
     def rows(self, events: Sequence[int], count: int) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ class ArrowStream(Plain):
     def __init__(self, path: Path):
         self.path = path
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         with reading(self.path, "arrow"), pa.memory_map(str(self.path)) as file:
             yield from Passing(pa.ipc.open_stream(file), str(self.path), "arrow").batches(wanted, size)
 
@@ -232,6 +232,6 @@ class JsonFile(Plain):
     def __init__(self, path: Path, longest: int = LONGEST):
         self.path, self.longest = path, longest
 
-    def batches(self, wanted: Wanted, size: int) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
         with self.path.open("rb") as file:
-            yield from JsonLines(file, str(self.path), self.longest).batches(wanted, size)
+            yield from StoredLines(file, str(self.path), self.longest).batches(wanted, size)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.past.sources import Batch
+from dibs.past.sources import StoredBatch
 
 ROOM = 8  # so many times more matches are held than will be shown
 
@@ -24,7 +24,7 @@ class Spread:
         self._last = -1
         self.rows: dict[int, dict[str, Any]] = {}  # of those that are held and cannot be had again
 
-    def add(self, batch: Batch, found: NDArray[np.int64]) -> None:
+    def add(self, batch: StoredBatch, found: NDArray[np.int64]) -> None:
         """The matches of the next batch, in order."""
         if not self._wanted or not len(found):
             return

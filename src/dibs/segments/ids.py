@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arguments import Id as Id
 from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
+from dibs.lazy import lazy
 
-Id = Union[str, int]
 WORD = 2**64 - 1
 SMALL = 1_000
+FEW = 64  # texts that are read without Arrow
 
 
 def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
@@ -67,7 +69,9 @@ class IdIndex:
         self._sorted = None if hashes is None or rows is None else (hashes, rows)
         if len(ids) > SMALL:
             self._lookup()
-        self._integers = ids.to_numpy() if pa.types.is_integer(ids.type) else None
+        self.integers: NDArray[np.int64] | None = ids.to_numpy() if pa.types.is_integer(ids.type) else None
+        self.order: Any = None  # of texts, once it is worth it: see segments.id_lists
+        self.given = 0  # texts that were asked for meanwhile
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
@@ -87,26 +91,33 @@ class IdIndex:
             self._sorted = hashes[rows], rows
         return self._sorted
 
-    def integers_at(self, rows: NDArray[np.int32]) -> NDArray[np.int64] | None:
-        """The ids of the rows, if they are integers."""
-        return None if self._integers is None else self._integers[rows]
-
     def at(self, rows: NDArray[np.int32]) -> list[Id]:
         """The ids of the rows."""
-        if self._integers is not None:
-            return self._integers[rows].tolist()
-        return self.ids.take(pa.array(rows)).to_pylist()
+        if self.integers is not None:
+            return self.integers[rows].tolist()
+        if len(rows) > FEW:
+            return self.ids.take(pa.array(rows)).to_pylist()
+        starts, data = self._content
+        return [str(data[starts[row] : starts[row + 1]], "utf-8") for row in rows.tolist()]
+
+    @lazy
+    def _content(self) -> tuple[memoryview, memoryview]:
+        """Where each text begins, and the bytes of all: for few ids, Arrow would take longer to be asked."""
+        _, starts, data = self.ids.buffers()
+        first = 8 * self.ids.offset
+        places = memoryview(starts)[first : first + 8 * (len(self.ids) + 1)].cast("q")
+        return places, memoryview(b"" if data is None else data)
 
     def first(self, rows: NDArray[np.int32], k: int) -> NDArray[np.int64]:
         """Places among the rows of the k least ids, in no set order; there are more than k rows."""
-        if self._integers is not None:
-            return np.argpartition(self._integers[rows], k - 1)[:k]
+        if self.integers is not None:
+            return np.argpartition(self.integers[rows], k - 1)[:k]
         ids = pa.table({"id": self.ids.take(pa.array(rows))})
         return pc.select_k_unstable(ids, k, sort_keys=[("id", "ascending")]).to_numpy().astype(np.int64)
 
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
-        integers = self._integers
+        integers = self.integers
         if isinstance(id, str) == (integers is not None):
             return None
         wanted = id_hash(id) if hash is None else hash
@@ -149,4 +160,4 @@ class IdIndex:
 
     @property
     def nbytes(self) -> int:
-        return self.hashes.nbytes + self.rows.nbytes
+        return self.hashes.nbytes + self.rows.nbytes + (0 if self.order is None else self.order.nbytes)

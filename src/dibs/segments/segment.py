@@ -6,7 +6,7 @@ Row r of everything (ids, texts, weights, clauses) is one subscription. The ids 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
+from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
@@ -25,8 +27,7 @@ from dibs.index.statistics import guessed_presence
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
-
-DEFAULT_WEIGHT = 1.0
+from dibs.thresholds import thresholds
 
 
 @dataclass(eq=False)  # each is itself
@@ -38,11 +39,14 @@ class Segment:
     domains: Domains
     clauses: Clauses
     index: Index
+    single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
 
     def __len__(self) -> int:
         return len(self.clauses)
 
     def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
+        if self.domains.lookup is None and events.events >= thresholds.lookup_events:
+            self.domains.lookup = lookup_of(self.domains, self.clauses)
         coded = code_events(events, self.domains)
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,8 @@ class State:
     version: int = 0
     layers: tuple[Layer, ...] = ()
     waiting: Mapping[Id, Waiting] = field(default_factory=dict)
+    # What single events are handed of it, made when the first one comes: segments.single.plan.
+    single: Any = field(init=False, repr=False, default=None)
 
     def __len__(self) -> int:
         """The number of subscriptions."""
@@ -112,7 +114,7 @@ class State:
                     return number, row
         return None
 
-    def taken(self, column: pa.Array) -> tuple[set[int], set[int]]:
+    def places_in_use(self, column: pa.Array) -> tuple[set[int], set[int]]:
         """Places in the column whose id stands earlier in the column, and those whose id is in use."""
         if not len(column):
             return set(), set()

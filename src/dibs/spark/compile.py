@@ -30,7 +30,7 @@ COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, we
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledIndex:
     """Index files, and what the driver has to know of them."""
 
     path: Path
@@ -41,10 +41,10 @@ class Compiled:
     rejected: list[Rejected] = field(default_factory=list)
 
 
-_compiled: dict[Path, Compiled] = {}
+_compiled: dict[Path, CompiledIndex] = {}
 
 
-def saved_index(path: str | os.PathLike[str]) -> Compiled:
+def saved_index(path: str | os.PathLike[str]) -> CompiledIndex:
     """What Matcher.save wrote; or the present state of a durable matcher, which is saved for the workers, so that all
     of them match the same one."""
     matcher = Matcher.load(path)
@@ -62,12 +62,12 @@ def saved_index(path: str | os.PathLike[str]) -> Compiled:
             "make all ids strings"
         )
     id_type = LongType() if pa.types.is_integer(kind) else StringType()
-    return Compiled(folder, id_type, matcher.weighted, matcher.attributes, shared=not durable)
+    return CompiledIndex(folder, id_type, matcher.weighted, matcher.attributes, shared=not durable)
 
 
 def compile_subscriptions(
     subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
-) -> Compiled:
+) -> CompiledIndex:
     """Collects, compiles and saves the subscriptions. on_error="raise": SubscriptionErrors names every bad one."""
     table, id_type = _collect(subscriptions)
     root = Path(index_dir).absolute() if index_dir is not None else _own_folder()
@@ -84,11 +84,11 @@ def compile_subscriptions(
         if not path.exists():
             matcher.save(path)
     weighted = "weight" in table.column_names
-    _compiled[path] = Compiled(path, id_type, weighted, matcher.attributes, index_dir is not None, rejected)
+    _compiled[path] = CompiledIndex(path, id_type, weighted, matcher.attributes, index_dir is not None, rejected)
     return _compiled[path]
 
 
-def rejected_frame(session: SparkSession, compiled: Compiled) -> DataFrame:
+def rejected_frame(session: SparkSession, compiled: CompiledIndex) -> DataFrame:
     """The rejected subscriptions: position (in the order in which they were collected), id, expression, error."""
     id_type = pa.int64() if isinstance(compiled.id_type, LongType) else pa.string()
     columns = {

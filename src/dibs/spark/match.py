@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from dibs.arguments import check_on_error
 from dibs.errors import DibsError
 from dibs.matcher import OnError
-from dibs.spark.compile import Compiled, compile_subscriptions, rejected_frame, saved_index
+from dibs.spark.compile import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
 
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
 # Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
@@ -134,7 +134,7 @@ def _compile(
     index: str,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
-) -> Compiled:
+) -> CompiledIndex:
     check_on_error(on_error)
     if isinstance(subscriptions, (str, os.PathLike)):
         return saved_index(subscriptions)
@@ -142,7 +142,7 @@ def _compile(
 
 
 def _rows(
-    events: DataFrame, compiled: Compiled, event_id: str, attributes: str | None, matches: bool, warn: bool
+    events: DataFrame, compiled: CompiledIndex, event_id: str, attributes: str | None, matches: bool, warn: bool
 ) -> DataFrame:
     """The output of the workers: event_id, subscription_id[, weight], problem."""
     id_place = _column(events, event_id, "event_id")
@@ -180,7 +180,7 @@ def _column(events: DataFrame, name: str, parameter: str) -> int:
     return events.columns.index(name)
 
 
-def _attribute_places(events: DataFrame, compiled: Compiled, id_place: int, attributes: str | None) -> list[int]:
+def _attribute_places(events: DataFrame, compiled: CompiledIndex, id_place: int, attributes: str | None) -> list[int]:
     """The columns that the workers read: those that some subscription mentions, and at least one."""
     types = [field.dataType for field in events.schema.fields]
     if attributes is not None:
@@ -222,7 +222,7 @@ def _has_variant(kind: DataType) -> bool:
     return isinstance(kind, VariantType)
 
 
-def _carried_files(events: DataFrame, compiled: Compiled) -> dict[str, bytes] | None:
+def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
     connect = type(events).__module__.startswith("pyspark.sql.connect")
     if compiled.shared or (not connect and events.sparkSession.conf.get("spark.master", "").startswith("local")):
@@ -243,22 +243,13 @@ def _worker_function(**arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any
 
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib.util
-        import os
         import sys
-        import tempfile
 
         package = importlib.util.find_spec("dibs")
         if package is None:
             raise RuntimeError(
                 f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
             )
-        folder = os.path.dirname(package.origin or "")
-        if "NUMBA_CACHE_DIR" not in os.environ and not os.access(folder, os.W_OK):
-            cache = os.path.join(tempfile.gettempdir(), f"dibs-numba-{os.getuid()}")
-            os.makedirs(cache, mode=0o700, exist_ok=True)
-            if os.stat(cache).st_uid != os.getuid():  # what others may write must not be run
-                cache = tempfile.mkdtemp(prefix="dibs-numba-")
-            os.environ["NUMBA_CACHE_DIR"] = cache
         from dibs.spark.worker import match_partition
 
         return match_partition(batches, **arguments)

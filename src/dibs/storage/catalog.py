@@ -37,10 +37,10 @@ from dibs.errors import DamagedError, FormatError, StorageError
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage import catalog_check as checking
-from dibs.storage.catalog_changes import NewRows, Taken, forget_removals, put, put_new
+from dibs.storage.catalog_changes import IdsInUse, NewRows, forget_removals, put, put_new
 from dibs.storage.catalog_check import Seal, SealFile, removed_rows
 from dibs.storage.catalog_rows import (
-    Columns,
+    CatalogColumns,
     Entry,
     Unsound,
     all_rows,
@@ -50,7 +50,7 @@ from dibs.storage.catalog_rows import (
     total,
     wrapped,
 )
-from dibs.storage.catalog_schema import COLUMNS, LaterFormat, State, create_catalog, read_state, write_state
+from dibs.storage.catalog_schema import COLUMNS, CatalogState, LaterFormat, create_catalog, read_state, write_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, Session, file_size
 from dibs.thresholds import thresholds
 
@@ -88,7 +88,7 @@ class Catalog:
             checking.check_seal(folder, seal, state)
             self.identity = state.identity  # random, made with the catalog
             self._row_seed = seed_of(state.identity)
-            self._seen: tuple[Any, State] = (None, state)
+            self._seen: tuple[Any, CatalogState] = (None, state)
             if not read_only:
                 self._seal = SealFile(folder)
                 if seal is None or seal.version < state.version:
@@ -236,11 +236,11 @@ class Catalog:
             yield found
             last = found[-1].id
 
-    def columns(self) -> tuple[int, list[Columns]]:
+    def columns(self) -> tuple[int, list[CatalogColumns]]:
         """The version and all entries as of one moment, in the order of their versions: one part for each type of ids
         that there is, integers first."""
 
-        def work(connection: sqlite3.Connection) -> tuple[int, list[Columns]]:
+        def work(connection: sqlite3.Connection) -> tuple[int, list[CatalogColumns]]:
             state = read_state(connection)
             portions = list(all_rows(connection, self._row_seed))
             count, found = sum(len(sums) for _, sums in portions), sum(total(sums) for _, sums in portions)
@@ -287,7 +287,7 @@ class Catalog:
         rows = NewRows(ids, texts, weights)
         try:
             self._write(lambda c: put_new(c, self._next(c, first_version), rows))
-        except Taken:  # which is rare: ids are checked before
+        except IdsInUse:  # which is rare: ids are checked before
             self.write(zip(ids.to_pylist(), texts.to_pylist(), weights.tolist()), first_version)
 
     def trim(self, version: int) -> None:
@@ -300,7 +300,7 @@ class Catalog:
 
     # ---- the state ----
 
-    def _state(self) -> State:
+    def _state(self) -> CatalogState:
         stamp = self._reader.stamp()
         seen, state = self._seen
         if seen != stamp:
@@ -308,7 +308,7 @@ class Catalog:
             self._seen = (stamp, state)
         return state
 
-    def _next(self, connection: sqlite3.Connection, first_version: int) -> State:
+    def _next(self, connection: sqlite3.Connection, first_version: int) -> CatalogState:
         """The state before a change, with the change's time."""
         state = read_state(connection)
         if first_version != state.version + 1:
@@ -324,11 +324,11 @@ class Catalog:
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._reader.read(self._told(work))
 
-    def _write(self, work: Callable[[sqlite3.Connection], State]) -> None:
+    def _write(self, work: Callable[[sqlite3.Connection], CatalogState]) -> None:
         """`work` returns the new state."""
         writer = self._check_writable()
 
-        def whole(connection: sqlite3.Connection) -> State:
+        def whole(connection: sqlite3.Connection) -> CatalogState:
             state = work(connection)
             write_state(connection, state)
             return state
@@ -338,7 +338,7 @@ class Catalog:
         if self._seal is not None:
             self._seal.write(Seal(state.identity, state.version))
 
-    def _verified(self, whole: bool) -> State:
+    def _verified(self, whole: bool) -> CatalogState:
         """The state, after a look at everything if `whole`."""
         if not whole:
             return self._read(checking.check_head)
@@ -346,7 +346,7 @@ class Catalog:
         found = self._verified_by_two() if by_two else None
         return found or self._read(checking.verify)
 
-    def _verified_by_two(self) -> State | None:
+    def _verified_by_two(self) -> CatalogState | None:
         """By two threads. None: somebody writes, so that they have seen different states."""
         other = Session(self.folder, read_only=True)
         try:

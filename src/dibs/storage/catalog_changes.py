@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from dibs.segments.ids import Id
 from dibs.storage.catalog_rows import Entry, Unsound, checksums_of, rows_of, rows_of_columns, seed_of, total, wrapped
-from dibs.storage.catalog_schema import BY_ID, COLUMNS, State
+from dibs.storage.catalog_schema import BY_ID, COLUMNS, CatalogState
 from dibs.thresholds import thresholds
 
 AT_ONCE = 100  # rows of one statement: SQLite allows 999 parameters at least
 OBJECTS = 10_000  # rows of which there are Python objects at a time
 
-Changes = list[tuple[Id, str | None, float]]  # id, text, weight; text None: removed
+RowChanges = list[tuple[Id, str | None, float]]  # id, text, weight; text None: removed
 
 
-class Taken(Exception):
+class IdsInUse(Exception):
     """Some of many new ids are not new."""
 
 
@@ -32,7 +32,7 @@ class NewRows(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def put(connection: sqlite3.Connection, state: State, changes: Changes) -> State:
+def put(connection: sqlite3.Connection, state: CatalogState, changes: RowChanges) -> CatalogState:
     """Change i has the version state.version + 1 + i. Of several changes of an id the last one counts."""
     final = {id: row for row, (id, _, _) in enumerate(changes)}
     new, gone = [], []
@@ -80,8 +80,8 @@ def _delete(connection: sqlite3.Connection, ids: list[Id]) -> tuple[int, int]:
     return count, sums
 
 
-def put_new(connection: sqlite3.Connection, state: State, rows: NewRows) -> State:
-    """Many new subscriptions; row i has the version state.version + 1 + i. Raises Taken if an id is there, or comes
+def put_new(connection: sqlite3.Connection, state: CatalogState, rows: NewRows) -> CatalogState:
+    """Many new subscriptions; row i has the version state.version + 1 + i. Raises IdsInUse if an id is there, or comes
     twice: then the transaction must be rolled back."""
     n = len(rows.ids)
     versions = np.arange(state.version + 1, state.version + 1 + n)
@@ -95,7 +95,7 @@ def put_new(connection: sqlite3.Connection, state: State, rows: NewRows) -> Stat
         if sort:
             connection.execute(BY_ID)
     except sqlite3.IntegrityError:
-        raise Taken from None
+        raise IdsInUse from None
     return state._replace(
         version=state.version + n,
         subscriptions=state.subscriptions + n,
@@ -118,7 +118,7 @@ def _insert(connection: sqlite3.Connection, time: int, columns: tuple[Any, ...])
             connection.execute(f"INSERT INTO subscriptions ({COLUMNS}) VALUES {rows}", flat)
 
 
-def forget_removals(connection: sqlite3.Connection, state: State, version: int) -> State:
+def forget_removals(connection: sqlite3.Connection, state: CatalogState, version: int) -> CatalogState:
     """Those up to this version."""
     query = "SELECT CAST(checksum AS INTEGER) FROM removed WHERE version <= ?"
     sums = [checksum for (checksum,) in connection.execute(query, (version,)).fetchall()]

@@ -36,7 +36,7 @@ from dibs.storage.catalog_rows import (
     total,
     wrapped,
 )
-from dibs.storage.catalog_schema import State, check_schema, read_state
+from dibs.storage.catalog_schema import CatalogState, check_schema, read_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, file_size
 from dibs.storage.checksum import checksums
 
@@ -45,33 +45,33 @@ PIECE = 1 << 24  # bytes read at once
 LINE = re.compile(rb"([0-9a-f]{32}) (\d{20}) (\d{20}) ([0-9a-f]{16}) ([0-9a-f]{16})\n")
 
 
-class Found(NamedTuple):
+class Half(NamedTuple):
     """What one half of the check found, when nothing was wrong."""
 
-    state: State
+    state: CatalogState
     ids: int  # how many
     keys: int  # the sum of the checksums of ids and versions
 
 
-def verify(connection: sqlite3.Connection) -> State:
+def verify(connection: sqlite3.Connection) -> CatalogState:
     """Looks at everything. Raises Unsound, LaterFormat, sqlite3.Error."""
     return agreed(check_rows(connection), check_structure(connection))
 
 
-def agreed(rows: Found, structure: Found) -> State:
+def agreed(rows: Half, structure: Half) -> CatalogState:
     """Both halves, of one state, say the same."""
     if rows != structure:
         raise Unsound("the index of ids differs from the subscriptions")
     return rows.state
 
 
-def check_head(connection: sqlite3.Connection) -> State:
+def check_head(connection: sqlite3.Connection) -> CatalogState:
     """Only that it is a catalog, and what it says of itself."""
     check_schema(connection)
     return read_state(connection)
 
 
-def check_rows(connection: sqlite3.Connection) -> Found:
+def check_rows(connection: sqlite3.Connection) -> Half:
     """That every row fits its checksum, and that all are there."""
     state = check_head(connection)
     seed = seed_of(state.identity)
@@ -87,10 +87,10 @@ def check_rows(connection: sqlite3.Connection) -> Found:
     entries_of(removed, seed)
     if (len(removed), wrapped(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
         raise Unsound(f"not the {state.removed:,} removals that were written are there")
-    return Found(state, count, wrapped(keys))
+    return Half(state, count, wrapped(keys))
 
 
-def check_structure(connection: sqlite3.Connection) -> Found:
+def check_structure(connection: sqlite3.Connection) -> Half:
     """That SQLite finds its pages in order, and what the index of ids says."""
     state = check_head(connection)
     problems = [text for (text,) in connection.execute("PRAGMA quick_check(1)").fetchall()]
@@ -100,7 +100,7 @@ def check_structure(connection: sqlite3.Connection) -> Found:
     count = keys = 0
     for rows in index_rows(connection):
         count, keys = count + len(rows.versions), keys + total(checksums_of(rows, seed))
-    return Found(state, count, wrapped(keys))
+    return Half(state, count, wrapped(keys))
 
 
 def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
@@ -142,13 +142,13 @@ def is_sealed(folder: Path, seal: Seal | None) -> bool:
     return _file_checksum(folder / DATA) == seal.checksum
 
 
-def sealed(folder: Path, state: State) -> Seal:
+def sealed(folder: Path, state: CatalogState) -> Seal:
     """The seal of a catalog that nobody writes now, and that has no log any more."""
     path = folder / DATA
     return Seal(state.identity, state.version, path.stat().st_size, _file_checksum(path))
 
 
-def check_seal(folder: Path, seal: Seal | None, state: State) -> None:
+def check_seal(folder: Path, seal: Seal | None, state: CatalogState) -> None:
     """seal: as it was before the state was read."""
     if seal is None:
         return

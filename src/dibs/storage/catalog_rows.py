@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     time: int  # of that change: UTC microseconds
 
 
-class Columns(NamedTuple):
+class CatalogColumns(NamedTuple):
     """Entries whose ids are of one type, in the order of their versions."""
 
     ids: pa.Array  # int64 or large_string
@@ -47,7 +47,7 @@ class Columns(NamedTuple):
     times: NDArray[np.int64]  # UTC microseconds
 
 
-class Rows(NamedTuple):
+class CatalogArrays(NamedTuple):
     """Rows as arrays: the strings (and the eight bytes of integers) one after the other."""
 
     kinds: NDArray[np.uint8]
@@ -80,10 +80,10 @@ def wrapped(value: int) -> int:
 # ---- making rows ----
 
 
-def rows_of(entries: Sequence[Entry]) -> Rows:
+def rows_of(entries: Sequence[Entry]) -> CatalogArrays:
     ids = [int(e.id).to_bytes(8, "little", signed=True) if isinstance(e.id, int) else e.id.encode() for e in entries]
     texts = [e.text.encode() for e in entries]
-    return Rows(
+    return CatalogArrays(
         np.array([isinstance(e.id, str) for e in entries], np.uint8),
         *_joined(ids),
         *_joined(texts),
@@ -101,18 +101,18 @@ def _joined(parts: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 def rows_of_columns(
     ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64], versions: NDArray[np.int64], time: int
-) -> Rows:
+) -> CatalogArrays:
     n = len(ids)
     if pa.types.is_integer(ids.type):
         kind, starts, content = INTEGER, np.arange(n + 1) * 8, ids.to_numpy().astype("<i8").view(np.uint8)
     else:
         kind, (starts, content) = STRING, string_buffers(ids)
-    return Rows(
+    return CatalogArrays(
         np.full(n, kind, np.uint8), starts, content, *string_buffers(texts), weights + 0.0, versions, np.full(n, time)
     )
 
 
-def checksums_of(rows: Rows, seed: np.uint64) -> NDArray[np.int64]:
+def checksums_of(rows: CatalogArrays, seed: np.uint64) -> NDArray[np.int64]:
     result = np.empty(len(rows.versions), np.int64)
     for array in rows:
         array.flags.writeable = False  # so that one compiled version serves all
@@ -151,7 +151,7 @@ WEIGHTS = f"""
     WHERE version > ? AND version <= ? AND weight IS NOT {DEFAULT_WEIGHT}"""
 
 
-def all_rows(connection: sqlite3.Connection, seed: np.uint64) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
+def all_rows(connection: sqlite3.Connection, seed: np.uint64) -> Iterator[tuple[CatalogArrays, NDArray[np.int64]]]:
     """All subscriptions and their checksums, which fit, by version and some thousand at a time. Raises Unsound."""
     for low, high, found in _in_portions(connection, ROWS, "version", -1, 2**63 - 1):
         content, times, sums = found[3:]
@@ -166,24 +166,24 @@ def all_rows(connection: sqlite3.Connection, seed: np.uint64) -> Iterator[tuple[
             if any(type(weight) is not float for _, weight in others):
                 raise Unsound("a weight is no number")
             weights[np.searchsorted(versions, [version for version, _ in others])] = [weight for _, weight in others]
-        rows = Rows(kinds, id_starts, ids, text_starts, texts, weights, versions, _numbers(times, n))
+        rows = CatalogArrays(kinds, id_starts, ids, text_starts, texts, weights, versions, _numbers(times, n))
         checksums = _numbers(sums, n)
         _check(rows, checksums, seed)
         yield rows, checksums
 
 
-def index_rows(connection: sqlite3.Connection) -> Iterator[Rows]:
+def index_rows(connection: sqlite3.Connection) -> Iterator[CatalogArrays]:
     """What the index of ids says: ids and versions only, in the order of ids. Raises Unsound."""
     # Whatever is a number is above minus infinity; whatever is a text is below a blob.
     for _, _, found in _in_portions(connection, INDEX, "id", float("-inf"), b""):
         kinds, id_starts, ids, versions = _keys(found)
-        rows = bare(Rows(kinds, id_starts, ids, versions, ids, versions, versions, versions))  # type: ignore[arg-type]
+        rows = bare(CatalogArrays(kinds, id_starts, ids, versions, ids, versions, versions, versions))  # type: ignore[arg-type]
         if not is_ascending(kinds, id_starts, ids):
             raise Unsound("the index of ids is not in order")
         yield rows
 
 
-def bare(rows: Rows) -> Rows:
+def bare(rows: CatalogArrays) -> CatalogArrays:
     """Ids and versions only."""
     n = len(rows.versions)
     nothing = np.zeros(n + 1, np.int64)
@@ -217,7 +217,7 @@ def _keys(found: tuple[Any, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64],
     return its, *_split(ids, its), _numbers(versions, len(its))
 
 
-def _check(rows: Rows, checksums: NDArray[np.int64], seed: np.uint64) -> None:
+def _check(rows: CatalogArrays, checksums: NDArray[np.int64], seed: np.uint64) -> None:
     wrong = np.flatnonzero(checksums_of(rows, seed) != checksums)
     if len(wrong):
         first = int(wrong[0])
@@ -228,18 +228,18 @@ def _check(rows: Rows, checksums: NDArray[np.int64], seed: np.uint64) -> None:
         raise Unsound(f"the row of {shown!r}, version {rows.versions[first]}, does not fit its checksum")
 
 
-def columns_of(portions: list[Rows]) -> list[Columns]:
+def columns_of(portions: list[CatalogArrays]) -> list[CatalogColumns]:
     """The rows as Arrow columns: one part for each type of ids that there is, integers first."""
     result = []
     for kind in (INTEGER, STRING):
         own = [_columns(rows, kind) for rows in portions if (rows.kinds == kind).any()]
         if own:
             ids, texts, *numbers = zip(*own)
-            result.append(Columns(pa.concat_arrays(ids), pa.concat_arrays(texts), *map(np.concatenate, numbers)))
+            result.append(CatalogColumns(pa.concat_arrays(ids), pa.concat_arrays(texts), *map(np.concatenate, numbers)))
     return result
 
 
-def _columns(rows: Rows, kind: int) -> Columns:
+def _columns(rows: CatalogArrays, kind: int) -> CatalogColumns:
     mask = rows.kinds == kind
     ids, texts = _binary(rows.id_starts, rows.ids), _binary(rows.text_starts, rows.texts)
     if not mask.all():
@@ -250,7 +250,7 @@ def _columns(rows: Rows, kind: int) -> Columns:
     else:
         column = ids.view(pa.large_string())
     own = (rows.weights[mask], rows.versions[mask], rows.times[mask])
-    return Columns(column, texts.view(pa.large_string()), *own)
+    return CatalogColumns(column, texts.view(pa.large_string()), *own)
 
 
 def _binary(starts: NDArray[np.int64], content: NDArray[np.uint8]) -> pa.Array:

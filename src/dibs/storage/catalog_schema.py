@@ -3,7 +3,7 @@
     subscriptions   id, expression, weight, version, time, checksum; the version is the row's number, so what is new
                     since some version is at the end of the table
     removed         id, version, time, checksum: the removals that somebody may not have heard of yet
-    state           one row: see State
+    state           one row: see CatalogState
 
 An id is an integer or a text, as it was given: its column has no type that SQLite would convert it to. SQLite's order
 of ids is ours: integers first, then texts by their bytes.
@@ -38,7 +38,7 @@ SCHEMA = {
 }
 
 
-class State(NamedTuple):
+class CatalogState(NamedTuple):
     """What the catalog says of itself."""
 
     identity: str  # random, 32 hexadecimal digits
@@ -55,22 +55,22 @@ class LaterFormat(Exception):
     """A catalog that a later version of Dibs has written."""
 
 
-def read_state(connection: sqlite3.Connection) -> State:
+def read_state(connection: sqlite3.Connection) -> CatalogState:
     """Raises Unsound."""
     found = connection.execute("SELECT * FROM state").fetchall()
-    if len(found) == 1 and len(found[0]) == len(State._fields) + 1:
-        state = State(*found[0][:-1])
+    if len(found) == 1 and len(found[0]) == len(CatalogState._fields) + 1:
+        state = CatalogState(*found[0][:-1])
         if found[0][-1] == _checksum(state):
             return state
     raise Unsound("the state of the catalog does not fit its checksum")
 
 
-def write_state(connection: sqlite3.Connection, state: State) -> None:
-    fields = ", ".join(f"{name} = ?" for name in (*State._fields, "checksum"))
+def write_state(connection: sqlite3.Connection, state: CatalogState) -> None:
+    fields = ", ".join(f"{name} = ?" for name in (*CatalogState._fields, "checksum"))
     connection.execute(f"UPDATE state SET {fields}", (*state, _checksum(state)))
 
 
-def _checksum(state: State) -> str:
+def _checksum(state: CatalogState) -> str:
     return blake2b(repr(tuple(state)).encode(), digest_size=8).hexdigest()
 
 
@@ -130,7 +130,7 @@ def _write_empty(path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         for table in SCHEMA.values():
             connection.execute(table)
-        state = State(os.urandom(16).hex(), *[0] * 7)
+        state = CatalogState(os.urandom(16).hex(), *[0] * 7)
         connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*state, _checksum(state)))
         connection.execute("COMMIT")
     finally:

@@ -28,7 +28,7 @@ ANEW = "nothing is lost: the next opening makes it anew from the catalog"
 ID_TYPES = (pa.int64(), pa.large_string())
 
 
-class Part(NamedTuple):
+class Finding(NamedTuple):
     """What was found about one kind of files."""
 
     part: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     problems: list[str]
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Subscriptions whose ids are of one type."""
 
     ids: pa.Array
@@ -44,12 +44,12 @@ class Rows(NamedTuple):
     weights: NDArray[np.float64]
     versions: NDArray[np.int64]
 
-    def at(self, rows: Any) -> Rows:
+    def at(self, rows: Any) -> CheckedRows:
         places = pa.array(np.asarray(rows, np.int64))
-        return Rows(self.ids.take(places), self.texts.take(places), self.weights[rows], self.versions[rows])
+        return CheckedRows(self.ids.take(places), self.texts.take(places), self.weights[rows], self.versions[rows])
 
 
-def checked(folder: Path) -> list[Part]:
+def checked(folder: Path) -> list[Finding]:
     """All parts of a durable folder. Raises FormatError when it is none."""
     if not (folder / CATALOG).is_dir():
         raise FormatError(f"{folder} holds no durable matcher: it has no folder {CATALOG}")
@@ -63,15 +63,15 @@ def checked(folder: Path) -> list[Part]:
     except DibsError as e:
         problems = [str(e)]
     try:
-        return [Part("catalog", about, problems), *_files(folder, None if problems else catalog)]
+        return [Finding("catalog", about, problems), *_files(folder, None if problems else catalog)]
     finally:
         if catalog is not None:
             catalog.close()
 
 
-def _files(folder: Path, catalog: Catalog | None) -> list[Part]:
+def _files(folder: Path, catalog: Catalog | None) -> list[Finding]:
     before: Manifest | None = None
-    parts: list[Part] = []
+    parts: list[Finding] = []
     for attempt in range(TRIES):
         manifest, part = _manifest(folder, catalog)
         if attempt and manifest == before:
@@ -86,25 +86,25 @@ def _files(folder: Path, catalog: Catalog | None) -> list[Part]:
     return parts
 
 
-def _manifest(folder: Path, catalog: Catalog | None) -> tuple[Manifest | None, Part]:
+def _manifest(folder: Path, catalog: Catalog | None) -> tuple[Manifest | None, Finding]:
     try:
         manifest = read_manifest(folder)
     except FileNotFoundError:
         lost = catalog is not None and catalog.trimmed > 0
-        return None, Part("manifest", "there is none", [f"{folder / HEAD} is missing; {ANEW}"] if lost else [])
+        return None, Finding("manifest", "there is none", [f"{folder / HEAD} is missing; {ANEW}"] if lost else [])
     except DibsError as e:
-        return None, Part("manifest", "cannot be read", [f"{e}; {ANEW}"])
+        return None, Finding("manifest", "cannot be read", [f"{e}; {ANEW}"])
     problems = []
     if catalog is not None and manifest.identity != catalog.identity:
         problems.append(f"{folder / HEAD} belongs to another catalog; put both back from one backup")
     elif catalog is not None and manifest.version > catalog.version:
         newer = f"the manifest is of version {manifest.version:,}, the catalog ends at {catalog.version:,}"
         problems.append(f"{newer}: changes are missing from it; put both back from one backup")
-    return manifest, Part("manifest", f"version {manifest.version:,}, index {manifest.index}", problems)
+    return manifest, Finding("manifest", f"version {manifest.version:,}, index {manifest.index}", problems)
 
 
-def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list[Part]:
-    found: list[Rows] = []
+def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list[Finding]:
+    found: list[CheckedRows] = []
     problems: dict[str, list[str]] = {"segments": [], "removed": []}
     names: dict[str, list[str]] = {"segments": [], "removed": []}
     for stored in manifest.segments:
@@ -120,15 +120,15 @@ def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list
             found.append(_rows(folder, stored, gone))
         except (DibsError, FileNotFoundError, KeyError) as e:
             problems["segments"].append(_told(folder / stored.file, e))
-    parts = [Part(kind, _sizes(folder, names[kind]), problems[kind]) for kind in names]
+    parts = [Finding(kind, _sizes(folder, names[kind]), problems[kind]) for kind in names]
     if catalog is None or any(part.problems for part in parts):
         return parts
     try:
         same, changes, differences = _compared(catalog, manifest.version, found)
     except DibsError as e:
-        return [*parts, Part("agreement", "cannot be told", [str(e)])]
+        return [*parts, Finding("agreement", "cannot be told", [str(e)])]
     about = f"{same:,} subscriptions are the same in segments and catalog; {changes:,} changes to replay"
-    return [*parts, Part("agreement", about, differences)]
+    return [*parts, Finding("agreement", about, differences)]
 
 
 def _told(path: Path, error: Exception) -> str:
@@ -142,14 +142,14 @@ def _sizes(folder: Path, names: list[str]) -> str:
     return f"{len(names):,} file{'s' * (len(names) != 1)}, {size:,} bytes"
 
 
-def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Rows:
+def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> CheckedRows:
     """The subscriptions of a segment's file that are not gone."""
     path = folder / stored.file
     _, arrays = read_file(path, "segment", head=stored.head)
     ids = pa.array(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
     weights = arrays.get("weights")
     weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else weights
-    rows = Rows(ids, strings_of("texts", arrays), weights, arrays["versions"])
+    rows = CheckedRows(ids, strings_of("texts", arrays), weights, arrays["versions"])
     if len(ids) != stored.rows or (len(gone) and not 0 <= gone.min() <= gone.max() < stored.rows):
         raise FormatError(f"{path} has {len(ids):,} rows, which is not what {HEAD} and the removed rows say")
     return rows.at(np.setdiff1d(np.arange(len(ids)), gone))
@@ -158,7 +158,7 @@ def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Rows:
 # ---- segments against catalog ----
 
 
-def _compared(catalog: Catalog, since: int, segments: Sequence[Rows]) -> tuple[int, int, list[str]]:
+def _compared(catalog: Catalog, since: int, segments: Sequence[CheckedRows]) -> tuple[int, int, list[str]]:
     """(subscriptions that are the same, changes since, differences). Only those that no change since concerns are
     compared; the others are what the log is replayed for."""
     _, columns = catalog.columns()
@@ -170,19 +170,21 @@ def _compared(catalog: Catalog, since: int, segments: Sequence[Rows]) -> tuple[i
     for id_type in ID_TYPES:
         changed = pa.array([id for id in ids if isinstance(id, str) == (id_type != pa.int64())], id_type)
         ours = _ordered([rows for rows in segments if rows.ids.type == id_type], id_type, changed)
-        truth = _ordered([Rows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
+        truth = _ordered([CheckedRows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
         found = list(_differences(ours, truth))
         differences += found
         same += 0 if found else len(truth.ids)
     return same, news.version - since, differences
 
 
-def _ordered(parts: Sequence[Rows], id_type: pa.DataType, changed: pa.Array) -> Rows:
+def _ordered(parts: Sequence[CheckedRows], id_type: pa.DataType, changed: pa.Array) -> CheckedRows:
     """All parts as one in the order of ids, without those that changed."""
     none = np.empty(0)
-    empty = Rows(pa.array([], id_type), pa.array([], pa.large_string()), none, none.astype(np.int64))
+    empty = CheckedRows(pa.array([], id_type), pa.array([], pa.large_string()), none, none.astype(np.int64))
     ids, texts, weights, versions = zip(*(empty, *parts))
-    whole = Rows(pa.concat_arrays(ids), pa.concat_arrays(texts), np.concatenate(weights), np.concatenate(versions))
+    whole = CheckedRows(
+        pa.concat_arrays(ids), pa.concat_arrays(texts), np.concatenate(weights), np.concatenate(versions)
+    )
     order = pc.sort_indices(whole.ids).to_numpy()
     if len(changed):
         concerned = pc.is_in(whole.ids, value_set=changed).to_numpy(zero_copy_only=False)
@@ -190,7 +192,7 @@ def _ordered(parts: Sequence[Rows], id_type: pa.DataType, changed: pa.Array) -> 
     return whole.at(order)
 
 
-def _differences(ours: Rows, truth: Rows) -> Iterator[str]:
+def _differences(ours: CheckedRows, truth: CheckedRows) -> Iterator[str]:
     if not ours.ids.equals(truth.ids):
         for one, other, where in ((ours, truth, "segments"), (truth, ours, "catalog")):
             only = pc.filter(one.ids, pc.invert(pc.is_in(one.ids, value_set=other.ids)))

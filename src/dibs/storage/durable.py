@@ -44,7 +44,7 @@ from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store, writer_lock
 from dibs.storage.catalog import Catalog
-from dibs.storage.catalog_rows import Columns
+from dibs.storage.catalog_rows import CatalogColumns
 from dibs.storage.manifest import (
     HEAD,
     Manifest,
@@ -60,7 +60,7 @@ from dibs.thresholds import thresholds
 TRIES = 20  # of a reader, while the writer swaps manifests
 
 
-class _Unreadable(Exception):
+class _UnreadableManifest(Exception):
     """A manifest that is damaged itself (not one that tells of damage elsewhere)."""
 
 
@@ -80,7 +80,7 @@ class Durable:
         self.is_closed = False
         try:
             self._manifest = self._read_manifest()
-        except _Unreadable as e:
+        except _UnreadableManifest as e:
             self._damage = str(e)
         # Names are never used again: a reader of an older manifest must find the file that it means, or none.
         self._next_file = store.next_file(folder)
@@ -114,13 +114,13 @@ class Durable:
     # ---- opening ----
 
     def _read_manifest(self) -> Manifest | None:
-        """None: there is none yet. _Unreadable: segments can be made anew without it."""
+        """None: there is none yet. _UnreadableManifest: segments can be made anew without it."""
         try:
             manifest = read_manifest(self.folder)
         except FileNotFoundError:
             return None
         except DamagedError as e:
-            raise _Unreadable(str(e)) from None
+            raise _UnreadableManifest(str(e)) from None
         if manifest.identity != self.catalog.identity:
             raise FormatError(
                 f"{self.folder} mixes two matchers: {HEAD} belongs to another catalog than {store.CATALOG}; put both "
@@ -179,7 +179,7 @@ class Durable:
             # A reader may have met the writer swapping manifests.
             try:
                 newer = self._read_manifest() if self.read_only else manifest
-            except _Unreadable:
+            except _UnreadableManifest:
                 break
             if newer == manifest:
                 break
@@ -206,7 +206,7 @@ class Durable:
         version, columns = self.catalog.columns()
         return State(version, tuple(Layer.of(self._compile(layers, c)) for c in columns if len(c.ids)))
 
-    def _compile(self, layers: Layers, columns: Columns) -> Segment:
+    def _compile(self, layers: Layers, columns: CatalogColumns) -> Segment:
         compiled = compile_texts(columns.texts)
         if compiled.errors:
             place, error = next(iter(compiled.errors.items()))
@@ -249,7 +249,7 @@ class Durable:
         """Takes the saved segments, if they are newer."""
         try:
             manifest = self._read_manifest()
-        except _Unreadable:
+        except _UnreadableManifest:
             manifest = None
         if manifest is None or manifest.version <= layers.state.version:
             return False

@@ -1,8 +1,8 @@
 """Reading events of every form into `EventValues`: the entry of the coding stage.
 
-    dicts ─────────────────────────────┐
-    JSON lines ─> dicts                ├─> EventValues
-    Arrow ─> columns (JSON text: dicts)┘
+    dicts ──────────────────────────────────────┐
+    JSON lines, JSON texts of Arrow ─> kernels  ├─> EventValues
+    Arrow ─> columns ───────────────────────────┘
 
 The same content gives the same values whatever the form. Attributes that no subscription mentions are not looked at,
 so whatever is wrong with them is no problem.
@@ -17,7 +17,8 @@ import pyarrow as pa
 from dibs.arguments import check_on_error, check_text
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.dicts import read_dicts
-from dibs.coding.events.json import attributes_of, json_lines
+from dibs.coding.events.json import attributes_of, json_content, json_lines
+from dibs.coding.events.json_lane import read_json_lines
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
@@ -51,7 +52,10 @@ def read_events(
     if source is not None:
         return read_arrow(source, wanted, attributes, on_error)
     if isinstance(events, (bytes, bytearray, memoryview, str)):
-        rows: Iterable[object] = json_lines(events)
+        content = json_content(events)
+        if attributes is None:
+            return read_json_lines(content, wanted, on_error)
+        rows: Iterable[object] = json_lines(content)
     elif isinstance(events, Mapping):
         raise EventError(f"found one event of type {type(events).__name__}; expected {_FORMS}: put it into a list")
     elif isinstance(events, Iterable):

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrapped
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
-from dibs.coding.events.dicts import read_dicts
-from dibs.coding.events.json import json_texts
+from dibs.coding.events.json_lane import read_json_columns
 from dibs.coding.events.rows import ValueParts
 from dibs.coding.events.scalars import EXPECTED, OUTSIDE_TIME
 from dibs.coding.events.wanted import WantedNames
@@ -47,7 +46,7 @@ def read_arrow(
     column = None if attributes is None else _attribute_column(source.schema, attributes)
     try:
         if column is not None and role_inside(source.schema.field(column).type) == "text":
-            return read_dicts(json_texts(_texts(batches, column)), wanted, on_error)
+            return read_json_columns(_texts(batches, column), wanted, on_error)
         reader = _ArrowReader(wanted)
         for batch in batches:
             reader.read(batch, column)
@@ -70,10 +69,11 @@ def _attribute_column(schema: pa.Schema, attributes: str) -> int:
     return int(places[0])
 
 
-def _texts(batches: Iterable[pa.Table | pa.RecordBatch], column: int) -> Iterator[bytes | None]:
+def _texts(batches: Iterable[pa.Table | pa.RecordBatch], column: int) -> Iterator[pa.Array]:
     for batch in batches:
         for chunk in _chunks(batch, column):
-            yield from _plain(chunk).cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+            plain = _plain(chunk)
+            yield plain.cast(pa.large_string()) if pa.types.is_string_view(plain.type) else plain
 
 
 def _plain(array: pa.Array) -> pa.Array:

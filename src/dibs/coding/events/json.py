@@ -18,23 +18,23 @@ from dibs.coding.lines import numbered_lines
 _JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
 
 
-def json_lines(data: bytes | bytearray | memoryview | str) -> Iterator[object]:
-    """The events of JSON lines. Blank lines are no events, and so are not counted as any."""
+def json_content(data: bytes | bytearray | memoryview | str) -> bytes:
     # A str with a lone surrogate becomes bytes that are not UTF-8: one broken line, not a failed call.
-    content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+    return data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+
+
+def json_lines(content: bytes) -> Iterator[object]:
+    """The events of JSON lines. Blank lines are no events, and so are not counted as any."""
     for number, line in numbered_lines(content, longest=None):
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            yield BrokenEvent(_broken(f"line {number}, ", line, error))
-            continue
-        yield event if type(event) is dict else BrokenEvent(_no_object(f"line {number}: ", event))
+        yield json_line(number, line)
 
 
-def json_texts(texts: Iterable[bytes | str | None]) -> Iterator[object]:
-    """The events of JSON texts, one for each; None is an event without attributes."""
-    for text in texts:
-        yield {} if text is None else json_text(text)
+def json_line(number: int, line: bytes) -> object:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return BrokenEvent(_broken(f"line {number}, ", line, error))
+    return event if type(event) is dict else BrokenEvent(_no_object(f"line {number}: ", event))
 
 
 def json_text(text: bytes | str) -> object:

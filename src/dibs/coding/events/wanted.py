@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
+from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
 from dibs.jit.kernel import kernel
 from dibs.lazy import lazy
@@ -37,6 +38,7 @@ class WantedNames:
         self._sorted: WantedNames = self  # without what stands behind
         self._lock = threading.Lock()  # see extended
         self._extended = False
+        self._fewer_paths: Paths | None = None  # of the names that were extended, if anybody has asked for them
 
     @property
     def is_sorted(self) -> bool:
@@ -62,6 +64,7 @@ class WantedNames:
             if "." in name:
                 insort(result._dotted, name)
         result._sorted = self._sorted
+        result._fewer_paths = self.__dict__.get("paths")
         return result
 
     def leads(self, path: str) -> bool:
@@ -87,6 +90,11 @@ class WantedNames:
             behind, before = found, _find(*buffers, *self._sorted._table)
             found = np.where(behind >= 0, behind + np.int32(len(self._sorted.names)), before)
         return found
+
+    @lazy
+    def paths(self) -> Paths:
+        """The names as a tree, for kernels that follow nested objects."""
+        return paths_of(self.names, self._fewer_paths)
 
     @lazy
     def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.patterns.groups import REGEX, TEXT, Filter, Programs
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -124,7 +124,7 @@ def _file(entries, text, marks, slots, places, slot, filed):
             filed[to, 0] = ~entries[i, 0]
 
 
-@helper
+@phase
 def hash_shift(places):
     """How far hashes are shifted to be one of so many places, a power of two."""
     bits = 0
@@ -133,7 +133,7 @@ def hash_shift(places):
     return np.uint64(64 - bits)
 
 
-@helper
+@phase
 def _best_gram(text, start, end, counters, shift):
     """(where the best gram of a text ends, what it costs). With eight bytes before its end it is filed under all of
     them, which is worth a little."""
@@ -149,13 +149,13 @@ def _best_gram(text, start, end, counters, shift):
     return best, lowest
 
 
-@helper
+@phase
 def gram_size(before):
     """Bytes of the gram of a text that has so many up to the gram's end."""
     return 8 if before >= 8 else (4 if before >= 4 else before)
 
 
-@helper
+@phase
 def gram_at(text, start, end):
     gram = np.uint64(0)
     for k in range(start, end):
@@ -163,7 +163,7 @@ def gram_at(text, start, end):
     return gram
 
 
-@helper
+@phase
 def gram_hash(gram, size):
     """Its lower half leads to a slot, where its upper half stands. (Different grams with the same one share it.)"""
     h = (gram ^ np.uint64(size)) * MULTIPLIER
@@ -171,24 +171,24 @@ def gram_hash(gram, size):
     return h ^ (h >> np.uint64(29))
 
 
-@helper
+@phase
 def four_hash(gram, shift):
     """Where the last four bytes have their bit."""
     return ((gram & FOUR) * MULTIPLIER) >> shift
 
 
-@helper
+@phase
 def is_marked(bits, place):
     return (bits[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1)
 
 
-@helper
+@phase
 def three_hash(gram, shift):
     """Where the last three bytes have their bit, unlike four bytes of which the first is zero."""
     return (((gram & THREE) | np.uint64(1) << np.uint64(40)) * MULTIPLIER) >> shift
 
 
-@helper
+@phase
 def _mark(grams, shift, pairs, gram, size):
     """Sets the bits by which a search finds the end of this gram."""
     one = np.uint64(1)

@@ -8,14 +8,14 @@ for each byte of the string, which is still ten times as fast as RE2, whose auto
 from __future__ import annotations
 
 from dibs.coding.patterns.groups import ANY, NO_NEWLINES, SPENT, TEXT
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 from dibs.jit.words import equal_bytes
 
 NO, YES, TOO_MUCH = 0, 1, 2
 _NOWHERE = -1
 
 
-@helper
+@phase
 def is_like(programs, p, data, start, end, work):
     """NO, YES or TOO_MUCH, for the string data[start:end]."""
     if programs.kind[p] == NO_NEWLINES:
@@ -38,7 +38,7 @@ def is_like(programs, p, data, start, end, work):
     return _are_between(programs, first + 1, last, data, start, end, work)
 
 
-@helper
+@phase
 def _are_between(programs, first, last, data, start, end, work):
     """The parts from `first` on, each with an ANY behind it, up to that of the last one. Each begins with a TEXT."""
     allowed = work.counters[SPENT] + work.allowed[0] * (end - start + 16)
@@ -64,7 +64,7 @@ def _are_between(programs, first, last, data, start, end, work):
     return YES
 
 
-@helper
+@phase
 def _behind(programs, piece, data, start, end, work):
     """Where the piece ends if it starts here."""
     a, b = programs.pieces[piece, 1], programs.pieces[piece, 2]
@@ -86,7 +86,7 @@ def _behind(programs, piece, data, start, end, work):
     return start
 
 
-@helper
+@phase
 def _before(programs, piece, data, start, end):
     """Where the piece starts if it ends here."""
     a, b = programs.pieces[piece, 1], programs.pieces[piece, 2]

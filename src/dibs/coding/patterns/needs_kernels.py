@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 
 DEEPEST = 32  # groups within groups
 MOST = 64  # texts that are needed; of larger alternations nothing is
@@ -35,7 +35,7 @@ for _letter, _code in zip(b"tnrfva", b"\t\n\r\f\v\a"):
 _PLAIN_ESCAPED = np.array([c < 128 and not chr(c).isalnum() for c in range(256)])
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def read_needs(data, at, stop, space, end):
     """How many texts are needed: the first rows of `found`, each a piece of `text` from `end` on. space: (text, frames,
     found)."""
@@ -91,20 +91,20 @@ def read_needs(data, at, stop, space, end):
     return frames[0, _BRANCHES] if frames[0, _SCORE] > 0 else 0
 
 
-@helper
+@phase
 def _open(frames, depth, top, fold):
     frames[depth, _FROM], frames[depth, _FOLD] = top, fold
     frames[depth, _BRANCHES], frames[depth, _SCORE] = 0, _UNKNOWN
     frames[depth, _BEST], frames[depth, _BEST_SCORE] = 0, 0
 
 
-@helper
+@phase
 def _top(frames, depth):
     """Where the next candidate goes."""
     return frames[depth, _FROM] + frames[depth, _BRANCHES] + frames[depth, _BEST]
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _offer(frames, depth, found, texts, score):
     """A set of texts, at the top: is it better than the best of this branch?"""
     best = frames[depth, _BEST_SCORE]
@@ -116,7 +116,7 @@ def _offer(frames, depth, found, texts, score):
         frames[depth, _BEST], frames[depth, _BEST_SCORE] = texts, score
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _end_branch(frames, depth, found):
     """The best of the branch joins those of the branches before it."""
     score = frames[depth, _BEST_SCORE]
@@ -129,7 +129,7 @@ def _end_branch(frames, depth, found):
     frames[depth, _BEST], frames[depth, _BEST_SCORE] = 0, 0
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _end_run(frames, depth, found, text, run, end):
     if end == run:
         return
@@ -150,7 +150,7 @@ def _end_run(frames, depth, found, text, run, end):
     _offer(frames, depth, found, texts, end - run)
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _group_start(data, at, stop, fold):
     """(what is behind the start of the group, whether case is ignored then, whether something is to be closed).
     -1: something else begins here."""
@@ -180,7 +180,7 @@ def _group_start(data, at, stop, fold):
     return _GIVEN_UP, fold, False
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _character(data, at, stop, text, end):
     """(1 for a plain character, 0 for a class of them or a place, or _GIVEN_UP; what is behind it; the end of the text,
     to which a plain character was added)."""
@@ -201,7 +201,7 @@ def _character(data, at, stop, text, end):
     return np.int64(1), at, end
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _escaped(data, at, stop, text, end):
     if at + 1 >= stop:
         return _GIVEN_UP, at, end
@@ -223,7 +223,7 @@ def _escaped(data, at, stop, text, end):
     return _GIVEN_UP, at, end
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _class_end(data, at, stop):
     """What is behind the class of characters that starts here."""
     at += 1
@@ -244,7 +244,7 @@ def _class_end(data, at, stop):
     return at + 1
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _times(data, at, stop):
     """(how often what stands before must occur, what is behind)."""
     if at >= stop:
@@ -265,7 +265,7 @@ def _times(data, at, stop):
     return times, at
 
 
-@helper
+@phase
 def _repetition(data, at, stop):
     """The same for {n}, {n,} and {n,m}, behind the brace; doubtful for anything else."""
     digits, least = 0, np.int64(0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, Programs
 from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, read_needs
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 # Bytes that are no plain characters; `{` and what closes brackets may be plain, which is left to RE2.
 _SPECIAL = np.zeros(256, np.bool_)
@@ -49,7 +49,7 @@ def _read_patterns(starts, data, kind, offsets, pieces, text, frames, found):
     return end
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _read_like(data, at, stop, pieces, count, text, end):
     """(what the pattern is, pieces and bytes of text then). REGEX: nothing that counts was written."""
     first = count
@@ -108,7 +108,7 @@ def _read_like(data, at, stop, pieces, count, text, end):
 _NO_BYTE, _END = 256, 257
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _unescaped(data, at, stop):
     """(the byte behind a backslash that stands for itself, where it ends). Instead of the byte: _END for the end of
     the string, _NO_BYTE for anything else."""
@@ -124,7 +124,7 @@ def _unescaped(data, at, stop):
     return np.int64(_NO_BYTE), at
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _add_any(pieces, first, count):
     if count > first and pieces[count - 1, 0] == ANY:
         return count
@@ -132,7 +132,7 @@ def _add_any(pieces, first, count):
     return count + 1
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _add_one(pieces, first, count):
     """One more character; before an ANY that stands at the end."""
     behind = np.int64(count > first and pieces[count - 1, 0] == ANY)

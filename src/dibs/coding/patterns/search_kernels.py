@@ -25,7 +25,7 @@ from dibs.coding.patterns.filter_kernels import (
 from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
 from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
 BLOCK = 1024
@@ -65,14 +65,14 @@ def search_strings(programs, filed, offsets, data, work):
     return ends, found[:n]
 
 
-@helper
+@phase
 def _begin(work):
     """A new string."""
     work.counters[STRINGS] += 1
     work.counters[SPENT] = 0
 
 
-@helper
+@phase
 def _pick(filed, shift, data, at, stop, gram, work):
     """(how many positions of this block are looked at, the eight bytes before its end). gram: the eight before it."""
     short = filed.sizes[1] or filed.sizes[2] or filed.sizes[3]
@@ -87,7 +87,7 @@ def _pick(filed, shift, data, at, stop, gram, work):
     return np.int64(hits), gram
 
 
-@helper
+@phase
 def _look(programs, filed, shift, string, hit, found, n, work):
     """Adds the patterns whose text ends at this position of a string (start, end, data), or may be in it: n is then
     higher."""
@@ -128,7 +128,7 @@ def _look(programs, filed, shift, string, hit, found, n, work):
     return n
 
 
-@helper
+@phase
 def _is_at(text, start, length, folded, data, at, work):
     """Whether the text stands at this place. What it takes counts only if it was much for nothing."""
     k = 0
@@ -142,7 +142,7 @@ def _is_at(text, start, length, folded, data, at, work):
     return k == length
 
 
-@helper
+@phase
 def _verify(programs, always, string, found, first, n, work):
     """Decides found[first:n], one of whose texts is in the string, and what is always verified: n behind those left."""
     start, end, data = string

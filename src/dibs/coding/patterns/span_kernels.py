@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes, word_at
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -44,7 +44,7 @@ def distinct_strings(rows, offsets, data):
     return which, ends[: n + 1], kept[: ends[n]]
 
 
-@helper
+@phase
 def _hash(data, start, end):
     h = np.uint64(end - start)
     at = start
@@ -58,7 +58,7 @@ def _hash(data, start, end):
     return h ^ (h >> _SHIFT)
 
 
-@helper
+@phase
 def _same(a, a_start, a_end, b, b_start, b_end):
     length = a_end - a_start
     return length == b_end - b_start and equal_bytes(a, a_start, b, b_start, length) == length
@@ -88,7 +88,7 @@ def spans_of(event, which, ends, found, cells, matching):
     return owner, lo, hi
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _gaps(found, first, last, cells, lo, hi, n):
     """Writes the spans between what was found from place n on, and returns the place behind them; n = -1: only counts
     them."""

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
 
@@ -149,7 +149,7 @@ def _access_sets(rows, programs, most_tests):
     )
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _find_sets(rows, most_tests, programs, tree, steps, found, out):
     """Says which rows have an access set, and writes their entries. Returns how many."""
     n = np.int64(0)

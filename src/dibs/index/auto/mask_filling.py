@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.index.auto.mask_layout import WORD, Block, FillSpace
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_not
 
 
@@ -48,7 +48,7 @@ def sort_block(width, first_event, stop_event, index, null_attributes, entries_o
     return block
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _count_entries(first, last, touched, index, null_attributes, entries_of, events):
     n = 0
     for i in range(first, last):
@@ -65,7 +65,7 @@ def _count_entries(first, last, touched, index, null_attributes, entries_of, eve
     return n
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _distribute(block, at, index, entries_of, events):
     """The entries to their attributes; at: where the next one of each stands."""
     for e in range(block.events):
@@ -92,7 +92,7 @@ def fill_masks(lanes, sizes, block, index, spans, masks, rank):
         _fill_attribute(lanes, sizes, t, block, index, spans, masks, space)
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _fill_attribute(lanes, sizes, t, block, index, spans, masks, space):
     a, entries = block.attributes[t], block.begin[t + 1] - block.begin[t]
     first, last = index.of_attribute[a], index.of_attribute[a + 1]
@@ -135,7 +135,7 @@ def _is_point(i, first, last, block):
     return alone and block.lo[i] == block.hi[i]
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _order_entries(width, first, last, block, space):
     """Points come first, sorted by value; the other entries stay behind them. Returns how many are points."""
     for k in range(width):
@@ -156,7 +156,7 @@ def _order_entries(width, first, last, block, space):
     return points
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _cumulate(width, points, block, space):
     for k in range(width):
         space.cumulative[k] = 0
@@ -166,7 +166,7 @@ def _cumulate(width, points, block, space):
         _add_event(space.cumulative, (i + 1) * width, block.event[space.order[i]])
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _tabulate(points, top, block, space):
     """The ranks of the cells to the top one; those above it count as the one behind it."""
     i = 0
@@ -176,7 +176,7 @@ def _tabulate(points, top, block, space):
         space.rank[c] = i
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _fill_plain(lanes, first, last, top, index, masks, space):
     """Predicates of one span of values, where all entries are points: two look-ups and an and-not."""
     lane = np.uint64(len(lanes))
@@ -198,7 +198,7 @@ def _ranks(x, y, points, top, tabulated, block, space):
     return above, below
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _at_most(cell, points, block, space):
     a, b = np.int64(0), np.int64(points)
     while a < b:

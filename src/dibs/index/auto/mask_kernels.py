@@ -28,7 +28,7 @@ from dibs.index.auto.mask_layout import (
     WorkSpace,
 )
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, EventArrays, Room
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_run, and_two, count_bits, is_empty, lowest_bit, prefetch, split
 from dibs.language.table import ACCEPT, REJECT
 
@@ -69,7 +69,7 @@ def match_blocks(lanes, sizes, last_event, progress, *arrays):
             progress[NEXT_EVENT], progress[NEXT_ROW] = stop_event, 0
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _clear_masks(width, block, index, masks):
     """Leaves them as they were found: all zero, but the true one."""
     for t in range(len(block.attributes)):
@@ -81,7 +81,7 @@ def _clear_masks(width, block, index, masks):
 # ---- clauses: the groups of the attributes that the block has
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _match_clauses(lanes, sizes, block, index, space, chunk, room, progress):
     """Chunk by chunk: survivors are collected, finished, written out. True if the room is full."""
     position = _find_clause(progress[NEXT_ROW], block, index)
@@ -291,7 +291,7 @@ def _run(lanes, begin, steps, part_first, part_last, index, space):
         space.reach[(steps + 1) * len(lanes) + k] = 0
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _run_unreached(lanes, block, index, space, room, progress):
     """Programs that no entry leads to: run for all events. True if the room is full."""
     width, behind_clauses = len(lanes), len(index.row) + 1
@@ -318,7 +318,7 @@ def _run_unreached(lanes, block, index, space, room, progress):
     return False
 
 
-@kernel(makes_arrays=False)
+@phase(inline=False)
 def _report_always(block, index, room, progress):
     """Rows without predicates. True if the room is full."""
     found = progress[PAIRS]

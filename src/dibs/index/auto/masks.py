@@ -65,8 +65,9 @@ from dibs.index.auto.mask_layout import (
 )
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, OWN
+from dibs.jit.hashing import number_pairs
 from dibs.jit.pools import Pool, Space
-from dibs.jit.sorting import number_pairs, order_each
+from dibs.jit.sorting import order_each
 from dibs.thresholds import thresholds
 
 WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler

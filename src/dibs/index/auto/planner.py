@@ -28,6 +28,7 @@ from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.records import Records
+from dibs.index.auto.singles import ForSingles
 from dibs.index.base import Pairs, Sink, in_parts, renumbered
 from dibs.index.conjunctions import select
 from dibs.index.papers.propagation.propagation import Propagation
@@ -74,6 +75,7 @@ class Auto:
         self._until_look = thresholds.enough_events
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
+        self._for_singles: tuple[ForSingles | None, Any] = None, None  # and the parts that they are made of
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._plans = 1
         self._observes = planned is not None
@@ -130,7 +132,7 @@ class Auto:
         for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
             if part.size:
                 found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
-        self._observe(events)
+        self.observe(events)
         return found
 
     def plan(self) -> dict[str, Any]:
@@ -152,6 +154,26 @@ class Auto:
             ),
         }
 
+    def for_singles(self) -> ForSingles | None:
+        """The ways to all rows for a single event; None: there are too many that are not filed for it (yet)."""
+        records, masks = self._parts
+        known, filed = self._for_singles
+        few = self._one_by_one
+        if known is not None and filed == (records, masks, few):
+            return known
+        if masks.size <= thresholds.single_scanned:
+            result = ForSingles(records, None, masks.rows.astype(np.int32))
+        else:
+            if few is None or few.masks is not masks:
+                if masks.size > thresholds.single_filed:
+                    return None
+                few = self._one_by_one = OneByOne(self._clauses, masks)
+            if few.left.size > thresholds.single_left:
+                return None
+            result = ForSingles(records, few, few.left.rows.astype(np.int32))
+        self._for_singles = result, (records, masks, few)
+        return result
+
     def _for_few_events(self, masks: Masks) -> OneByOne | None:
         """The conjunctions of these masks filed for single events, once that has been asked for often enough."""
         few = self._one_by_one
@@ -166,7 +188,7 @@ class Auto:
     def _file_one_by_one(self, masks: Masks) -> None:
         self._one_by_one = OneByOne(self._clauses, masks)
 
-    def _observe(self, events: CodedEvents) -> None:
+    def observe(self, events: CodedEvents) -> None:
         if not self._observes or self._planned is None:
             return
         self._presence.observe(events)
@@ -208,22 +230,22 @@ class OneByOne:
     def __init__(self, clauses: Clauses, masks: Masks):
         self.masks = masks
         own, taken, left = select(clauses.take(masks.rows), several=False)
-        self._rows = masks.rows[taken].astype(np.int32)
-        self._bits = Propagation.build(own)
+        self.rows = masks.rows[taken].astype(np.int32)
+        self.bits = Propagation.build(own)
         rest = np.sort(masks.rows[left])
         share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
         self.left = Masks.build(clauses, plain, programs, share)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
-        return renumbered(partial(self._bits.match, events, threads), None, self._rows, None, sink)
+        return renumbered(partial(self.bits.match, events, threads), None, self.rows, None, sink)
 
     @property
     def nbytes(self) -> int:
-        return self._bits.nbytes + self._rows.nbytes + sum(a.nbytes for a in self.left.arrays().values())
+        return self.bits.nbytes + self.rows.nbytes + sum(a.nbytes for a in self.left.arrays().values())
 
 
 def _plan(

@@ -38,7 +38,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
 from dibs.index.papers.counters import counters, take_zeros
-from dibs.index.papers.postings import Postings, Slots, slots_of, write_out
+from dibs.index.papers.postings import Postings, SlotsRead, slots_of, write_out
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool
@@ -96,7 +96,7 @@ class Counting:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(Counters.at_rest, self._size)
-            slots = Slots.for_events(widest)
+            slots = SlotsRead.for_events(widest)
             _count(thresholds.rows_a_posting, self._postings, slots, taken.space, arrays, last, Room(*room), progress)
             self._pool.give(taken)
 

@@ -9,7 +9,7 @@ size K matches when it stands in K of the lists that the event reads, so
 
 Arrays: those of index.postings, where the group of a row is its size, and
     sizes   int32   the sizes that rows have, ascending; the group of a row is the place of its size here
-The lists of a size that are being merged are in Lists: those that include come first.
+The lists of a size that are being merged are in MergedLists: those that include come first.
 
 Inequalities. Under the weak semantics an event without the attribute satisfies `a <> 5`: the row is listed under (a, 5)
 as one that this value excludes, and inequalities do not count in K. That is what the k-index does by nature. Under the
@@ -47,7 +47,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
-from dibs.index.papers.postings import Postings, Slots, slots_of, write_out
+from dibs.index.papers.postings import Postings, SlotsRead, slots_of, write_out
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
 
@@ -57,7 +57,7 @@ AT_ONCE = 8
 FULL = -1  # instead of a number of pairs: there is no room for one more
 
 
-class Lists(NamedTuple):
+class MergedLists(NamedTuple):
     """Work space: the m lists that are being merged, three for each value of the event at most."""
 
     key: NDArray[np.int64]  # row at which a list stands << 32 | included << 31 | number of the list: keys order by row,
@@ -66,7 +66,7 @@ class Lists(NamedTuple):
     end: NDArray[np.int64]  # by number: one past its last posting
 
     @classmethod
-    def for_events(cls, widest: int) -> Lists:
+    def for_events(cls, widest: int) -> MergedLists:
         most = 3 * widest
         return cls(np.empty(most + AT_ONCE + 1, np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
 
@@ -104,7 +104,7 @@ class KIndex:
         arrays, widest = EventArrays.of(events), int(np.diff(events.offsets).max(initial=0))
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
-            slots, lists = Slots.for_events(widest), Lists.for_events(widest)
+            slots, lists = SlotsRead.for_events(widest), MergedLists.for_events(widest)
             _merge(self._postings, self._sizes, slots, lists, arrays, last, Room(*room), progress)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)

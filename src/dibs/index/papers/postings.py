@@ -60,14 +60,14 @@ class Postings(NamedTuple):
         }
 
 
-class Slots(NamedTuple):
+class SlotsRead(NamedTuple):
     """Work space: the slots that an event reads. `slots_of` fills both from the front and says how far."""
 
     included: NDArray[np.int64]  # rows in their lists have a predicate that holds
     excluded: NDArray[np.int64]  # rows in their lists stand in an included `any`, but their predicate does not hold
 
     @classmethod
-    def for_events(cls, widest: int) -> Slots:
+    def for_events(cls, widest: int) -> SlotsRead:
         """widest: the most values that an event has. A value reads the list of its cell, `any` and one exclusion."""
         return cls(np.empty(2 * widest, np.int64), np.empty(widest, np.int64))
 
@@ -79,7 +79,7 @@ class _Kept(NamedTuple):
     limits: NDArray[np.int32]  # see above
 
 
-class _Entries(NamedTuple):
+class _PredicateEntries(NamedTuple):
     """The predicates by attribute and, within one, by row."""
 
     predicate: NDArray[np.int64]
@@ -110,7 +110,7 @@ def write_out(name: str, clauses: Clauses, group: NDArray[np.uint16], groups: in
     block[:, FIRST] = first
     block[:, CELLS] = cells
     block[:, EXCLUSIONS] = np.where(excluding, first + own_slots, -1)
-    entries = _Entries(*_by_attribute(arrays, clauses.attributes))
+    entries = _PredicateEntries(*_by_attribute(arrays, clauses.attributes))
     kept = _Kept(excludes, limits)
     ends_of_lists = _count_postings(arrays, kept, block, entries, group, groups, lists)
     rows = np.empty(postings, np.uint32)
@@ -163,8 +163,8 @@ def _measure(clauses, limits):
 
 @kernel
 def _by_attribute(clauses, attributes):
-    """_Entries. Lists are filled attribute by attribute so that the ends of all lists that grow at a time stay in the
-    cache."""
+    """_PredicateEntries. Lists are filled attribute by attribute so that the ends of all lists that grow at a time stay
+    in the cache."""
     offsets, attribute = clauses.offsets, clauses.attribute
     place = np.zeros(attributes + 1, np.int64)
     for a in attribute:

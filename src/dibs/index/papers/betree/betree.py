@@ -177,10 +177,10 @@ class BETree:
         return sum(a.nbytes for a in arrays)
 
     def plan(self) -> dict[str, Any]:
-        from dibs.index.papers.betree.shape import Shape, survey
+        from dibs.index.papers.betree.shape import TreeShape, survey
 
         s = self._state
-        shape = Shape(*survey(self._arrays(), np.empty(s[C_NODES], ON_PATH)))
+        shape = TreeShape(*survey(self._arrays(), np.empty(s[C_NODES], ON_PATH)))
         return {
             "c-nodes": int(s[C_NODES]),
             "p-nodes": int(s[P_NODES]),
@@ -300,5 +300,5 @@ class BETree:
 
 
 def _slots(attributes: int) -> Space:
-    """Those of betree.layout.Work."""
+    """Those of betree.layout.MatchSpace."""
     return np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64)

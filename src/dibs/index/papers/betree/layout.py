@@ -125,8 +125,8 @@ class TreeArrays(NamedTuple):
     about: NDArray[np.int32]  # an ABOUT for each attribute
 
 
-class Tree(NamedTuple):
-    """The same in compiled functions: pointers (see jit.pointers), and how many words there are."""
+class TreePointers(NamedTuple):
+    """The same in compiled functions: pointers (see jit.borrowing), and how many words there are."""
 
     words: Any
     state: Any
@@ -143,7 +143,7 @@ class Searched(NamedTuple):
     span_hi: NDArray[np.int32]
 
 
-class Work(NamedTuple):
+class MatchSpace(NamedTuple):
     """What a match needs besides."""
 
     visit: NDArray[np.int32]  # a queue with room for all c-nodes
@@ -152,7 +152,7 @@ class Work(NamedTuple):
     slot_more: NDArray[np.int64]
 
 
-class Change(NamedTuple):
+class Update(NamedTuple):
     """What an update is to do."""
 
     mode: int  # INSERT, DELETE or PLANT
@@ -160,7 +160,7 @@ class Change(NamedTuple):
     chosen: NDArray[np.int64]  # PLANT: the attribute under which each row goes at the root, or NONE
 
 
-class NewRows(NamedTuple):
+class Incoming(NamedTuple):
     """Rows on their way in: clauses (see coding.clauses), whose spans are already among those of the tree."""
 
     offsets: NDArray[np.int64]

@@ -15,7 +15,7 @@ from numba import carray
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
 from dibs.index.kernels import clear, holds_several, lay_out
 from dibs.index.papers.betree.directories import home
-from dibs.index.papers.betree.layout import ENTRY_WORDS, ROOT, Searched, Work
+from dibs.index.papers.betree.layout import ENTRY_WORDS, ROOT, MatchSpace, Searched
 from dibs.index.papers.betree.nodes import (
     c_node_at,
     entry_at,
@@ -26,9 +26,9 @@ from dibs.index.papers.betree.nodes import (
     place_at,
     record_at,
 )
+from dibs.jit.borrowing import pointer_to, pointer_to_write
 from dibs.jit.kernel import kernel
 from dibs.jit.lanes import prefetch
-from dibs.jit.pointers import pointer_to, pointer_to_write
 
 LINES = 12  # cache lines of the next l-node that are prefetched
 LINE_WORDS = 16
@@ -36,7 +36,7 @@ LARGEST_LOSS = 1 << 29  # it is halved before it leaves its 32 bits
 
 
 class Search(NamedTuple):
-    """What the phases of a match are handed: all arrays as pointers (see jit.pointers)."""
+    """What the phases of a match are handed: all arrays as pointers (see jit.borrowing)."""
 
     words: Any
     span_lo: Any
@@ -71,7 +71,7 @@ class Counts(NamedTuple):
     visited: int  # c-nodes
 
 
-class Checked(NamedTuple):
+class Tested(NamedTuple):
     """What became of the rows of an l-node."""
 
     found: int  # pairs in the room so far
@@ -84,9 +84,9 @@ def match(tree, events, last_event, watch, work, room, progress):
     """Events up to `last_event` from where the progress says. watch: (phase, one event in so many is watched, none if
     0). An event whose pairs find no room is done again.
 
-    tree, events, work and room are plain tuples of what Searched, EventArrays, Work and Room name: in a call from
+    tree, events, work and room are plain tuples of what Searched, EventArrays, MatchSpace and Room name: in a call from
     Python, a NamedTuple costs a third of a microsecond for each of its arrays, a tuple next to nothing."""
-    given, own = EventArrays(*events), Work(*work)
+    given, own = EventArrays(*events), MatchSpace(*work)
     search = search_of(Searched(*tree), given, own, Room(*room))
     slots = own.slot_lo, own.slot_hi, own.slot_more
     found = np.int64(0)
@@ -203,7 +203,7 @@ def check_subs(search, event, c, found):
         else:
             lost += made
         record = after
-    return Checked(found, tests, lost)
+    return Tested(found, tests, lost)
 
 
 @kernel(forceinline=True)

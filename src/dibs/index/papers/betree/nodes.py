@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import boolean, from_dtype, int32, int64, njit, types, void
+from numba import boolean, from_dtype, int32, int64, types, void
 from numba.extending import intrinsic
 
 from dibs.index.papers.betree.layout import (
@@ -29,17 +29,17 @@ from dibs.index.papers.betree.layout import (
     RECORD_WORDS,
     TASK,
     WHERE,
-    Tree,
     TreeArrays,
+    TreePointers,
     offset_of,
     words_of,
 )
+from dibs.jit.borrowing import pointer_to_write
 from dibs.jit.kernel import kernel
-from dibs.jit.pointers import pointer_to_write
 from dibs.jit.prefetching import data_of
 
 N, W = int64, types.CPointer(int32)  # a number, the words
-T = types.NamedTuple((W, types.CPointer(int64), W, W, N), Tree)
+T = types.NamedTuple((W, types.CPointer(int64), W, W, N), TreePointers)
 BOTH = types.UniTuple(N, 2)
 
 
@@ -49,7 +49,7 @@ def step(signature: Any) -> Any:
     Its types are written out: called with numbers of both widths, Numba would compile most of them several times,
     in three times the time. So it is compiled when it is imported, and betree.betree imports the files with kernels
     when it first needs them."""
-    return njit(signature, cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return kernel(signature=signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 # ---- views ----
@@ -86,7 +86,7 @@ about_at = _view_of(ABOUT, numbered=True)  # about_at(tree.about, attribute)
 def tree_of(arrays):
     """From what TreeArrays names, in a plain tuple."""
     a = TreeArrays(*arrays)
-    return Tree(
+    return TreePointers(
         pointer_to_write(a.words),
         pointer_to_write(a.state),
         pointer_to_write(a.place),

@@ -40,11 +40,11 @@ from dibs.index.papers.betree.nodes import (
     tree_of,
     where_at,
 )
+from dibs.jit.borrowing import pointer_to
 from dibs.jit.kernel import kernel
-from dibs.jit.pointers import pointer_to
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     height: int  # c-nodes on the longest path
     attributes: int  # on the longest path
     largest: int  # rows of the largest l-node

@@ -25,8 +25,8 @@ from dibs.index.papers.betree.layout import (
     STACK,
     TASKS,
     WORDS,
-    Change,
-    NewRows,
+    Incoming,
+    Update,
 )
 from dibs.index.papers.betree.leaves import append, key, make_room, settle
 from dibs.index.papers.betree.memory import (
@@ -86,8 +86,8 @@ def update(arrays, change, new):
             the root: they stand together, and those that have chosen none stand last
 
     One kernel for all: three would be compiled with all the steps each. Arrays come in plain tuples of what TreeArrays,
-    Change and NewRows name: see betree.match."""
-    tree, change, new = tree_of(arrays), Change(*change), NewRows(*new)
+    Update and Incoming name: see betree.match."""
+    tree, change, new = tree_of(arrays), Update(*change), Incoming(*new)
     state = tree.state
     total = len(new.offsets) - 1 if change.mode == INSERT else len(change.rows)
     while state[TASKS] > 0 or state[NEXT] < total:

@@ -66,9 +66,9 @@ from dibs.index.papers.gryphon.kernels import (
     TARGET,
     TEST,
     WIDTH,
-    Predicates,
-    Spans,
-    Tree,
+    DistinctPredicates,
+    MatchingTree,
+    SeveralSpans,
     Walk,
     match_events,
     write_directories,
@@ -88,9 +88,9 @@ class Gryphon:
     )
     takes: ClassVar[Takes] = Takes()
 
-    def __init__(self, clauses: Clauses, tree: Tree):
+    def __init__(self, clauses: Clauses, tree: MatchingTree):
         self._clauses, self._tree = clauses, tree
-        self._spans = Spans(clauses.span_lo, clauses.span_hi)
+        self._spans = SeveralSpans(clauses.span_lo, clauses.span_hi)
         self._rate = Rate()
         self._pool = Pool()
 
@@ -100,7 +100,7 @@ class Gryphon:
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Gryphon:
-        return cls(clauses, Tree(*(arrays[name] for name in Tree._fields)))
+        return cls(clauses, MatchingTree(*(arrays[name] for name in MatchingTree._fields)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._tree._asdict()
@@ -132,7 +132,7 @@ class Gryphon:
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
-def _build(clauses: Clauses) -> Tree:
+def _build(clauses: Clauses) -> MatchingTree:
     """The tree, depth by depth: clauses that are not alone yet are sorted by (node, next predicate), and each distinct
     pair is an edge to a node of the next depth or, with one clause, to a tail."""
     c = clauses
@@ -160,10 +160,10 @@ def _build(clauses: Clauses) -> Tree:
         begins[1:] = (node[1:] != node[:-1]) | (predicate[1:] != predicate[:-1])
         start = np.flatnonzero(begins)
         members = np.diff(np.append(start, len(row)))
-        branch, alone = members > 1, members == 1
-        target = np.where(branch, nodes - 1 + np.cumsum(branch), -tails - np.cumsum(alone))
-        tail_of.append((row[start[alone]], np.full(alone.sum(), depth + 1)))
-        nodes, tails, depth = nodes + int(branch.sum()), tails + int(alone.sum()), depth + 1
+        branch, leaf = members > 1, members == 1
+        target = np.where(branch, nodes - 1 + np.cumsum(branch), -tails - np.cumsum(leaf))
+        tail_of.append((row[start[leaf]], np.full(leaf.sum(), depth + 1)))
+        nodes, tails, depth = nodes + int(branch.sum()), tails + int(leaf.sum()), depth + 1
         count = pieces[predicate[start]]
         piece = runs(first[predicate[start]], count)
         edges.append((np.repeat(node[start], count), piece, np.repeat(target, count)))
@@ -176,7 +176,7 @@ def _build(clauses: Clauses) -> Tree:
     words = HEAD + TEST * np.maximum(size[tail_row] - skip, 2)
     tail_start = np.cumsum(words) - words
     tail_words = np.empty(int(words.sum()), np.int32)
-    write_tails(tail_start, tail_row, skip, c.offsets, Predicates(number, own_level, lo, hi), tail_words)
+    write_tails(tail_start, tail_row, skip, c.offsets, DistinctPredicates(number, own_level, lo, hi), tail_words)
     order = np.argsort((edge_node << 32) | place[piece], kind="stable")
     edge_node, piece, target = edge_node[order], piece[order], target[order]
     fan, ending = np.bincount(edge_node, minlength=nodes), np.bincount(end_node, minlength=nodes)
@@ -191,7 +191,7 @@ def _build(clauses: Clauses) -> Tree:
     block = thresholds.gryphon_block
     top = np.zeros(-(-len(tree) // block) * block, np.int32)
     top[at] = piece_hi[piece]
-    return Tree(
+    return MatchingTree(
         level,
         tree,
         reach=top.reshape(-1, block).max(axis=1),

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 EDGES, FIRST_ROW, ROWS, DIRECTORY = range(4)  # the columns of a node
@@ -25,7 +24,7 @@ LAST = np.int32(2**31 - 1)  # above every level
 FULL = -1  # instead of a number of pairs: there is no room for one more
 
 
-class Tree(NamedTuple):
+class MatchingTree(NamedTuple):
     """The arrays of the index: see index.gryphon."""
 
     level: NDArray[np.int32]
@@ -48,14 +47,14 @@ class Walk(NamedTuple):
         return cls(np.zeros(levels + 1, np.int32), np.empty(rows + 1, np.int32))
 
 
-class Spans(NamedTuple):
+class SeveralSpans(NamedTuple):
     """Of the predicates that have several: see coding.clauses."""
 
     lo: NDArray[np.int32]
     hi: NDArray[np.int32]
 
 
-class Predicates(NamedTuple):
+class DistinctPredicates(NamedTuple):
     """The distinct predicates, and which of them rows have."""
 
     number: NDArray[np.int64]  # by row, from offsets on: its predicates in order of their levels
@@ -128,9 +127,13 @@ def _first_range(tree, x, end, level):
 @kernel
 def match_events(tree, spans, walk, events, last_event, room, progress):
     """Stops between events: one whose pairs do not fit into the room is begun again in a larger one."""
-    tree, spans, walk, events, room = borrowed(tree), borrowed(spans), borrowed(walk), borrowed(events), borrowed(room)
+    _match_events(tree, tree.tree.reshape(-1), spans, walk, events, last_event, room, progress)
+
+
+@phase
+def _match_events(tree, words, spans, walk, events, last_event, room, progress):
+    """words: those of the tree."""
     level, nodes, tails = tree.level, tree.tree, tree.tails
-    words = borrowed(nodes.reshape(-1))
     slot, queue = walk
     found = np.int64(0)
     for e in range(progress[NEXT_EVENT], last_event):
@@ -141,10 +144,10 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
         queue[0] = 0
         head, n = np.int64(0), np.int64(1)
         while head < n:
-            t = np.int64(queue[head])
+            t = np.int64(queue[np.uint64(head)])
             head += 1
             if head + AHEAD < n:
-                _ask_for(nodes, tails, np.int64(queue[head + AHEAD]))
+                _ask_for(nodes, tails, np.int64(queue[np.uint64(head + AHEAD)]))
             if t < 0:
                 candidates += 1
                 if not _may_hold(tails, -1 - t, slot):
@@ -157,13 +160,14 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
                     if found == FULL:
                         break
                 continue
-            if nodes[t, ROWS] > 0:
-                candidates += nodes[t, ROWS]
+            own = nodes[np.uint64(t), ROWS]
+            if own > 0:
+                candidates += own
                 found = _take_rows(nodes, t, tree.rows, e, found, room)
                 if found == FULL:
                     break
-            if nodes[t, DIRECTORY] < 0:
-                compared += nodes[t, EDGES]
+            if nodes[np.uint64(t), DIRECTORY] < 0:
+                compared += nodes[np.uint64(t), EDGES]
                 n = _follow_all(words, t, slot, queue, n)
             else:
                 n, edges = _follow_directory(tree, t, events, first, last, walk, n)
@@ -179,7 +183,7 @@ def match_events(tree, spans, walk, events, last_event, room, progress):
     progress[NEXT_EVENT], progress[PAIRS] = last_event, found
 
 
-# The phases of an event; what they are handed is borrowed. n is the length of the queue.
+# The parts of that. n is the length of the queue.
 
 
 @kernel(inline="always")
@@ -229,7 +233,7 @@ def _first_not_below(v, first, size, values):
     """The first of the values from `first` on, of which there are so many, that is not below v; else one past them."""
     while size > 0:
         half = size >> 1
-        below = values[first + half] < v
+        below = values[np.uint64(first + half)] < v
         first = first + half + 1 if below else first
         size = size - half - 1 if below else half
     return first
@@ -304,8 +308,8 @@ def _follow_entry(nodes, reach, block, entry, d, v, queue, n):
     x, wide = np.int64(entry[d, FIRST_EDGE]), np.int64(entry[d, FIRST_RANGE])
     end, compared = np.int64(entry[d + 1, FIRST_EDGE]), np.int64(0)
     x = _first_not_below(v, x, wide - x, nodes[:, LO])
-    while x < wide and nodes[x, LO] == v:
-        queue[n] = nodes[x, TARGET]
+    while x < wide and nodes[np.uint64(x), LO] == v:
+        queue[np.uint64(n)] = nodes[np.uint64(x), TARGET]
         n += 1
         compared += 1
         x += 1
@@ -315,9 +319,9 @@ def _follow_entry(nodes, reach, block, entry, d, v, queue, n):
             x = (x // block + 1) * block
             continue
         stop = min(end, (x // block + 1) * block)
-        while x < stop and nodes[x, LO] <= v:
-            queue[n] = nodes[x, TARGET]
-            n += v <= nodes[x, HI]
+        while x < stop and nodes[np.uint64(x), LO] <= v:
+            queue[np.uint64(n)] = nodes[np.uint64(x), TARGET]
+            n += v <= nodes[np.uint64(x), HI]
             compared += 1
             x += 1
     return n, compared

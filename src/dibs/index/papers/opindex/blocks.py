@@ -35,8 +35,8 @@ import numpy as np
 
 from dibs.index.operators import BETWEEN, EQ
 from dibs.index.papers.opindex.forms import LISTS, RANK_BITS
-from dibs.index.papers.opindex.groups import Entries
-from dibs.jit.kernel import helper, kernel
+from dibs.index.papers.opindex.groups import PredicateLists
+from dibs.jit.kernel import kernel, phase
 
 START, SIZE, ROOM, DEAD, PART = range(5)  # columns of a partition, and how many
 # Columns of a head, besides START, SIZE and ROOM. A block's place, size and room are next to each other: in the columns
@@ -49,21 +49,21 @@ ENTRIES_A_SEGMENT = 2  # at least, so that short lists have short directories
 STATE = (4, 40)
 
 
-class Sizes(NamedTuple):
+class BlockSizes(NamedTuple):
     """Of lists that grow (see dibs.thresholds)."""
 
     small: int  # a list of fewer entries has no extra block
     least_extra: int  # room of an extra block: a power of two
 
 
-@helper
+@phase
 def signature_bit(key, equal):
     """h of the paper: of attribute and operand for equality, of the attribute alone for other operators."""
     x = np.uint64(key if equal else key >> 32)
     return np.uint64(1) << ((x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
 
 
-@helper
+@phase
 def _segment_shift(size, segments):
     """Which bits of a rank are the number of its segment, in a list of this size."""
     shift = RANK_BITS
@@ -72,7 +72,7 @@ def _segment_shift(size, segments):
     return shift
 
 
-@helper
+@phase
 def _order(room):
     """The largest k with 2**k <= room."""
     k = 0
@@ -81,7 +81,7 @@ def _order(room):
     return k
 
 
-@helper
+@phase
 def _take(chain, pool, room, state):
     """A block of `room` items, which is a power of two."""
     k = FREE + _order(room)
@@ -94,7 +94,7 @@ def _take(chain, pool, room, state):
     return block
 
 
-@helper
+@phase
 def _give(chain, pool, block, room, state):
     if room > 0:
         k = FREE + _order(room)
@@ -102,7 +102,7 @@ def _give(chain, pool, block, room, state):
         state[pool, k] = block
 
 
-@helper
+@phase
 def _relink(start, first, last, entries):
     """The links of the entries first to last of a block that begins at start; those before are right."""
     far, link = entries.far, entries.link
@@ -113,7 +113,7 @@ def _relink(start, first, last, entries):
         link[p] = p - max(q, start - 1)
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _fill_directory(h, directories, key):
     heads, signature, ends = directories
     first, shift, equal = heads[h, DIRECTORY], heads[h, SHIFT], h % LISTS == EQ
@@ -138,7 +138,7 @@ def build_lists(pool, order, new, segments, directories, state):
     heads, between = directories.heads, pool == WIDE
     list_of, key, pointer, far = new
     n = len(key)
-    made = Entries(
+    made = PredicateLists(
         np.empty(n, np.int64), np.empty(n, np.int32), np.empty(len(far), np.int32), np.empty(len(far), np.int32)
     )
     out_key, out_pointer, out_far, _ = made
@@ -190,7 +190,7 @@ def append_slots(i, partition, row, what, slot, parts, need, owner, state):
     return i
 
 
-@helper
+@phase
 def _copy_entry(to, came, entries):
     """All but the link."""
     entries.key[to], entries.pointer[to] = entries.key[came], entries.pointer[came]
@@ -198,7 +198,7 @@ def _copy_entry(to, came, entries):
         entries.far[to] = entries.far[came]
 
 
-@helper
+@phase
 def _insert_sorted(start, size, new, i, entries):
     """Entry i of the new ones into the block of `size` entries from start on."""
     key, first, last = entries.key, start, start + size
@@ -216,7 +216,7 @@ def _insert_sorted(start, size, new, i, entries):
         _relink(start, first, start + size + 1, entries)
 
 
-@helper
+@phase
 def _move(pool, h, block, larger, heads, entries, state):
     """The block MAIN or EXTRA of a list to one of `larger` entries."""
     start, size, room = heads[h, block + START], heads[h, block + SIZE], np.int64(heads[h, block + ROOM])
@@ -229,7 +229,7 @@ def _move(pool, h, block, larger, heads, entries, state):
     heads[h, block + START], heads[h, block + ROOM] = to, larger
 
 
-@helper
+@phase
 def _merge(pool, h, heads, entries):
     """The extra block into the main block, which has room for it."""
     key = entries.key
@@ -273,7 +273,7 @@ def insert_entries(i, pool, new, segments, sizes, directories, entries, state):
     return i
 
 
-@helper
+@phase
 def _insert_into_main(pool, h, new, i, heads, entries, state):
     """A small list: False, as nothing is merged."""
     size = np.int64(heads[h, SIZE])
@@ -284,7 +284,7 @@ def _insert_into_main(pool, h, new, i, heads, entries, state):
     return False
 
 
-@helper
+@phase
 def _insert_into_extra(pool, h, new, i, sizes, heads, entries, state):
     """A long list: whether its extra block was full and has been merged into the main block."""
     size, extra, least_extra = np.int64(heads[h, SIZE]), np.int64(heads[h, EXTRA_SIZE]), np.int64(sizes.least_extra)
@@ -302,7 +302,7 @@ def _insert_into_extra(pool, h, new, i, sizes, heads, entries, state):
     return merged
 
 
-@helper
+@phase
 def _note_entry(h, k, in_main, merged, segments, directories, key, state):
     """The directory of a list into which the key k came: a longer one when it is due, otherwise one bit and ends."""
     heads, signature, ends = directories
@@ -375,7 +375,7 @@ def purge_lists(pool, t, moved, bits, segments, directories, entries):
             _fill_directory(h, directories, key)
 
 
-@helper
+@phase
 def _purge_block(start, size, moved, bits, entries):
     """Keeps the entries whose slots went somewhere; how many they are."""
     pointer, below = entries.pointer, np.int32((1 << bits) - 1)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
-from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, operators
+from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, operators
 from dibs.index.papers.opindex.groups import NewEntries, NewUnits
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
 
@@ -81,7 +81,7 @@ def entries_of(
     partition: NDArray[np.int32],
     slot: NDArray[np.int32],
     clause: NDArray[np.uint8],
-    limits: tuple[NDArray[np.int32], NDArray[np.int32]],
+    limits: Limits,
     bits: int,
 ) -> tuple[NewEntries, NewEntries]:
     """What the units put into the predicate lists: those of one operand, and those of BETWEEN lists, which have two.
@@ -218,7 +218,7 @@ def _units(offsets, attribute, on_true, on_false, conjunctions, forms, frequency
     return counted[:n], bitmaps[:m], clause
 
 
-@helper
+@phase
 def rank_of(attribute):
     """The 31 bits of an attribute's number in reverse."""
     x = np.uint64(attribute)
@@ -230,7 +230,7 @@ def rank_of(attribute):
     return np.int64(x >> np.uint64(1))
 
 
-@helper
+@phase
 def _list(op, low, high, floor, ceiling):
     """The list for a predicate of one span or NE, or for one span of an IN. LE asks for the floor only, and GE for the
     ceiling only, so they may reach beyond the other one: the match compares a value with just that for each list."""
@@ -241,13 +241,13 @@ def _list(op, low, high, floor, ceiling):
     return LE if low == floor else GE if high == ceiling else BETWEEN
 
 
-@helper
+@phase
 def _span_count(p, code, clauses):
     """How many entries a predicate makes."""
     return -clauses.hi[p] if code[p] == IN else 1
 
 
-@helper
+@phase
 def _operands(p, s, code, clauses):
     """The first and the last value of entry s of a predicate; of <> the hole."""
     low, high = clauses.lo[p], clauses.hi[p]
@@ -258,7 +258,7 @@ def _operands(p, s, code, clauses):
     return low, high
 
 
-@helper
+@phase
 def _count_entries(units, clauses, code, limits):
     """Those of one operand, and those of two."""
     floor, ceiling = limits
@@ -289,7 +289,7 @@ def _entries(units, clauses, code, clause, jumps, limits, bits):
     return (one.list_of, one.key, one.pointer, one.far), (two.list_of, two.key, two.pointer, two.far)
 
 
-@helper
+@phase
 def _fill_entries(units, clauses, code, clause, jumps, limits, bits, new):
     (floor, ceiling), (one, two) = limits, new
     narrow, wide = 0, 0

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Entries(NamedTuple):
+class PredicateLists(NamedTuple):
     """The predicate lists of one of the pools NARROW and WIDE."""
 
     key: NDArray[np.int64]  # rank << 32 | operand, ascending in each block
@@ -79,7 +79,7 @@ class Points(NamedTuple):
     value: NDArray[np.int32]
 
 
-class Counting(NamedTuple):
+class PartitionSpace(NamedTuple):
     """Work space for the partition that has its turn; nothing in it has to be clean."""
 
     counter: NDArray[Any]  # its slots: the counter array of the paper

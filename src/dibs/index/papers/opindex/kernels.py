@@ -29,8 +29,8 @@ from dibs.index.papers.opindex.blocks import (
     signature_bit,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, rank_of
-from dibs.index.papers.opindex.groups import AllEntries, Counting, Partitions, Points, Searches
-from dibs.jit.kernel import helper, kernel
+from dibs.index.papers.opindex.groups import AllEntries, Partitions, PartitionSpace, Points, Searches
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 LINE = 8  # words of a cache line
@@ -56,7 +56,7 @@ def match_lists(bitmaps, signed, partitions, entries, events, last_event, counti
     """bitmaps: None for counters; signed: whether there are directories and signatures. An event whose pairs do not fit
     is left for the next call, as if it had not been begun."""
     partitions, entries, events = Partitions(*partitions), AllEntries(*entries), Points(*events)
-    counting = Counting(*counting)
+    counting = PartitionSpace(*counting)
     searches = _no_searches(progress[NEXT_EVENT], last_event, events)
     half = len(searches.where) // 2  # the searches of two partitions in turn
     found = np.int64(0)
@@ -102,7 +102,7 @@ def _no_searches(first_event, last_event, events):
     return Searches(np.empty(most, np.int64), np.empty((2, most), np.uint64), np.empty(most, np.int64), where)
 
 
-@helper
+@phase
 def _find_pivots(e, events, partitions, searches):
     """Lines 3 to 5: which attributes of the event are pivots, and all that is to be looked for in their lists."""
     first, count = events.offsets[e], np.int64(0)
@@ -122,7 +122,7 @@ def _find_pivots(e, events, partitions, searches):
     return count
 
 
-@helper
+@phase
 def _ask_for_signatures(t, partitions):
     heads = partitions.heads
     for h in range(t * LISTS, (t + 1) * LISTS):
@@ -134,7 +134,7 @@ def _ask_for_signatures(t, partitions):
                 line += LINE
 
 
-@helper
+@phase
 def _choose_segments(t, k, signed, e, events, partitions, entries, searches):
     """Lines 6 to 8: the segments of a partition whose signatures have the event's bits; without signatures the whole
     lists. Writes searches from k on; returns where they end and how many lists the partition has."""
@@ -157,7 +157,7 @@ def _choose_segments(t, k, signed, e, events, partitions, entries, searches):
     return k, lists
 
 
-@helper
+@phase
 def _test_signatures(h, op, k, m, partitions, entries, searches):
     """Line 8 for one list and all m attributes of the event: first the tests, without branches, then what is left."""
     heads, ends, where, own = partitions.heads, partitions.ends, searches.where, k
@@ -180,7 +180,7 @@ def _test_signatures(h, op, k, m, partitions, entries, searches):
     return k
 
 
-@helper
+@phase
 def _reset_counters(t, partitions, counter):
     """Line 2, when the partition has its turn; how many subscriptions it has."""
     size = np.int64(partitions.parts[t, SIZE])
@@ -188,7 +188,7 @@ def _reset_counters(t, partitions, counter):
     return size - partitions.parts[t, DEAD]
 
 
-@helper
+@phase
 def _search(bitmaps, t, q, so_far, events, partitions, entries, searches, counting):
     """Lines 9 to 11 for search q, which is of a segment, and for the extra block of its list. so_far: the event, and
     how many counters are zero. Returns the latter, and how many entries were read."""
@@ -218,7 +218,7 @@ def _search(bitmaps, t, q, so_far, events, partitions, entries, searches, counti
     return zeros, tests
 
 
-@helper
+@phase
 def _keys_that_hold(op, above, least, x):
     """The keys of the predicates that hold for x are from the first result on and below the second."""
     low = least + (x if op <= LE else x + 1 if above else 0)
@@ -226,7 +226,7 @@ def _keys_that_hold(op, above, least, x):
     return low, high
 
 
-@helper
+@phase
 def _not_below(key, p, n, bound):
     """The first of the n > 0 keys from p on that is not below the bound, or the end."""
     while n > 1:
@@ -236,7 +236,7 @@ def _not_below(key, p, n, bound):
     return p + np.int64(key[p] < bound)
 
 
-@helper
+@phase
 def _scan_run(bitmaps, p, n, low, high, entries, counting, zeros):
     """Counts down for all entries of a block whose keys are from low on and below high."""
     key, pointer, counter, hits = entries.key, entries.pointer, counting.counter, counting.hits
@@ -254,7 +254,7 @@ def _scan_run(bitmaps, p, n, low, high, entries, counting, zeros):
     return zeros, end - p
 
 
-@helper
+@phase
 def _scan_nested(bitmaps, p, n, value, entries, counting, zeros):
     """Counts down for all entries of a BETWEEN block that hold for the value: from the last one that begins at it or
     before downwards, by links over those that end too soon."""
@@ -276,7 +276,7 @@ def _scan_nested(bitmaps, p, n, value, entries, counting, zeros):
     return zeros, tests
 
 
-@helper
+@phase
 def _decrement(bitmaps, to, counter, hits, zeros):
     """Lines 10 and 11: one predicate (or the clause's bit) less is to be satisfied. Its slot is written behind the last
     hit, and is one if nothing is left. Returns how many there are then."""
@@ -293,7 +293,7 @@ def _decrement(bitmaps, to, counter, hits, zeros):
     return zeros + np.uint64(zero)
 
 
-@helper
+@phase
 def _report(e, t, zeros, found, partitions, counting, room):
     """Line 12: the rows of the hits, those of several slots once. Returns the end of the pairs: beyond the room if they
     do not fit."""

@@ -12,6 +12,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, in_parts
 from dibs.index.growing import grown
+from dibs.index.operators import Limits
 from dibs.index.papers.opindex.blocks import (
     DEAD,
     DIRECTORIES,
@@ -31,7 +32,7 @@ from dibs.index.papers.opindex.blocks import (
     USED,
     WANTED,
     WIDE,
-    Sizes,
+    BlockSizes,
     append_slots,
     build_lists,
     delete_rows,
@@ -40,12 +41,11 @@ from dibs.index.papers.opindex.blocks import (
     purge_slots,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
-from dibs.index.papers.opindex.groups import Directories, Entries, NewEntries
+from dibs.index.papers.opindex.groups import Directories, NewEntries, PredicateLists
 from dibs.index.papers.opindex.kernels import match_lists
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
 
-Limits = tuple[NDArray[np.int32], NDArray[np.int32]]
 POOLS = {NARROW: ("key", "pointer", "no_far", "no_link"), WIDE: ("wide_key", "wide_pointer", "far", "link")}
 
 
@@ -227,12 +227,12 @@ class Lists:
         if self._places is not None:
             self._places.add(len(clauses), row, to, slot)
         extra = 1 << (max(thresholds.opindex_extra, 1).bit_length() - 1)
-        sizes = Sizes(thresholds.opindex_short_list, extra)
+        sizes = BlockSizes(thresholds.opindex_short_list, extra)
         both = entries_of(clauses, units, to, slot, clause, limits, self._bits)
         for pool, entries in zip((NARROW, WIDE), both):
             self._insert_entries(pool, entries, sizes)
 
-    def _insert_entries(self, pool: int, new: NewEntries, sizes: Sizes) -> None:
+    def _insert_entries(self, pool: int, new: NewEntries, sizes: BlockSizes) -> None:
         done, state = 0, self._a["state"]
         while done < len(new.list_of):
             lists = self._directories(), self._entries(pool)
@@ -245,8 +245,8 @@ class Lists:
     def _directories(self) -> Directories:
         return Directories(self._a["heads"], self._a["signature"], self._a["ends"])
 
-    def _entries(self, pool: int) -> Entries:
-        return Entries(*(self._a[n] for n in POOLS[pool]))
+    def _entries(self, pool: int) -> PredicateLists:
+        return PredicateLists(*(self._a[n] for n in POOLS[pool]))
 
     def _grow(self, names: tuple[str, ...], pool: int) -> None:
         for name in names:

@@ -52,8 +52,9 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
 from dibs.index.growing import grown
+from dibs.index.operators import Limits
 from dibs.index.papers.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
-from dibs.index.papers.opindex.lists import Limits, Lists
+from dibs.index.papers.opindex.lists import Lists
 from dibs.thresholds import thresholds
 
 
@@ -81,7 +82,7 @@ class OpIndex:
     @classmethod
     def build(cls, clauses: Clauses) -> OpIndex:
         n = clauses.attributes
-        edges = np.full(n, NO_FLOOR, np.int32), np.full(n, NO_CEILING, np.int32)
+        edges = Limits(np.full(n, NO_FLOOR, np.int32), np.full(n, NO_CEILING, np.int32))
         frequency = np.zeros(n, np.int64)
         notice(clauses, *edges, frequency)
         counted, bitmaps, clause = units_of(clauses, frequency, 0)
@@ -98,7 +99,7 @@ class OpIndex:
             Lists(kind, cls._segments(), rows, {n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS})
             for kind, name in ((False, "counted"), (True, "bitmaps"))
         ]
-        return cls(rows, (arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists)
+        return cls(rows, Limits(arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         result = {f"counted.{n}": a for n, a in self._counted.arrays().items()}
@@ -131,7 +132,8 @@ class OpIndex:
 
     def insert(self, clauses: Clauses) -> None:
         n = clauses.attributes
-        self._limits = grown(self._limits[0], n, NO_FLOOR), grown(self._limits[1], n, NO_CEILING)
+        floor, ceiling = self._limits
+        self._limits = Limits(grown(floor, n, NO_FLOOR), grown(ceiling, n, NO_CEILING))
         self._frequency = grown(self._frequency, n)
         notice(clauses, *self._limits, self._frequency)
         counted, bitmaps, clause = units_of(clauses, self._frequency, self._rows)

@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
+from dibs.index.groups import ClauseArrays
 from dibs.index.growing import GrowingClauses, grown
-from dibs.index.operators import NE, limits, operators
+from dibs.index.operators import NE, Limits, limits, operators
 from dibs.index.papers.counters import AT_ONCE
 from dibs.index.papers.pbtree.layout import EQUAL, GREATER, LESS, LISTS, UNEQUAL
 from dibs.jit.kernel import kernel
@@ -41,22 +42,6 @@ from dibs.thresholds import thresholds
 GONE = 127  # what a row that was deleted needs
 TOUCHED = 128  # set in a counter that was counted down
 MOST_PARTS = GONE - 1  # counters are bytes; a row whose predicates have more parts is verified
-
-
-class Columns(NamedTuple):
-    """Clauses as kernels take them."""
-
-    offsets: NDArray[np.int64]
-    attribute: NDArray[np.int32]
-    lo: NDArray[np.int32]
-    hi: NDArray[np.int32]
-    span_lo: NDArray[np.int32]
-    span_hi: NDArray[np.int32]
-
-
-class Limits(NamedTuple):
-    floor: NDArray[np.int32]
-    ceiling: NDArray[np.int32]
 
 
 class Entered(NamedTuple):
@@ -186,7 +171,7 @@ class Filing:
         """The entries of the clauses, which are numbered `rows`."""
         code = operators(clauses, self._floor, self._ceiling)
         own = Limits(self._floor, self._ceiling)
-        return Entered(*_entries(columns_of(clauses), code, own, rows, int(self._most_ranges[0])))
+        return Entered(*_entries(ClauseArrays.of(clauses), code, own, rows, int(self._most_ranges[0])))
 
     def _count(self, entries: Entered, change: int) -> None:
         tree = entries.key >> 32
@@ -215,10 +200,6 @@ class Filing:
         floor, ceiling = limits(replace(clauses, attribute=attribute.astype(np.int32), attributes=len(own)))
         free = self._ceiling[own] < 0
         self._floor[own[free]], self._ceiling[own[free]] = floor[free], ceiling[free]
-
-
-def columns_of(clauses: Clauses) -> Columns:
-    return Columns(*(getattr(clauses, name) for name in Columns._fields))
 
 
 def rows_of(c: Clauses, rows: NDArray[Any]) -> Clauses:

@@ -32,7 +32,7 @@ NO_RESERVE = 0x4000  # MAP_NORESERVE, which Python 3.10 does not name: memory is
 _ADVICE = "make room there, or give a folder on a larger disk (folder=..., or the environment variable TMPDIR)"
 
 
-class Folder:
+class PageFolder:
     def __init__(self, above: str | None = None):
         """above: where it is made, if not where temporary files are."""
         above = above or tempfile.gettempdir()

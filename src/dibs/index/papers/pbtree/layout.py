@@ -23,14 +23,13 @@ A page is `size` int32:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 LISTS = 4
 EQUAL, GREATER, LESS, UNEQUAL = range(LISTS)
@@ -48,9 +47,6 @@ WAYS = 8
 TICK, READS, FILE, START = range(4)  # of Store.state. START: bytes of the file before its pages
 # Of the tree's own state. USED: pages ever taken; FREE: the first of those given back, linked by NEXT; FREED: how many.
 ROOT, HEIGHT, KEYS, ADJUSTED, USED, FREE, FREED, STATE = range(8)
-
-# Of kernels that neither make arrays nor keep them: they do not count references (which took a third of the time).
-page_kernel = partial(kernel, _nrt=False)
 
 _pread = types.ExternalFunction("pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))
 _pwrite = types.ExternalFunction("pwrite", types.intp(types.int32, types.uintp, types.uintp, types.int64))
@@ -81,7 +77,7 @@ def capacity(size: int, width: int) -> int:
 # ---- the cache ----
 
 
-@page_kernel()
+@phase(inline=False)
 def write_back(store, frame):
     bytes_a_frame = store.size << (SHIFT + 2)
     at = np.uint64(store.frames.ctypes.data) + np.uint64(frame * bytes_a_frame)
@@ -91,7 +87,7 @@ def write_back(store, frame):
     store.dirty[frame] = 0
 
 
-@page_kernel()
+@phase(inline=False)
 def _read(store, page, first):
     """The frame of the set that begins with frame `first` into which the block of the page was read."""
     oldest = first
@@ -113,7 +109,7 @@ def _read(store, page, first):
     return oldest
 
 
-@page_kernel()
+@phase(inline=False)
 def _frame(store, page):
     block = page >> SHIFT
     spread = np.uint64(block) * np.uint64(2654435769) & np.uint64(CELLS)  # neighbours far from each other
@@ -129,7 +125,7 @@ def _frame(store, page):
     return found
 
 
-@page_kernel(forceinline=True)
+@phase
 def fetch(store, page):
     """Where the page begins in the frames."""
     if len(store.tags) == 0:
@@ -137,7 +133,7 @@ def fetch(store, page):
     return (_frame(store, page) << SHIFT | page & ((1 << SHIFT) - 1)) * store.size
 
 
-@page_kernel(forceinline=True)
+@phase
 def touch(store, page):
     """The same of a page that will be changed before WAYS others are asked for."""
     at = fetch(store, page)
@@ -146,7 +142,7 @@ def touch(store, page):
     return at
 
 
-@page_kernel()
+@kernel
 def flush(store):
     for frame in range(len(store.tags)):
         if store.dirty[frame]:
@@ -156,37 +152,37 @@ def flush(store):
 # ---- what a page says; `at` is where it begins ----
 
 
-@page_kernel(forceinline=True)
+@phase
 def key_of(frames, at, i, width):
     """The key of item i."""
     item = at + HEAD + i * width
     return np.int64(frames[item]) << 32 | np.int64(frames[item + 1])
 
 
-@page_kernel(forceinline=True)
+@phase
 def set_key(frames, at, i, width, key):
     item = at + HEAD + i * width
     frames[item], frames[item + 1] = key >> 32, key & CELLS
 
 
-@page_kernel(forceinline=True)
+@phase
 def fence_of(frames, at):
     return np.int64(frames[at + FENCE]) << 32 | np.int64(frames[at + FENCE + 1])
 
 
-@page_kernel(forceinline=True)
+@phase
 def value_of(frames, at, i, width, which):
     """The child of an inner item, the end of a SidSet, a pointer or the uses of a leaf item."""
     return np.int64(frames[at + HEAD + i * width + which])
 
 
-@page_kernel(forceinline=True)
+@phase
 def start_of(frames, at, i):
     """Where among the rows of a list page the SidSet of item i begins."""
     return np.int64(frames[at + HEAD + i * ITEM - ITEM + VALUE]) if i > 0 else np.int64(0)
 
 
-@page_kernel(forceinline=True)
+@phase
 def below(frames, at, width, key):
     """How many keys of the page are below `key`."""
     low, left = np.int64(0), np.int64(frames[at + COUNT])
@@ -198,7 +194,7 @@ def below(frames, at, width, key):
     return low
 
 
-@page_kernel()
+@phase(inline=False)
 def all_below(frames, where, width, most):
     """The same of several pages, `most`: which hold so many keys at most. All searches go on together, a step each, so
     that the memory is asked for many pages at once instead of for one after the other."""
@@ -215,7 +211,7 @@ def all_below(frames, where, width, most):
         step >>= 1
 
 
-@page_kernel(forceinline=True)
+@phase
 def filled(frames, at):
     """The int32 that a list page has in use behind its head."""
     return np.int64(frames[at + COUNT]) * ITEM + frames[at + ROWS]

@@ -55,7 +55,7 @@ from dibs.jit.kernel import kernel
 FIRST_LEAF = LISTS  # pages 0 to 3 are the first of the lists
 
 
-class Entries(NamedTuple):
+class TreeEntries(NamedTuple):
     """Subscription `row` has a predicate of the list `operator` with the constant `key`."""
 
     operator: NDArray[np.uint8]

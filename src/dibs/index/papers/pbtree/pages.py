@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dibs.errors import StorageError
 from dibs.index.growing import grown
-from dibs.index.papers.pbtree.folder import Folder, copy_bytes, file_of, mapped
+from dibs.index.papers.pbtree.folder import PageFolder, copy_bytes, file_of, mapped
 from dibs.index.papers.pbtree.layout import FILE, READS, SHIFT, START, WAYS, Store, flush, no_store
 
 A_FRAME = 4 + 8 + 1  # bytes of a frame's tag, stamp and mark
@@ -77,7 +77,7 @@ class Pooled:
         """memory: bytes of the pool; above: where the folder for the file is made; content: pages that it begins with,
         which are read where they are (in the file that they are a mapping of) until something changes."""
         self.size, self.memory, self.room = size, memory, 0
-        self.folder: Folder | None = None
+        self.folder: PageFolder | None = None
         self._above, self._content, self._length = above, content, 0 if content is None else content.nbytes
         self._file, self._start = (-1, 0) if content is None else file_of(content)
         if self._file >= 0:
@@ -216,7 +216,7 @@ class Pooled:
         if self.folder is not None:
             self.folder.close()
 
-    def own_folder(self) -> Folder:
+    def own_folder(self) -> PageFolder:
         if self.folder is None:
             self._begin()
         assert self.folder is not None
@@ -246,7 +246,7 @@ class Pooled:
 
     def _begin(self) -> None:
         """A file of its own, with the content if there is any."""
-        folder = Folder(self._above)
+        folder = PageFolder(self._above)
         content, self._content = self._content, None
         file = os.open(folder.pages, os.O_RDWR | os.O_CREAT, 0o600)
         weakref.finalize(self, os.close, file)
@@ -267,7 +267,7 @@ class Pooled:
         if self._content is not None:
             return self._content
         self._flush()
-        other = Folder(self._above)
+        other = PageFolder(self._above)
         with other.writing(self._length), other.pages.open("wb") as file:
             copy_bytes(self._read, pages * self.size * 4, file.fileno(), self.memory // 4)
         content = mapped(other.pages)

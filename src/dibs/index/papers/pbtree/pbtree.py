@@ -69,12 +69,14 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.papers.pbtree.filing import GONE, Entered, Filing, columns_of, rows_of
+from dibs.index.groups import ClauseArrays, Room
+from dibs.index.papers.pbtree.filing import GONE, Entered, Filing, rows_of
 from dibs.index.papers.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, LISTS, STATE, USED
-from dibs.index.papers.pbtree.lists import Entries, begin, delete, insert
+from dibs.index.papers.pbtree.lists import TreeEntries, begin, delete, insert
 from dibs.index.papers.pbtree.pages import Pooled, Resident
-from dibs.index.papers.pbtree.search import Events, Filed, Room, Space, search, space_for
+from dibs.index.papers.pbtree.search import CountingSpace, Events, Needs, search, space_for
 from dibs.index.papers.pbtree.sorting import Sorting, in_order
+from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
 
 MEMORY = 64 << 20  # bytes
@@ -98,7 +100,7 @@ class PBTreeMemory(Filing):
         self._rate = Rate()
         self._lock = threading.Lock()
         self._visited = 0  # pages
-        self._spaces: list[Space] = []  # of past calls
+        self._pool = Pool()
 
     @classmethod
     def build(cls, clauses: Clauses, *, page: int | None = None) -> PBTreeMemory:
@@ -112,9 +114,12 @@ class PBTreeMemory(Filing):
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> PBTreeMemory:
         content = _checked(arrays)
         tree = cls(clauses, Resident(content.shape[1], content))
-        tree._tree = arrays["tree"].copy()
-        tree._restore(arrays)
+        tree._take_over(arrays)
         return tree
+
+    def _take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._tree = arrays["tree"].copy()
+        self._restore(arrays)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         self._check()
@@ -127,7 +132,7 @@ class PBTreeMemory(Filing):
 
     def _fixed(self) -> int:
         """Bytes beside the pages."""
-        own = [*self._small_arrays().values(), *(array for space in self._spaces for array in space[:3])]
+        own = [*self._small_arrays().values(), *(array for space in self._pool.idle for array in space[:3])]
         return sum(array.nbytes for array in own)
 
     def plan(self) -> dict[str, Any]:
@@ -146,27 +151,24 @@ class PBTreeMemory(Filing):
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         self._check()
-        clauses = columns_of(self._growing.clauses)
+        clauses = ClauseArrays.of(self._growing.clauses)
         batch = Events(events.offsets, events.attribute, events.lo)
-        own = Filed(self._filed, self._floor, self._ceiling, self._need[: self._counters], self._verify)
+        own = Needs(self._filed, self._floor, self._ceiling, self._need[: self._counters], self._verify)
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
-            space = self._space()
+            taken = self._pool.take(self._space)
             with self._pages.reading() as store:
-                search(store, self._tree, own, clauses, batch, space, Room(*room), last, done)
-            self._spaces.append(space)  # not after an error: it is not clean then
+                search(store, self._tree, own, clauses, batch, taken.space, Room(*room), last, done)
+            self._pool.give(taken)
 
         found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
         with self._lock:
             self._visited += found.nodes
         return found
 
-    def _space(self) -> Space:
-        try:
-            return self._spaces.pop()
-        except IndexError:  # others have taken all
-            seen = self._counters // thresholds.pbtree_rows_a_row_seen + 1
-            return space_for(self._need[: self._counters], seen)
+    def _space(self) -> CountingSpace:
+        seen = self._counters // thresholds.pbtree_rows_a_row_seen + 1
+        return space_for(self._need[: self._counters], seen)
 
     # ---- updates ----
 
@@ -175,7 +177,7 @@ class PBTreeMemory(Filing):
         rows = np.arange(self._rows, self._rows + len(clauses))
         self._rows += len(clauses)
         self._growing.add(clauses)
-        self._spaces = []
+        self._pool.forget()
         self._make_room()
         if len(clauses) > self._alive:
             self._make_pages(np.concatenate([np.flatnonzero(self._need[: rows[0]] != GONE), rows]))
@@ -188,7 +190,7 @@ class PBTreeMemory(Filing):
     def delete(self, rows: NDArray[np.int64]) -> None:
         self._check()
         rows = np.sort(rows)
-        self._spaces = []
+        self._pool.forget()
         gone = self._entries_of(rows_of(self._growing.clauses, rows), rows)
         self._grow()  # pages of a saved index are not changed
         with self._changing(), self._pages.writing() as store:
@@ -197,7 +199,7 @@ class PBTreeMemory(Filing):
         self._alive -= len(rows)
         self._set_need(rows, GONE, 0)
 
-    def _insert(self, entries: Entries) -> None:
+    def _insert(self, entries: TreeEntries) -> None:
         done = 0
         while done < len(entries.key):
             self._grow()
@@ -221,7 +223,7 @@ class PBTreeMemory(Filing):
         with self._changing():
             self._pages.trim(int(self._tree[USED]))
 
-    def _sorted(self, rows: NDArray[Any]) -> Iterable[Entries]:
+    def _sorted(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
         """All entries of the rows in portions: see Sorting.sorted."""
         return [in_order(_entries(self._file(rows_of(self._growing.clauses, rows), rows)))]
 
@@ -265,8 +267,7 @@ class PBTree(PBTreeMemory):
     ) -> PBTree:
         content = _checked(arrays)
         tree = cls(clauses, Pooled(content.shape[1], _enough(memory), folder, content))
-        tree._tree = arrays["tree"].copy()
-        tree._restore(arrays)
+        tree._take_over(arrays)
         return tree
 
     @property
@@ -295,7 +296,7 @@ class PBTree(PBTreeMemory):
             raise
         self._pages.use(memory)
 
-    def _sorted(self, rows: NDArray[Any]) -> Iterable[Entries]:
+    def _sorted(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
         """By way of files where there are too many for the memory that the pool leaves."""
         c, memory = self._growing.clauses, 2 * self._pages.memory
         width = (len(c.attribute) + len(c.span_lo)) / max(len(c), 1)
@@ -338,5 +339,5 @@ def _checked(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
     return content
 
 
-def _entries(found: Entered) -> Entries:
-    return Entries(found.operator, found.key, found.row)
+def _entries(found: Entered) -> TreeEntries:
+    return TreeEntries(found.operator, found.key, found.row)

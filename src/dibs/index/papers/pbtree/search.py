@@ -34,19 +34,20 @@ from dibs.index.papers.pbtree.layout import (
     fence_of,
     fetch,
     key_of,
-    page_kernel,
     start_of,
     value_of,
 )
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 LAST_CELL = 2**31 - 1
 AT_ONCE = 64  # pages that are asked for together where all are in memory
 MOST_PARTS = LISTS + 1  # of lists, for a value: of Inequality two
-HITS, SEEN, MET, NODES, ALL = range(5)  # of Space.tally, what an event has had so far; ALL: `seen` was too small
+# Of CountingSpace.tally, what an event has had so far; ALL: `seen` was too small.
+HITS, SEEN, MET, NODES, ALL = range(5)
 
 
-class Filed(NamedTuple):
+class Needs(NamedTuple):
     """See index.papers.pbtree.filing."""
 
     filed: NDArray[np.int32]
@@ -77,7 +78,7 @@ class Together(NamedTuple):
     ends: Sought  # for each part `low` and the key behind `high`
 
 
-class Space(NamedTuple):
+class CountingSpace(NamedTuple):
     """What one thread counts in. Between events it is clean."""
 
     left: NDArray[np.uint8]  # of each row: how many entries are still to be met, with TOUCHED when one was; see `need`
@@ -87,12 +88,7 @@ class Space(NamedTuple):
     together: Together
 
 
-class Room(NamedTuple):
-    event: NDArray[np.int32]
-    row: NDArray[np.int32]
-
-
-def space_for(need: NDArray[np.uint8], seen: int) -> Space:
+def space_for(need: NDArray[np.uint8], seen: int) -> CountingSpace:
     """For counters that need so many; seen: rows that are remembered one by one."""
     values, sought, parts, ends = (np.empty((3, AT_ONCE * n), np.int64) for n in (1, 1, MOST_PARTS, 1))
     together = Together(
@@ -107,10 +103,10 @@ def space_for(need: NDArray[np.uint8], seen: int) -> Space:
         ends=Sought(*ends),
     )
     hits, tally = np.empty(len(need) + 1, np.int32), np.zeros(ALL + 1, np.int64)
-    return Space(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
+    return CountingSpace(need.copy(), hits, np.empty(seen, np.uint32), tally, together)
 
 
-@page_kernel(forceinline=True)
+@phase
 def _add_sid_sets(store, at, first, last, space):
     """Adds the SidSets of the items first to last of a list page to the result: counts their rows down."""
     if first >= last:
@@ -142,7 +138,7 @@ def _add_sid_sets(store, at, first, last, space):
     tally[HITS], tally[SEEN] = h, s
 
 
-@page_kernel()
+@phase(inline=False)
 def _collect_back(store, page, low, space):
     """Collects what is not below `low` towards the head of the list (Fig. 9), from this page on."""
     frames = store.frames
@@ -155,7 +151,7 @@ def _collect_back(store, page, low, space):
         page = np.int64(frames[at + PREVIOUS])
 
 
-@page_kernel()
+@phase(inline=False)
 def _collect_forth(store, page, high, space):
     """Collects what is not above `high` towards the tail of the list, from this page on."""
     frames = store.frames
@@ -169,7 +165,7 @@ def _collect_forth(store, page, high, space):
         page = np.int64(frames[at + NEXT])
 
 
-@page_kernel(forceinline=True)
+@phase
 def _collect(store, together, parts, space):
     """Collects the parts of lists: the first pages of some of them at a time, then those that follow."""
     t, frames, at_once = together, store.frames, _at_once(store) // 2
@@ -194,18 +190,18 @@ def _collect(store, together, parts, space):
                 _collect_back(store, np.int64(frames[at + PREVIOUS]), t.low[k], space)
 
 
-@page_kernel(forceinline=True)
+@phase
 def _at_once(store):
     """How many pages may be looked at together: so many stay where they are."""
     return WAYS if len(store.tags) else AT_ONCE
 
 
-@page_kernel(forceinline=True)
+@phase
 def _some(sought, n):
     return Sought(sought.at[:n], sought.key[:n], sought.place[:n])
 
 
-@page_kernel(forceinline=True)
+@phase
 def _search_tree(store, tree, together, n):
     """Searches n keys from the root of the B+tree (Fig. 8, line 3): the leaf and the place of each."""
     t, frames = together, store.frames
@@ -223,19 +219,19 @@ def _search_tree(store, tree, together, n):
             t.leaf[i] = value_of(frames, sought.at[i], sought.place[i] - 1, INNER, VALUE)
 
 
-@page_kernel(forceinline=True)
+@phase
 def _pointer(frames, at, place, which):
     return value_of(frames, at, place, LEAF, VALUE + which)
 
 
-@page_kernel(forceinline=True)
+@phase
 def _add_part(together, parts, page, low, high, forth):
     t = together
     t.page[parts], t.low[parts], t.high[parts], t.forth[parts] = page, low, high, forth
     return parts + 1
 
 
-@page_kernel(forceinline=True)
+@phase
 def _enter_lists(store, filed, together, i, parts, tally):
     """Where the lists are entered for a value that was searched (Fig. 8, lines 4 to 14): its parts are added."""
     t, frames, own = together, store.frames, filed.filed
@@ -269,7 +265,7 @@ def _enter_lists(store, filed, together, i, parts, tally):
     return parts
 
 
-@page_kernel(forceinline=True)
+@phase
 def _search(store, tree, filed, together, n, space):
     """Search(InputKey, Root, Result) for n values: all entries that they satisfy (Fig. 8)."""
     _search_tree(store, tree, together, n)
@@ -280,7 +276,7 @@ def _search(store, tree, filed, together, n, space):
     _collect(store, together, parts, space)
 
 
-@page_kernel(forceinline=True)
+@phase
 def _search_event(store, tree, filed, events, first, end, space):
     """The values first to end of an event, some at a time."""
     t, n, at_once = space.together, 0, _at_once(store)
@@ -299,7 +295,7 @@ def _search_event(store, tree, filed, events, first, end, space):
         _search(store, tree, filed, t, n, space)
 
 
-@page_kernel()
+@phase(inline=False)
 def _holds(clauses, r, events, first, end):
     """Whether the clause r holds, and how many of its predicates were tested."""
     i, tested = first, 0
@@ -327,7 +323,7 @@ def _holds(clauses, r, events, first, end):
     return True, tested
 
 
-@page_kernel(forceinline=True)
+@phase
 def _take_hits(filed, space):
     """How many rows have nothing left, and how many were met; all counters are set back."""
     if space.tally[ALL]:
@@ -338,9 +334,14 @@ def _take_hits(filed, space):
     return space.tally[HITS], space.tally[SEEN]
 
 
-@page_kernel()
+@kernel
 def search(store, tree, filed, clauses, events, space, room, last_event, done):
     """Goes on where `done` says (see index.base) and stops before an event whose pairs do not fit into the room."""
+    _search_events(store, tree, filed, clauses, events, space, room, last_event, done)
+
+
+@phase
+def _search_events(store, tree, filed, clauses, events, space, room, last_event, done):
     count, tally = 0, space.tally
     for e in range(done[0], last_event):
         first, end = events.offsets[e], events.offsets[e + 1]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.index.papers.pbtree.folder import Folder
-from dibs.index.papers.pbtree.lists import Entries
+from dibs.index.papers.pbtree.folder import PageFolder
+from dibs.index.papers.pbtree.lists import TreeEntries
 
 SORTED = 64  # bytes for each entry while it is sorted
 ABOVE = 2**63 - 1  # all keys
@@ -24,7 +24,7 @@ SPARE = 1.5  # ranges are made from a sample, so they are made smaller than they
 class Sorting:
     """Rows must come in their order."""
 
-    def __init__(self, folder: Folder, memory: int, sample: NDArray[np.int64], entries: int):
+    def __init__(self, folder: PageFolder, memory: int, sample: NDArray[np.int64], entries: int):
         """sample: the keys of some of the entries; entries: how many there are, about."""
         self._folder = folder
         self._most = max(memory // SORTED, 1)
@@ -32,10 +32,10 @@ class Sorting:
         ranges = 1 if entries <= self._most else int(np.ceil(SPARE * entries / self._most))
         keys = np.sort(sample)
         self._bounds = np.unique(keys[len(keys) * np.arange(1, ranges) // ranges])  # a range begins at its bound
-        self._held: list[Entries] = []  # not yet in a file; where there is one range only, all of them
+        self._held: list[TreeEntries] = []  # not yet in a file; where there is one range only, all of them
         self._sizes = np.zeros(len(self._bounds) + 1, np.int64)
 
-    def add(self, entries: Entries) -> None:
+    def add(self, entries: TreeEntries) -> None:
         self._held.append(entries)
         if len(self._bounds) and sum(len(held.key) for held in self._held) > self._most // 2:
             self._deal()
@@ -58,7 +58,7 @@ class Sorting:
                     file.write(records[ends[number] - sizes[number] : ends[number]].data)
         self._sizes += sizes
 
-    def sorted(self) -> Iterator[Entries]:
+    def sorted(self) -> Iterator[TreeEntries]:
         """Portions, each in the order of keys, of one key in the order of rows. Mostly a portion is behind all before;
         where it is not, no key of it has a lower row than before."""
         if not len(self._bounds):
@@ -75,7 +75,7 @@ class Sorting:
                 yield from self._divided(path, size)
             path.unlink()
 
-    def _divided(self, path: Path, size: int) -> Iterator[Entries]:
+    def _divided(self, path: Path, size: int) -> Iterator[TreeEntries]:
         """The portions of a range that is too large to be sorted at once, because the sample was not good enough or one
         key has very many entries. It is read again for each of its parts."""
         stride = -(-size // (self._most * SORTED // KEYS))  # 1: there is memory for all keys
@@ -88,9 +88,9 @@ class Sorting:
             for entries in self._between(path, size, first, last):
                 yield in_order(entries)
 
-    def _between(self, path: Path, size: int, first: int, last: int) -> Iterator[Entries]:
+    def _between(self, path: Path, size: int, first: int, last: int) -> Iterator[TreeEntries]:
         """The entries of these keys, as many at once as there is memory for."""
-        held: list[Entries] = []
+        held: list[TreeEntries] = []
         count = 0
         for records in self._read(path, size):
             own = records[(records["key"] >= first) & (records["key"] < last)]
@@ -111,15 +111,15 @@ class Sorting:
         return self._folder.path / f"entries-{number}"
 
 
-def _entries(records: NDArray[Any]) -> Entries:
-    return Entries(*(records[name].copy() for name in Entries._fields))
+def _entries(records: NDArray[Any]) -> TreeEntries:
+    return TreeEntries(*(records[name].copy() for name in TreeEntries._fields))
 
 
-def _joined(parts: list[Entries]) -> Entries:
-    return Entries(*(np.concatenate(columns) for columns in zip(*parts)))
+def _joined(parts: list[TreeEntries]) -> TreeEntries:
+    return TreeEntries(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
-def in_order(entries: Entries) -> Entries:
+def in_order(entries: TreeEntries) -> TreeEntries:
     """In the order of keys; of one key they stay in the order of rows that they have."""
     order = np.argsort(entries.key, kind="stable")
-    return Entries(entries.operator[order], entries.key[order], entries.row[order])
+    return TreeEntries(entries.operator[order], entries.key[order], entries.row[order])

@@ -38,7 +38,14 @@ def match(predicates, clusters, events, last_event, work, room, progress):
     one.)"""
     predicates, clusters, events = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
     work, room = Work(*work), Room(*room)
-    found = 0
+    progress[PAIRS] = 0
+    match_events(predicates, clusters, events, last_event, work, room, progress)
+
+
+@phase(inline=False)
+def match_events(predicates, clusters, events, last_event, work, room, progress):
+    """Goes on where `progress` says (PAIRS: where the next pair goes)."""
+    found = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], last_event):
         first, last = events.offsets[e], events.offsets[e + 1]
         _test_predicates(predicates, events, first, last, work.bits)

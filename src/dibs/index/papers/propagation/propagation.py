@@ -77,8 +77,8 @@ class Propagation:
         self._rows = len(clauses)
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
         # As kernels.match takes them.
-        self._predicates = tuple(arrays[name] for name in Predicates._fields)
-        self._clusters = tuple(arrays[name] for name in self.CLUSTERS)
+        self.predicates = tuple(arrays[name] for name in Predicates._fields)
+        self.clusters = tuple(arrays[name] for name in self.CLUSTERS)
         self._rate = Rate()
         self._pool = Pool()
 
@@ -132,7 +132,7 @@ class Propagation:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(self._space)
-            match(self._predicates, self._clusters, coded, last, taken.space, room, progress)
+            match(self.predicates, self.clusters, coded, last, taken.space, room, progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.growing import grown
-from dibs.jit.kernel import helper
+from dibs.jit.kernel import phase
 
 USED, WANTED, POOL = 128, 129, 130
 
@@ -56,7 +56,7 @@ def chunk_sizes(sizes: NDArray[Any]) -> NDArray[np.int64]:
     return -(-sizes.astype(np.int64) >> shift) << shift
 
 
-@helper
+@phase
 def chunk_size(n):
     """The size of the chunk for a list of n > 0 entries."""
     shift = 0
@@ -65,7 +65,7 @@ def chunk_size(n):
     return (((n - 1) >> shift) + 1) << shift
 
 
-@helper
+@phase
 def _kind(n):
     shift = 0
     while (n - 1) >> shift > 7:
@@ -73,7 +73,7 @@ def _kind(n):
     return 4 * shift + ((n - 1) >> shift)
 
 
-@helper
+@phase
 def take(n, chunks):
     """Where there is a chunk for n > 0 entries; -1 when the pool has to grow first."""
     free = chunks.free
@@ -90,7 +90,7 @@ def take(n, chunks):
     return at
 
 
-@helper
+@phase
 def give_back(at, n, chunks):
     """The chunk of a list of n > 0 entries is free again."""
     kind = _kind(n)
@@ -98,7 +98,7 @@ def give_back(at, n, chunks):
     chunks.free[kind] = at
 
 
-@helper
+@phase
 def copy_entries(to, start, n, chunks):
     """The n entries from `start` on also stand from `to` on."""
     entry = chunks.entry

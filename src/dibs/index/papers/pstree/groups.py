@@ -87,7 +87,7 @@ class EventSpaces(NamedTuple):
     space: NDArray[np.int32]  # a leaf; written by find_spaces
 
 
-class Waiting(NamedTuple):
+class WaitingCandidates(NamedTuple):
     """An event, and its candidates that wait to be verified."""
 
     slot: NDArray[np.int32]  # attributes: the event's value, 0 where it has none

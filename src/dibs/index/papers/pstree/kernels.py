@@ -30,13 +30,13 @@ from dibs.index.papers.pstree.groups import (
     SIZE,
     START,
 )
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 ENDLESS = 1 << 40  # the end of a last space: beyond all slots
 SLOT = FANOUT - 1  # the bits of an element
 
 
-@helper
+@phase
 def find_space(a, value, links):
     """MatchPair: the leaf of attribute a whose space holds the value (int64)."""
     tree, node, leaf = links
@@ -76,7 +76,7 @@ def find_spaces(first, last, events, links):
     return visited
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _point(a, value, last, to, links):
     """Links every slot that ends between value and last to the leaf `to`. The values are one space, or its end, so the
     slots lie along two paths."""
@@ -104,7 +104,7 @@ def _point(a, value, last, to, links):
             return
 
 
-@helper
+@phase
 def _link(a, parent, slot, link, links):
     """What stands in a slot of the node `parent`; below no node (-1) it is the root."""
     if parent < 0:
@@ -116,7 +116,7 @@ def _link(a, parent, slot, link, links):
 # ---- Partition ----
 
 
-@helper
+@phase
 def partition(a, value, trees):
     """The leaf whose space begins at the value: if there is none, the space that holds the value is cut in two and the
     new leaf, for the upper part, is a copy of the old one. -1, and nothing done, when an array has to grow first."""
@@ -137,7 +137,7 @@ def partition(a, value, trees):
     return np.int32(_partition_leaf_node(a, value, old, at, trees))
 
 
-@helper
+@phase
 def _has_room(trees):
     """For one leaf more, and for as many nodes as that can take."""
     state = trees.state
@@ -145,7 +145,7 @@ def _has_room(trees):
     return nodes and (state[FREE_LEAF] >= 0 or state[LEAVES_MADE] < len(trees.links.leaf))
 
 
-@helper
+@phase
 def _raise_root(a, value, trees):
     """As many levels as the value has elements."""
     tree, node, _ = trees.links
@@ -160,7 +160,7 @@ def _raise_root(a, value, trees):
         tree[a, LEVELS] += 1
 
 
-@helper
+@phase
 def _create_inner_nodes(a, value, trees):
     """Counts a boundary at the value in all nodes above it; a slot with two boundaries inside becomes a node."""
     tree, node, leaf = trees.links
@@ -187,7 +187,7 @@ def _create_inner_nodes(a, value, trees):
         link = np.int64(node[parent, slot])
 
 
-@helper
+@phase
 def _partition_leaf_node(a, value, old, at, trees):
     """The new leaf, from the value on, behind the old one; `at` is where the copy of its list stands."""
     tree, _, leaf = trees.links
@@ -208,7 +208,7 @@ def _partition_leaf_node(a, value, old, at, trees):
     return new
 
 
-@helper
+@phase
 def _new_node(trees):
     state = trees.state
     n = state[FREE_NODE]
@@ -220,7 +220,7 @@ def _new_node(trees):
     return n
 
 
-@helper
+@phase
 def _new_leaf(trees):
     state = trees.state
     new = state[FREE_LEAF]
@@ -235,7 +235,7 @@ def _new_leaf(trees):
 # ---- DeletePredicate ----
 
 
-@helper
+@phase
 def merge(a, gone, trees):
     """The space of leaf `gone`, at whose start no predicate begins or ends any more, joins the one before it."""
     value = np.int64(trees.links.leaf[gone, START])
@@ -243,7 +243,7 @@ def merge(a, gone, trees):
     _drop_inner_nodes(a, value, trees)
 
 
-@helper
+@phase
 def _join_before(a, gone, trees):
     tree, _, leaf = trees.links
     seen, state = trees.seen, trees.state
@@ -265,7 +265,7 @@ def _join_before(a, gone, trees):
     state[FREE_LEAF] = gone
 
 
-@helper
+@phase
 def _drop_inner_nodes(a, value, trees):
     """One boundary fewer, at the value, in all nodes above it; those that have too few left are free."""
     tree, node, _ = trees.links
@@ -293,14 +293,14 @@ def _drop_inner_nodes(a, value, trees):
 # ---- many boundaries ----
 
 
-@helper
+@phase
 def place_of(boundaries, i):
     """The attribute and the value."""
     key = boundaries.key[i]
     return key >> 32, key & LOW
 
 
-@helper
+@phase
 def partition_at(boundaries, i, trees):
     """The leaf that begins at boundary i, as `partition`. It is a new one if it has no EDGES: structures that keep more
     than the list of a space copy that then, and count the predicates of the boundary in when all is done."""
@@ -308,7 +308,7 @@ def partition_at(boundaries, i, trees):
     return np.int64(partition(a, value, trees))
 
 
-@helper
+@phase
 def leave_boundary(boundaries, i, trees):
     """The predicates of boundary i are no longer there: the leaf to be merged if they were the last, otherwise -1."""
     a, value = place_of(boundaries, i)

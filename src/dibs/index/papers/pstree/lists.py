@@ -30,15 +30,15 @@ from dibs.index.papers.pstree.groups import (
     START,
 )
 from dibs.index.papers.pstree.kernels import find_space
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 
-@helper
+@phase
 def span_count(p, rows):
     return max(1, -rows.predicate[p, HI])
 
 
-@helper
+@phase
 def span_of(p, s, rows):
     """The first and the last value of a predicate's span."""
     low, high = rows.predicate[p, LO], rows.predicate[p, HI]
@@ -47,14 +47,14 @@ def span_of(p, s, rows):
     return low, high
 
 
-@helper
+@phase
 def first_space(p, s, rows, links):
     """The leaf where a span begins, and the last value of the span."""
     low, high = span_of(p, s, rows)
     return find_space(np.int64(rows.predicate[p, ATTRIBUTE]), np.int64(low), links), high
 
 
-@helper
+@phase
 def next_space(at, high, links):
     """The leaf after this one; -1 if it begins beyond the last value, or there is none."""
     at = links.leaf[at, NEXT]
@@ -121,7 +121,7 @@ def reserve(need, lists):
                 return
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def enlarge(at, size, lists):
     """Gives the list of a leaf a chunk for so many entries. False, and nothing done, when the pool has to grow."""
     place = lists.place
@@ -154,7 +154,7 @@ def attach(which, words, start, lists, rows, links, state):
     return len(which)
 
 
-@helper
+@phase
 def _append(at, words, i, lists):
     """The entry words[i] at the end of the list of a leaf. False, and nothing done, when the pool has to grow."""
     place, entry = lists.place, lists.chunks.entry
@@ -178,7 +178,7 @@ def detach(which, codes, lists, rows, links):
                 at = next_space(at, high, links)
 
 
-@helper
+@phase
 def _take_out(at, code, lists):
     """The entry of this code, which is there, out of the list of a leaf: the last one takes its place."""
     place, entry = lists.place, lists.chunks.entry

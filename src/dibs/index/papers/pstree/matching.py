@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, PROGRESS
-from dibs.index.papers.pstree.groups import AT, ATTRIBUTE, CODE, ENTRY, HI, LO, PREDICATE, ROW, SIZE, Waiting
-from dibs.jit.kernel import helper, kernel
+from dibs.index.papers.pstree.groups import AT, ATTRIBUTE, CODE, ENTRY, HI, LO, PREDICATE, ROW, SIZE, WaitingCandidates
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 AHEAD = 4  # candidates whose predicates are asked for before their turn
@@ -28,16 +28,18 @@ NONE, ONE = np.uint64(0), np.uint64(1)
 @kernel(forceinline=True)
 def no_candidates(attributes, block):
     """Work space for an event at a time."""
-    return Waiting(np.zeros(attributes, np.int32), np.empty(block + 1, np.int32), np.zeros(PROGRESS, np.int64))
+    return WaitingCandidates(
+        np.zeros(attributes, np.int32), np.empty(block + 1, np.int32), np.zeros(PROGRESS, np.int64)
+    )
 
 
-@helper
+@phase
 def begin_event(e, events, slot):
     for i in range(events.offsets[e], events.offsets[e + 1]):
         slot[events.attribute[i]] = events.value[i]
 
 
-@helper
+@phase
 def finish_event(e, events, waiting, progress):
     for name in (CANDIDATES, PREDICATES, NODES):
         progress[name] += waiting.tally[name]
@@ -46,27 +48,27 @@ def finish_event(e, events, waiting, progress):
         waiting.slot[events.attribute[i]] = 0
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def stop_before(e, found, progress):
     """There is no room for the matches of event e; those of the events before it end at `found`."""
     progress[NEXT_EVENT], progress[PAIRS] = e, found
 
 
-@helper
+@phase
 def ask_for_list(i, end, lists, space):
     """Prefetches the list of an entry of the events that has its turn soon."""
     if i + LISTS_AHEAD < end:
         prefetch(lists.entry, ENTRY * np.int64(lists.place[np.uint64(space[i + LISTS_AHEAD]), AT]))
 
 
-@helper
+@phase
 def list_of(leaf, lists):
     """Where the list of a space begins and ends."""
     at = np.uint64(lists.place[leaf, AT])
     return at, at + np.uint64(lists.place[leaf, SIZE])
 
 
-@helper
+@phase
 def screen_spaces(e, last_event, found, lists, rows, events, waiting, room):
     """The lists of the event's spaces: which candidates pass the predicate of their entry. Full blocks are verified.
     Returns how many candidates wait, and the end of the matches: 0 and -1 if there is no room for them."""
@@ -93,7 +95,7 @@ def screen_spaces(e, last_event, found, lists, rows, events, waiting, room):
     return np.int64(n), found
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def verify(n, event, found, waiting, rows, room):
     """Tests what is left of the n candidates that wait against the event, and writes those that match from `found` on.
     Returns the end of the matches, -1 if there is no room for all."""

@@ -156,10 +156,10 @@ class PSTBloom:
         leaves, sign = self.forest.leaves, self._signatures.sign
         words = sizes(leaves, self.forest.leaf)
         # One word of many signatures is written for each id: a line between them keeps it off the same cache set.
-        taken = np.where(words > LINE, words + LINE, words)
-        self._signatures = Signatures(sign, _no_signatures(int(taken.sum())))
-        ends = EVERYTHING + 1 + np.cumsum(taken)
-        sign[:leaves, WORD] = np.where(words > 0, ends - taken, NOTHING)
+        room = np.where(words > LINE, words + LINE, words)
+        self._signatures = Signatures(sign, _no_signatures(int(room.sum())))
+        ends = EVERYTHING + 1 + np.cumsum(room)
+        sign[:leaves, WORD] = np.where(words > 0, ends - room, NOTHING)
         sign[:leaves, MASK] = np.maximum(words - 1, 0)
         first = self.rows.predicate[self.rows.offsets[: len(self.rows)], ATTRIBUTE]
         which = np.flatnonzero(first >= 0)

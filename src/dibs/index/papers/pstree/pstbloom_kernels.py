@@ -33,7 +33,7 @@ from dibs.index.papers.pstree.matching import (
     stop_before,
     verify,
 )
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 
 NOTHING, EVERYTHING = 0, 1  # the first two words of all signatures: in the one is no id, in the other every one
 IDS_A_WORD = 8  # at most, when a signature is made: 4 to 8 bits an id
@@ -51,7 +51,7 @@ class Signatures(NamedTuple):
     words: Chunks  # of width 1; word NOTHING has no bit set, word EVERYTHING all
 
 
-class Asked(NamedTuple):
+class EventSignatures(NamedTuple):
     """The signatures of an event, by 1 + attribute: NOTHING where it has no value, and EVERYTHING for attribute -1."""
 
     word: NDArray[np.uint32]  # as in a sign
@@ -59,18 +59,18 @@ class Asked(NamedTuple):
     passed: NDArray[np.uint64]  # a block of entries that passed the first signature, and a place for none
 
 
-@helper
+@phase
 def _hashed(code):
     return np.uint64(np.uint32(code)) * GOLDEN
 
 
-@helper
+@phase
 def _place(h):
     """Which word of a signature an id is in, modulo its number of words."""
     return h >> np.uint64(20)
 
 
-@helper
+@phase
 def _bits(h):
     """The two bits of an id in its word."""
     return (ONE << (h >> np.uint64(59))) | (ONE << ((h >> np.uint64(54)) & np.uint64(31)))
@@ -94,7 +94,7 @@ def partition_signed(boundaries, at, signatures, trees):
     return len(boundaries.key)
 
 
-@helper
+@phase
 def _copy_signature(leaf, to, signatures):
     """False, and nothing done, when the pool has to grow."""
     sign = signatures.sign
@@ -151,7 +151,7 @@ def add_ids(which, codes, owner, start, signatures, rows, links):
     return len(which)
 
 
-@helper
+@phase
 def _sign(at, place, bits, signatures):
     """Sets the bits of an id in the signature of a leaf. False, and nothing done, when the pool has to grow."""
     sign, word = signatures.sign, signatures.words.entry
@@ -205,24 +205,24 @@ def match_signed(attributes, block, last_event, lists, signatures, rows, events,
 def _no_signatures(attributes, block):
     word, mask = np.zeros(1 + attributes, np.uint32), np.zeros(1 + attributes, np.uint32)
     word[0] = EVERYTHING
-    return Asked(word, mask, np.empty(block + 1, np.uint64))
+    return EventSignatures(word, mask, np.empty(block + 1, np.uint64))
 
 
-@helper
+@phase
 def _note_signatures(e, events, sign, asked):
     for i in range(events.offsets[e], events.offsets[e + 1]):
         a, leaf = events.attribute[i] + 1, events.space[i]
         asked.word[a], asked.mask[a] = sign[leaf, WORD], sign[leaf, MASK]
 
 
-@helper
+@phase
 def _forget_signatures(e, events, asked):
     for i in range(events.offsets[e], events.offsets[e + 1]):
         a = events.attribute[i] + 1
         asked.word[a], asked.mask[a] = NOTHING, 0
 
 
-@helper
+@phase
 def _screen_signed(e, last_event, found, lists, words, rows, events, work, room):
     """matching.screen_spaces, but what a candidate has to pass are the signatures of its other attributes."""
     waiting, asked = work
@@ -247,7 +247,7 @@ def _screen_signed(e, last_event, found, lists, words, rows, events, work, room)
     return np.int64(n), found
 
 
-@helper
+@phase
 def _ask_first(at, stop, entry, word, asked):
     """Which of the entries at to stop have their id in the signature of their first other attribute; how many."""
     first, mask, passed = asked
@@ -263,7 +263,7 @@ def _ask_first(at, stop, entry, word, asked):
     return count
 
 
-@helper
+@phase
 def _ask_others(count, n, code, entry, word, asked):
     """Which of those have it in the other two as well: their codes from n on; the new end."""
     first, mask, passed = asked

@@ -58,7 +58,7 @@ from dibs.index.papers.pstree.psthash_table import (
     TABLE,
     TABLE_FULL,
     VALUE,
-    Cells,
+    HashedSpaces,
     empty_table,
     rehash,
 )
@@ -75,7 +75,7 @@ class PSTHash:
     def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]]):
         self.rows, self.forest = rows, forest
         pool = Chunks(own["pool"], own["free_pool"])
-        self._cells = Cells(own["dims"], own["slots"], own["table"], own["cover"], pool)
+        self._cells = HashedSpaces(own["dims"], own["slots"], own["table"], own["cover"], pool)
         self._rate = Rate()
 
     @classmethod
@@ -147,8 +147,8 @@ class PSTHash:
         self._cells.dims[which], cells = dimensions_of(which, self._most, table[MOST_CELLS], own, links)
         if cells > len(self._cells.slots):  # at least half of the cells are new, as a guess
             self._enlarge(1 << (int(table[KEYS]) + int(cells) // 2).bit_length())
-        alone, others = self._by_dimensions(which)
-        forest.attach(rows, rows.offsets[alone], words(alone, own))
+        single, others = self._by_dimensions(which)
+        forest.attach(rows, rows.offsets[single], words(single, own))
         for predicates, numbers in self._covering(others):
             lists = SpaceLists(self._cells.cover, self._cells.pool)
             pool = forest.listed(rows, predicates, numbers.reshape(-1, 1), lists)
@@ -161,8 +161,8 @@ class PSTHash:
     def delete(self, rows: NDArray[np.int64]) -> None:
         known, forest, cells = self.rows, self.forest, self._cells
         own, links = known.group(), forest.links()
-        alone, others = self._by_dimensions(rows)
-        forest.detach(known, known.offsets[alone], words(alone, own)[:, CODE].copy())
+        single, others = self._by_dimensions(rows)
+        forest.detach(known, known.offsets[single], words(single, own)[:, CODE].copy())
         change_rows(others, 0, -1, own, links, cells)
         for predicates, numbers in self._covering(others):
             detach(predicates, numbers, SpaceLists(cells.cover, cells.pool), own, links)
@@ -172,8 +172,8 @@ class PSTHash:
 
     def _by_dimensions(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows that are found by one predicate, and those by several."""
-        alone = self._cells.dims[rows] == 1
-        return rows[alone], rows[~alone]
+        single = self._cells.dims[rows] == 1
+        return rows[single], rows[~single]
 
     def _covering(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """The access predicates of rows that are found by several, and whose each is."""

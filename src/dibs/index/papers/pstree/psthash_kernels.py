@@ -29,7 +29,7 @@ from dibs.index.papers.pstree.psthash_table import (
     slot_of,
     start_of,
 )
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 
@@ -59,7 +59,7 @@ def _no_digits():
 # ---- the cells of a row ----
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _change_cells(r, only, change, digits, rows, links, cells):
     """Adds the code of a row to the cells that its access predicates cover (change 1), or takes it from them (-1).
     Returns OK, or what there is no room for; then table[CELLS_DONE] cells are done, which the next call skips."""
@@ -95,13 +95,13 @@ def _change_cells(r, only, change, digits, rows, links, cells):
     return OK
 
 
-@helper
+@phase
 def _code(r, dimensions, rows):
     left = rows.offsets[r] + dimensions
     return np.int32(r) if left == rows.offsets[r + 1] else np.int32(~left)
 
 
-@helper
+@phase
 def _order_predicates(r, dimensions, ordered, rows):
     """The access predicates in the order of their attributes, as an event has them."""
     predicate = rows.predicate
@@ -113,7 +113,7 @@ def _order_predicates(r, dimensions, ordered, rows):
         ordered[at] = p
 
 
-@helper
+@phase
 def _next_leaf(d, begin, only, dimensions, digits, rows, links, slots):
     """The next space of dimension d, or the first one; -1 when there is none."""
     p, here = digits.predicate[d], np.int64(-1)
@@ -134,7 +134,7 @@ def _next_leaf(d, begin, only, dimensions, digits, rows, links, slots):
     return here
 
 
-@helper
+@phase
 def _ask_for_cells(at, high, parent, links, slots):
     """Prefetches the slots of all cells of a span in the last dimension."""
     while at >= 0:
@@ -142,7 +142,7 @@ def _ask_for_cells(at, high, parent, links, slots):
         at = np.int64(next_space(at, high, links))
 
 
-@helper
+@phase
 def _enter_prefix(d, here, change, digits, cells):
     """Goes on from the cell of dimensions 0 to d. False if the table has no room for it."""
     slots, table = cells.slots, cells.table
@@ -189,7 +189,7 @@ def partition_hashed(boundaries, start, rows, cells, trees):
     return len(boundaries.key), OK
 
 
-@helper
+@phase
 def _copy_cells(old, only, digits, rows, links, cells):
     """The new leaf `only.leaf` is in the cells that the old one is in."""
     cover, table, new = cells.cover, cells.table, only.leaf
@@ -222,7 +222,7 @@ def merge_hashed(boundaries, rows, cells, trees):
             merge(a, gone, trees)
 
 
-@helper
+@phase
 def _empty_cells(only, digits, rows, links, cells):
     cover, gone = cells.cover, only.leaf
     for k in range(cover[gone, AT], cover[gone, AT] + cover[gone, SIZE]):
@@ -251,7 +251,7 @@ def dimensions_of(which, most, most_cells, rows, links):
     return result, total
 
 
-@helper
+@phase
 def _count_spaces(p, most, rows, links):
     """How many spaces a predicate covers; one for each span, at least, once they are more than `most`."""
     spaces = np.int64(0)

@@ -32,7 +32,7 @@ from dibs.index.papers.pstree.psthash_table import (
     size_of,
     start_of,
 )
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 
@@ -83,7 +83,7 @@ def _no_combinations(attributes):
     return Combinations(own, start, np.empty(MOST_DIMENSIONS + 1, np.int64), np.empty(MOST_DIMENSIONS + 1, np.int64))
 
 
-@helper(forceinline=False)
+@phase(inline=False)
 def _choose_spaces(e, events, cover, own):
     """The event's spaces that take part in cells; how many."""
     space, m = events.space, 0
@@ -93,7 +93,7 @@ def _choose_spaces(e, events, cover, own):
     return m
 
 
-@helper
+@phase
 def _look_up_combinations(e, m, n, found, combinations, cells, rows, waiting, room):
     """Depth first through the combinations of the event's m spaces. Returns how many candidates wait, and the end of
     the matches: 0 and -1 if there is no room for them."""
@@ -123,7 +123,7 @@ def _look_up_combinations(e, m, n, found, combinations, cells, rows, waiting, ro
     return n, found
 
 
-@helper
+@phase
 def _look_up_cells(e, d, m, n, found, combinations, cells, candidates, room):
     """The cells that the chosen spaces make with each of those that follow; all are asked for at once."""
     own, start, parent, turn = combinations

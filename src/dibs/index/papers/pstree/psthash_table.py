@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dibs.index.papers.pstree.chunks import Chunks, chunk_size, give_back, take
 from dibs.index.papers.pstree.groups import LOW
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 MOST_DIMENSIONS = 8
@@ -24,7 +24,7 @@ SLOTS_AHEAD = 16  # that a rehash asks for before their turn
 MIX, GOLDEN = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0x9E3779B97F4A7C15)
 
 
-class Cells(NamedTuple):
+class HashedSpaces(NamedTuple):
     """The multidimensional predicate spaces."""
 
     dims: NDArray[np.uint8]  # rows, with spare room: by how many predicates a row is found
@@ -36,30 +36,30 @@ class Cells(NamedTuple):
     pool: Chunks  # of width 1: the lists of cells (their room, then the codes) and of `cover`
 
 
-@helper
+@phase
 def size_of(value):
     """How many codes are in a cell, or cells go on from a prefix."""
     return value >> 32
 
 
-@helper
+@phase
 def place_of(value):
     """Where the list of a cell stands, or its only code; the number of a prefix."""
     return value & LOW
 
 
-@helper
+@phase
 def only_code(value):
     return np.int32(np.uint32(value & LOW))
 
 
-@helper
+@phase
 def below(number):
     """What the keys that go on from a prefix begin with."""
     return (number << 32) | LONG
 
 
-@helper
+@phase
 def start_of(key, slots):
     """Where the search for a key begins, in so many slots (a power of 2)."""
     x = np.uint64(key) * MIX
@@ -67,7 +67,7 @@ def start_of(key, slots):
     return np.int64((x >> np.uint64(24)) & np.uint64(slots - 1))
 
 
-@helper
+@phase
 def find_slot(key, at, slots):
     """The slot of a key whose search begins at `at`, or the empty one where it would be."""
     while slots[at, KEY] != key and slots[at, KEY] != EMPTY:
@@ -75,7 +75,7 @@ def find_slot(key, at, slots):
     return at
 
 
-@helper
+@phase
 def slot_of(key, change, slots, table):
     """The slot of a key; with change 1 it gets one; -1 if there is none."""
     at = find_slot(key, start_of(key, len(slots)), slots)
@@ -87,7 +87,7 @@ def slot_of(key, change, slots, table):
     return at
 
 
-@helper
+@phase
 def change_cell(key, code, change, cells):
     """Adds a code to a cell (change 1) or takes it out (-1). Returns OK, or what there is no room for."""
     if change > 0:
@@ -96,7 +96,7 @@ def change_cell(key, code, change, cells):
     return OK
 
 
-@helper
+@phase
 def _add(key, code, cells):
     slots, pool = cells.slots, cells.pool.entry
     at = slot_of(key, np.int64(1), slots, cells.table)
@@ -123,7 +123,7 @@ def _add(key, code, cells):
     return OK
 
 
-@helper
+@phase
 def _remove(key, code, cells):
     """The code is there."""
     slots, pool = cells.slots, cells.pool.entry

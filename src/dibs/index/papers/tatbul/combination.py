@@ -43,7 +43,7 @@ class Profiles(NamedTuple):
     verifies: bool  # whether what the trees find only may match
 
 
-class Work(NamedTuple):
+class CombiningSpace(NamedTuple):
     """The work space of one call. Between events no block is alive and all cells are zero."""
 
     counts: NDArray[Any]  # by place, as large as whole blocks: how many predicates hold; as `size`
@@ -54,10 +54,10 @@ class Work(NamedTuple):
 
 
 def work_space(size: NDArray[Any], attributes: int, block_bits: int) -> Space:
-    """A Work, as kernels take it."""
+    """A CombiningSpace, as kernels take it."""
     blocks = (len(size) >> block_bits) + 1
     return tuple(
-        Work(
+        CombiningSpace(
             np.zeros(blocks << block_bits, size.dtype),
             np.zeros(blocks, np.uint8),
             np.empty((blocks, 2), np.int32),
@@ -73,7 +73,7 @@ def combine(profiles, vectors, clauses, events, found, work, room, progress):
     again from the start the next time, so its work is only counted when it is done. (The groups come as plain tuples:
     see index.attribute_trees.)"""
     profiles, vectors, clauses = Profiles(*profiles), Vectors(*vectors), ClauseArrays(*clauses)
-    events, found, work, room = EventArrays(*events), Found(*found), Work(*work), Room(*room)
+    events, found, work, room = EventArrays(*events), Found(*found), CombiningSpace(*work), Room(*room)
     pairs = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], found.first_event + len(found.start) - 1):
         stretches = find_stretches(profiles, vectors, events, found, e, work)

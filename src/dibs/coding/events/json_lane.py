@@ -1,0 +1,221 @@
+"""JSON texts into `EventValues` by kernels, many at once: lines of bytes, or a column of Arrow.
+
+The kernels read what they are sure of (coding.events.json_kernels) and leave the values of each event by name, as they
+are coded. Texts that they are not sure of are read one by one, by orjson, into dicts. Work goes block by block, so that
+its space stays small and in the caches, and a broken line is met before all the rest was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.coding.arrange import Arranged
+from dibs.coding.events.arrow_values import text_buffers
+from dibs.coding.events.dicts import read_dicts
+from dibs.coding.events.json import json_line, json_text
+from dibs.coding.events.json_kernels import Found, Work
+from dibs.coding.events.json_lane_kernels import Batch, Order, read_texts, split_lines
+from dibs.coding.events.wanted import WantedNames
+from dibs.coding.lines import BYTE_ORDER_MARK
+from dibs.coding.values import ArrangedValues, Booleans, EventProblem, EventValues, Numbers, Strings
+from dibs.errors import EventError
+from dibs.jit.scanning import PADDING
+from dibs.thresholds import thresholds
+
+
+class Texts(NamedTuple):
+    """Some texts of one event each."""
+
+    data: NDArray[np.uint8]  # PADDING zeros behind all of them
+    start: NDArray[np.int64]  # text i is data[start[i]:end[i]]
+    end: NDArray[np.int64]  # before the start: a null, which is an event without attributes
+    parse: Callable[[int, bytes], object]  # text i as a dict, or what is wrong with it
+
+
+def read_json_lines(content: bytes, wanted: WantedNames, on_error: str) -> EventValues:
+    return _read(_blocks_of_lines(content), wanted, on_error)
+
+
+def read_json_columns(chunks: Iterable[pa.Array], wanted: WantedNames, on_error: str) -> EventValues:
+    """chunks: string arrays, or large ones."""
+    return _read((texts for chunk in chunks for texts in _blocks_of_column(chunk)), wanted, on_error)
+
+
+def _blocks_of_lines(content: bytes) -> Iterator[Texts]:
+    at, first = len(BYTE_ORDER_MARK) if content.startswith(BYTE_ORDER_MARK) else 0, 1
+    while at < len(content):
+        end = at + thresholds.json_block
+        if end < len(content):
+            cut = content.rfind(b"\n", at, end)
+            if cut < 0:
+                cut = content.find(b"\n", end)
+            end = cut + 1 or len(content)
+        data = _padded(np.frombuffer(content, np.uint8)[at:end])
+        room = (len(data) - PADDING) // 2 + 1
+        start, stop, number = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        kept, lines = split_lines(data, start, stop, number)
+        yield Texts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
+        at, first = end, first + lines
+
+
+def _parser_of_lines(number: NDArray[np.int64], first: int) -> Callable[[int, bytes], object]:
+    return lambda i, line: json_line(first + int(number[i]), line)
+
+
+def _blocks_of_column(chunk: pa.Array) -> Iterator[Texts]:
+    offsets, data = text_buffers(chunk)
+    null = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+    first = 0
+    while first < len(chunk):
+        last = int(np.searchsorted(offsets, offsets[first] + thresholds.json_block, side="right")) - 1
+        last = min(max(last, first + 1), first + thresholds.json_block, len(chunk))
+        start, end = offsets[first:last] - offsets[first], offsets[first + 1 : last + 1] - offsets[first]
+        if null is not None:
+            end = np.where(null[first:last], -1, end)
+        yield Texts(_padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text))
+        first = last
+
+
+def _padded(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.concatenate([data, np.zeros(PADDING, np.uint8)])
+
+
+def _read(blocks: Iterator[Texts], wanted: WantedNames, on_error: str) -> EventValues:
+    reader = _Reader(wanted, on_error)
+    for texts in blocks:
+        reader.read(texts)
+    return reader.finish()
+
+
+class _Reader:
+    """Arrays with room for more than there is: no text can have more values than half its bytes, nor more strings than
+    a third."""
+
+    def __init__(self, wanted: WantedNames, on_error: str):
+        self.wanted = wanted
+        self.stop = on_error == "raise"
+        self.in_order = True
+        self.others: list[tuple[NDArray[np.int32], EventValues]] = []  # read one by one, and which events they are
+        self._work = Work.room(len(wanted.paths.parent))
+        self._order = Order.room(thresholds.longest_event)
+        self._found = Found.room(0)
+        none = np.zeros(0, np.int32)
+        self._batch = Batch(
+            np.zeros(1, np.int64),
+            none,
+            np.zeros(0, np.uint8),
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int16),
+            none,
+            none,
+            np.zeros(2, np.int64),
+        )
+
+    def read(self, texts: Texts) -> None:
+        events = len(texts.start)
+        first = int(self._batch.counts[0])
+        if first + events >= 2**31:
+            raise EventError("found 2**31 events or more; expected fewer in one call: pass them in several batches")
+        self._make_room(events, len(texts.data))
+        unsure = np.empty(events, np.int32)
+        left, in_order = read_texts(
+            texts.data,
+            texts.start,
+            texts.end,
+            self.wanted.paths,
+            self._found,
+            self._work,
+            self._order,
+            self._batch,
+            unsure,
+        )
+        self.in_order &= in_order
+        if left:
+            self._read_others(texts, unsure[:left], first)
+
+    def _make_room(self, events: int, size: int) -> None:
+        """For so many more events, of so many bytes and PADDING."""
+        b, f = self._batch, self._found
+        if len(f.name) < size // 2 + 1:
+            f = Found.room(size)._replace(starts=f.starts, data=f.data, counts=f.counts)
+        values, strings = int(b.counts[1]), int(f.counts[1])
+        string_bytes = int(f.starts[strings])
+        self._found = f._replace(
+            starts=_grown(f.starts, strings + 1, size // 3 + 1), data=_grown(f.data, string_bytes, size)
+        )
+        self._batch = Batch(
+            _grown(b.offsets, int(b.counts[0]) + 1, events),
+            _grown(b.name, values, size // 2 + 1),
+            _grown(b.kind, values, size // 2 + 1),
+            _grown(b.key, values, size // 2 + 1),
+            _grown(b.rest, values, size // 2 + 1),
+            _grown(b.string_event, strings, size // 3 + 1),
+            _grown(b.string_name, strings, size // 3 + 1),
+            b.counts,
+        )
+
+    def _read_others(self, texts: Texts, which: NDArray[np.int32], first: int) -> None:
+        events = [texts.parse(i, texts.data[texts.start[i] : texts.end[i]].tobytes()) for i in which.tolist()]
+        values = read_dicts(events, self.wanted, "skip")
+        number = which + np.int32(first)
+        if values.problems and self.stop:
+            problem = values.problems[0]
+            raise EventError(problem.message, int(number[problem.event]), problem.attribute)
+        self.others.append((number, values))
+
+    def finish(self) -> EventValues:
+        b, f = self._batch, self._found
+        events, values, strings = int(b.counts[0]), int(b.counts[1]), int(f.counts[1])
+        result: EventValues = ArrangedValues.of(
+            events,
+            self.wanted.names,
+            Arranged(b.offsets[: events + 1], b.name[:values], b.kind[:values], b.key[:values], b.rest[:values]),
+            Strings(
+                b.string_event[:strings],
+                b.string_name[:strings],
+                f.starts[: strings + 1],
+                f.data[: f.starts[strings]],
+            ),
+            self.in_order,
+        )
+        return _with_others(result, self.others) if self.others else result
+
+
+def _grown(column: NDArray[Any], used: int, more: int) -> NDArray[Any]:
+    """The same with room for more."""
+    if used + more <= len(column):
+        return column
+    result = np.empty(2 * used + more, column.dtype)
+    result[:used] = column[:used]
+    return result
+
+
+def _with_others(values: EventValues, others: list[tuple[NDArray[np.int32], EventValues]]) -> EventValues:
+    """With the events that were read in another way, which have no values yet."""
+    result = EventValues(values.events, values.names)
+    result.numbers = Numbers(*_joined(values.numbers, [(number, part.numbers) for number, part in others]))
+    result.booleans = Booleans(*_joined(values.booleans, [(number, part.booleans) for number, part in others]))
+    event, name = _joined(values.strings[:2], [(number, part.strings[:2]) for number, part in others])
+    texts = [values.strings, *(part.strings for _, part in others)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in texts])
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    result.strings = Strings(event, name, offsets, np.concatenate([part.data for part in texts]))
+    result.unreadable_events = np.concatenate([number[part.unreadable_events] for number, part in others])
+    result.problems = [
+        EventProblem(int(number[event]), attribute, message)
+        for number, part in others
+        for event, attribute, message in part.problems
+    ]
+    return result
+
+
+def _joined(own: tuple[Any, ...], others: list[tuple[NDArray[np.int32], tuple[Any, ...]]]) -> list[NDArray[Any]]:
+    """Columns, of which the first is the event: that of others is counted among them."""
+    rows = [own, *((number[part[0]], *part[1:]) for number, part in others)]
+    return [np.concatenate(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,50 @@
+"""The matches of a small matcher without kernels (dibs.cold) in the form that all matches have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.arguments import Id
+from dibs.coding.values import EventValues
+from dibs.matches import Heaviest, Matches, Part
+from dibs.segments.ids import IdIndex
+from dibs.segments.state import by_type
+
+if TYPE_CHECKING:
+    from dibs.cold import Held
+
+
+class _Rows:
+    """What `Matches` looks at in a segment."""
+
+    def __init__(self, ids: pa.Array, items: Mapping[Id, Held]):
+        own = [items[id] for id in ids.to_pylist()]
+        self.ids = IdIndex(ids)
+        self.versions = np.array([held.version for held in own], np.int64)
+        self._weights = np.array([held.weight for held in own], np.float64)
+
+    def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        return self._weights[rows]
+
+
+def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[Id]], top: int | None) -> Matches:
+    """The matches of subscriptions and events; found: the ids of each event."""
+    parts: list[Part] = []
+    types = set()
+    for type_, column in by_type(items.keys()):
+        types.add(type_)
+        rows = {id: row for row, id in enumerate(column.to_pylist())}
+        pairs = [(event, rows[id]) for event, ids in enumerate(found) for id in ids if id in rows]
+        event, row = np.array(pairs, np.int32).reshape(-1, 2).T.copy()
+        segment = _Rows(column, items)
+        if top is not None:
+            best = Heaviest(segment.weights_at, lambda event, row: (event, row), top)
+            best.add(event, row)
+            event, row = best.pairs()
+        parts.append((cast(Any, segment), event, row))
+    return Matches(values.events, parts, values.problems, frozenset(types))

@@ -1,0 +1,169 @@
+"""The cache of compiled kernels: Numba's, at a place of ours (jit.place) and with stamps of ours (jit.stamps).
+
+Numba keys what it compiled by the types of the arguments, the bytecode, the processor with its features and, in the
+file's name, Python's version. To that come the stamp, which sees edited callees, and a file name without a line number
+or a path of the source: what was compiled here is found by another machine with the same processor.
+
+Processes share it. All writing is by renaming, and one process at a time adds to the index of a function; each piece of
+code has a file name of its own, so an index never leads to another signature's code. What one process compiles, others
+that need it wait for: a machine on which many begin at once compiles each kernel once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+
+from dibs.jit.place import cache_folder, module_folder
+from dibs.jit.stamps import stamp_of, stamp_of_file
+
+try:
+    import fcntl
+except ImportError:  # Windows: a piece of code may be lost to another process, and is compiled again
+    fcntl = None  # type: ignore[assignment]
+
+
+PATIENCE = 60.0  # seconds to wait for another process, which may have stopped in the middle
+A_MOMENT = 0.02  # seconds between two looks
+
+
+class KernelLocator(_CacheLocator):  # type: ignore[misc]
+    def __init__(self, function: Any, file: str):
+        module = function.__module__
+        self._py_file = file
+        self._stamp = stamp_of(module) if module.startswith("dibs.") else stamp_of_file(file)
+        self._folder = str(module_folder(cache_folder(), module, self._stamp))
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> KernelLocator | None:
+        return cls(py_func, py_file)
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        return "1"  # no two kernels of a module have one name
+
+    def ensure_cache_path(self) -> None:
+        os.makedirs(self._folder, exist_ok=True)
+
+
+class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (KernelLocator,)
+
+
+class _File(IndexDataCacheFile):  # type: ignore[misc]
+    def save(self, key: Any, data: Any) -> None:
+        with self._alone():
+            overloads = self._load_index()
+            name = self._data_name_pattern.replace("{number:d}", uuid.uuid4().hex[:12])
+            self._save_data(name, data)
+            overloads[key] = name
+            self._save_index(overloads)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if fcntl is None:
+            yield
+            return
+        with open(os.path.join(self._cache_path, "lock"), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
+            yield
+
+
+class _Turn:
+    """To compile one kernel for one signature: only one process has it."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._file: Any = None
+
+    def take(self) -> None:
+        """Waits for it, but not for ever: to compile twice is no mistake."""
+        if fcntl is None:
+            return
+        file = open(self._path, "wb")
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    file.close()
+                    return
+                time.sleep(A_MOMENT)
+        self._file = file
+
+    def give_back(self) -> None:
+        if self._file is not None:
+            try:
+                os.unlink(self._path)  # whoever waits for it looks into the cache before it compiles
+            except OSError:
+                pass
+            self._file.close()
+            self._file = None
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation
+
+    def __init__(self, function: Any):
+        super().__init__(function)
+        self._cache_file = _File(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._turns: dict[Any, _Turn] = {}
+
+    # Numba asks for a signature, and saves it when it has compiled it, under its one lock for all compiling.
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None and sig not in self._turns:
+            self._impl.locator.ensure_cache_path()
+            name = hashlib.sha256(str(sig).encode()).hexdigest()[:12]
+            turn = self._turns[sig] = _Turn(os.path.join(self._cache_path, f"{self._impl.filename_base}-{name}.lock"))
+            turn.take()
+            found = super().load_overload(sig, target_context)
+            if found is not None:
+                self.give_back(sig)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self.give_back(sig)
+
+    def give_back(self, sig: Any = None) -> None:
+        """The turn of one signature, or of all."""
+        for own in [sig] if sig is not None else list(self._turns):
+            turn = self._turns.pop(own, None)
+            if turn is not None:
+                turn.give_back()
+
+
+def keep_compiled(dispatcher: Any) -> Any:
+    """Has Numba look for the compiled forms of a kernel in our cache, and put them there."""
+    # With NUMBA_DISABLE_JIT kernels are plain functions; and one that was typed in at a prompt has no source.
+    if hasattr(dispatcher, "enable_caching") and os.path.isfile(dispatcher.py_func.__code__.co_filename):
+        cache = dispatcher._cache = KernelCache(dispatcher.py_func)
+        compile = dispatcher._compiler.compile
+
+        def compile_or_give_back(args: Any, return_type: Any) -> Any:
+            try:
+                return compile(args, return_type)
+            except BaseException:
+                cache.give_back()
+                raise
+
+        dispatcher._compiler.compile = compile_or_give_back
+    return dispatcher

@@ -1,0 +1,116 @@
+"""Machine operations for kernels that read bytes: several of them at once, at any place.
+
+All of them read past the place that they are asked about, so whoever calls them keeps `PADDING` bytes behind the text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from dibs.jit.prefetching import data_of
+
+WIDTH = 16  # bytes that are looked at together
+PADDING = 32  # bytes that must be readable (and, behind a target of copy_bytes, writable) after the last one
+
+_WORD = ir.IntType(64)
+_BYTE = ir.IntType(8)
+_BYTES = ir.VectorType(_BYTE, WIDTH)
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, to: Any) -> Any:
+    return builder.bitcast(builder.gep(data_of(context, builder, kind, array), [at]), to.as_pointer())
+
+
+def _all(byte: int) -> Any:
+    return ir.Constant(_BYTES, [byte] * WIDTH)
+
+
+def _bits(builder: Any, flags: Any) -> Any:
+    return builder.zext(builder.bitcast(flags, ir.IntType(WIDTH)), _WORD)
+
+
+@intrinsic
+def special_bytes(typingctx, data, at):
+    """A bit for each of the WIDTH bytes from data[at] on that does not simply stand for itself in a JSON string: a
+    quote, a backslash, a control character, or part of a character beyond ASCII."""
+
+    def code(context, builder, signature, args):
+        x = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _BYTES), align=1)
+        quotes = builder.icmp_unsigned("==", x, _all(0x22))
+        backslashes = builder.icmp_unsigned("==", x, _all(0x5C))
+        others = builder.icmp_signed("<", x, _all(0x20))  # signed: those from 0x80 on are negative
+        return _bits(builder, builder.or_(builder.or_(quotes, backslashes), others))
+
+    return types.uint64(data, types.int64), code
+
+
+@intrinsic
+def equal_bytes(typingctx, data, at, byte):
+    """A bit for each of the WIDTH bytes from data[at] on that equals the byte."""
+
+    def code(context, builder, signature, args):
+        x = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _BYTES), align=1)
+        one = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
+        places = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        every = builder.shuffle_vector(one, ir.Constant(_BYTES, ir.Undefined), places)
+        return _bits(builder, builder.icmp_unsigned("==", x, every))
+
+    return types.uint64(data, types.int64, types.uint8), code
+
+
+@intrinsic
+def copy_bytes(typingctx, data, at, target, to):
+    """target[to:] = the WIDTH bytes from data[at] on."""
+
+    def code(context, builder, signature, args):
+        x = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _BYTES), align=1)
+        builder.store(x, _pointer(context, builder, signature.args[2], args[2], args[3], _BYTES), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, target, types.int64), code
+
+
+@intrinsic
+def word_at(typingctx, data, at):
+    """The 8 bytes from data[at] on as a number, the first of them lowest."""
+
+    def code(context, builder, signature, args):
+        return builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORD), align=1)
+
+    return types.uint64(data, types.int64), code
+
+
+@intrinsic
+def reversed_word(typingctx, x):
+    """A word with its 8 bytes in the other order."""
+
+    def code(context, builder, signature, args):
+        return builder.bswap(args[0])
+
+    return types.uint64(types.uint64), code
+
+
+@intrinsic
+def high_product(typingctx, x, y):
+    """The upper 64 bits of the product of two words."""
+
+    def code(context, builder, signature, args):
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(factor, wide) for factor in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _WORD)
+
+    return types.uint64(types.uint64, types.uint64), code
+
+
+@intrinsic
+def leading_zeros(typingctx, x):
+    """The number of zero bits above the highest set bit of a word that is not 0."""
+
+    def code(context, builder, signature, args):
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code

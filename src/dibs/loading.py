@@ -1,0 +1,128 @@
+"""Bringing in the compiled matcher behind a small one (dibs.front): in the background, or while somebody waits.
+
+In the background: a moment after the first match, so that a short program ends before it begins. If kernels are
+missing, a process of its own compiles them, niced (Numba's compiler would hold the interpreter for a minute); it
+goes on when this one ends, so that the next one finds them. Then a thread imports everything and runs it once.
+DIBS_WARM=never: no such process, and nothing in the background.
+
+A fork waits until the thread has done with importing, which in a child would never end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+from dibs.errors import DibsError
+from dibs.jit.ready import is_ready
+
+A_MOMENT = 0.3  # seconds after the first match
+A_LOOK = 0.2  # seconds between two looks whether the compiling process has ended
+WAITING = "Dibs compiles its kernels, once on this machine"
+
+log = logging.getLogger("dibs")
+is_done = False  # everything is imported, and has run once
+is_under_way = False
+
+_importing = threading.Lock()
+_ends = threading.Event()
+_thread: threading.Thread | None = None
+_has_said = False
+
+
+def is_wanted() -> bool:
+    return os.environ.get("DIBS_WARM") != "never"
+
+
+def load_in_background() -> None:
+    """Begins, unless that was done."""
+    global _thread
+    if _thread is None and is_wanted():
+        _thread = threading.Thread(target=_load, name="dibs-loading", daemon=True)
+        _thread.start()
+
+
+def _load() -> None:
+    global is_done, is_under_way
+    try:
+        if _ends.wait(A_MOMENT) or not _compiled_elsewhere():
+            return
+        with _importing:
+            if _ends.is_set():
+                return
+            is_under_way = True
+            from dibs.warming.sample import run_once
+
+            run_once()
+        is_done = True
+    except Exception:
+        log.warning("the compiled matcher cannot be loaded; matching goes on in plain Python", exc_info=True)
+    finally:
+        is_under_way = False
+
+
+def _compiled_elsewhere() -> bool:
+    """Whether all kernels are there, after waiting for a process that compiles them."""
+    if is_ready():
+        return True
+    if not sys.executable:
+        return False
+    from dibs.warming.processes import environment
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dibs.warming"],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while process.poll() is None:
+        if _ends.wait(A_LOOK):
+            return False
+    if not is_ready():
+        log.warning("the kernels cannot be compiled: matching goes on in plain Python; `dibs warm` says why")
+    return is_ready()
+
+
+def wait() -> None:
+    """Until the kernels are compiled, which is said once: with a progress bar on a terminal."""
+    global _has_said
+    if _has_said or not is_wanted() or os.environ.get("NUMBA_DISABLE_JIT") or is_ready():
+        return
+    _has_said = True
+    from dibs.cli.progress import bar
+    from dibs.warming.processes import expected, warm
+
+    if not sys.stderr.isatty():
+        log.warning("%s: a minute or so (`dibs warm` does it beforehand)", WAITING)
+    try:
+        with bar(WAITING, expected()) as progress:
+            warm(progress=progress)
+    except DibsError as error:  # then each is compiled when it is called, and says what is wrong
+        log.warning("%s", error)
+
+
+def _end() -> None:
+    """When the interpreter ends: an import must not be cut off in the middle."""
+    _ends.set()
+    with _importing:
+        pass
+
+
+def _begin_again_in_a_child() -> None:
+    global _importing, _ends, _thread, is_under_way
+    _importing, _ends, _thread, is_under_way = threading.Lock(), threading.Event(), None, False
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _importing.acquire(),
+        after_in_parent=lambda: _importing.release(),
+        after_in_child=_begin_again_in_a_child,
+    )

@@ -1,0 +1,15 @@
+"""A single event: from JSON text to rows in one compiled call, whatever the number of segments and arrays.
+
+    plan.py      what of a state a call is handed: one table of addresses, made once for a state
+    layout.py    what stands where in such a table
+    space.py     what a call needs besides: one table of work arrays, kept from call to call
+    kernels.py   the call: text to values; for each layer, values to cells, cells to rows, without what is gone
+    arrays.py    the arrays of the tables, in named groups
+    call.py      the call, seen from Python
+    texts.py     events to JSON text, where nothing is lost by it
+
+An array that is handed to a compiled function costs 0.15 microseconds; a match of one event took 70 of them and 370
+calls of Python. Here it is two addresses, the text and a number. What this way does not do goes the way of batches: the
+events of matchers with other indexes than `auto`, or with patterns, or with many masks that are not filed for single
+events yet; and events with ranges, dates or other values that JSON does not have.
+"""

@@ -1,0 +1,178 @@
+"""The arrays of the tables of segments.single, in the groups in which kernels get them. All of this is inlined: nothing
+else can give back arrays that nobody counts (jit.borrowing)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.coding.events.json_kernels import Found
+from dibs.coding.events.json_kernels import Work as Reading
+from dibs.coding.events.paths import Paths
+from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.groups import ClauseArrays, EventArrays, Room
+from dibs.index.kernels import Jumps, Slots
+from dibs.index.papers.propagation.layout import COLUMNS, Clusters, Predicates
+from dibs.index.papers.propagation.layout import Work as Bits
+from dibs.jit.borrowing import array_at, number_at, rows_at
+from dibs.jit.kernel import kernel
+from dibs.segments.single.layout import (
+    BITS,
+    CLAUSES,
+    CLUSTERS,
+    CODED,
+    DOMAIN,
+    FIRST_PROGRAM,
+    FOUND,
+    JUMPS,
+    NAMES,
+    OFFSETS,
+    PREDICATES,
+    READING,
+    RECORDS,
+    ROOM,
+    SLOTS,
+    DomainArrays,
+)
+
+
+@kernel(inline="always")
+def names_at(plan):
+    return Paths(
+        array_at(plan, NAMES, np.int32),
+        array_at(plan, NAMES + 1, np.int32),
+        array_at(plan, NAMES + 2, np.int64),
+        array_at(plan, NAMES + 3, np.int32),
+        array_at(plan, NAMES + 4, np.int32),
+        array_at(plan, NAMES + 5, np.uint8),
+        array_at(plan, NAMES + 6, np.uint8),
+    )
+
+
+@kernel(inline="always")
+def domain_at(plan, own):
+    return DomainArrays(
+        array_at(plan, own + DOMAIN, np.int32),
+        array_at(plan, own + DOMAIN + 1, np.int64),
+        array_at(plan, own + DOMAIN + 2, np.float64),
+        array_at(plan, own + DOMAIN + 3, np.int16),
+        array_at(plan, own + DOMAIN + 4, np.int64),
+        array_at(plan, own + DOMAIN + 5, np.int64),
+        array_at(plan, own + DOMAIN + 6, np.uint8),
+        array_at(plan, own + DOMAIN + 7, np.uint64),
+        array_at(plan, own + DOMAIN + 8, np.int32),
+    )
+
+
+@kernel(inline="always")
+def clauses_at(plan, own):
+    return ClauseArrays(
+        array_at(plan, own + CLAUSES, np.int64),
+        array_at(plan, own + CLAUSES + 1, np.int32),
+        array_at(plan, own + CLAUSES + 2, np.int32),
+        array_at(plan, own + CLAUSES + 3, np.int32),
+        array_at(plan, own + CLAUSES + 4, np.int32),
+        array_at(plan, own + CLAUSES + 5, np.int32),
+    )
+
+
+@kernel(inline="always")
+def jumps_at(plan, own):
+    return Jumps(
+        array_at(plan, own + JUMPS, np.int32),
+        array_at(plan, own + JUMPS + 1, np.int32),
+        number_at(plan, own + FIRST_PROGRAM),
+    )
+
+
+@kernel(inline="always")
+def records_at(plan, own):
+    return RecordArrays(
+        array_at(plan, own + RECORDS, np.uint64),
+        array_at(plan, own + RECORDS + 1, np.int64),
+        array_at(plan, own + RECORDS + 2, np.int32),
+        array_at(plan, own + RECORDS + 3, np.uint8),
+        array_at(plan, own + RECORDS + 4, np.int64),
+        array_at(plan, own + RECORDS + 5, np.int32),
+    )
+
+
+@kernel(inline="always")
+def predicates_at(plan, own):
+    return Predicates(
+        rows_at(plan, own + PREDICATES, np.int32, COLUMNS),
+        array_at(plan, own + PREDICATES + 1, np.int32),
+        array_at(plan, own + PREDICATES + 2, np.int32),
+        array_at(plan, own + PREDICATES + 3, np.int32),
+        array_at(plan, own + PREDICATES + 4, np.int32),
+        array_at(plan, own + PREDICATES + 5, np.int32),
+    )
+
+
+@kernel(inline="always")
+def clusters_at(plan, own):
+    return Clusters(
+        array_at(plan, own + CLUSTERS, np.uint64),
+        array_at(plan, own + CLUSTERS + 1, np.int32),
+        array_at(plan, own + CLUSTERS + 2, np.int64),
+        array_at(plan, own + CLUSTERS + 3, np.int32),
+    )
+
+
+@kernel(inline="always")
+def found_at(space):
+    return Found(
+        array_at(space, FOUND, np.int32),
+        array_at(space, FOUND + 1, np.uint8),
+        array_at(space, FOUND + 2, np.int64),
+        array_at(space, FOUND + 3, np.int16),
+        array_at(space, FOUND + 4, np.int64),
+        array_at(space, FOUND + 5, np.uint8),
+        array_at(space, FOUND + 6, np.int64),
+    )
+
+
+@kernel(inline="always")
+def numbers_at(space):
+    """The keys of values as numbers."""
+    return array_at(space, FOUND + 2, np.float64)
+
+
+@kernel(inline="always")
+def reading_at(space):
+    return Reading(
+        array_at(space, READING, np.int64),
+        array_at(space, READING + 1, np.int64),
+        array_at(space, READING + 2, np.int32),
+        array_at(space, READING + 3, np.int64),
+    )
+
+
+@kernel(inline="always")
+def coded_at(space):
+    return array_at(space, CODED, np.int32), array_at(space, CODED + 1, np.int32)
+
+
+@kernel(inline="always")
+def events_at(space):
+    """The entries of all layers, as if each layer had an event of its own."""
+    cell = array_at(space, CODED + 1, np.int32)
+    return EventArrays(array_at(space, OFFSETS, np.int64), array_at(space, CODED, np.int32), cell, cell)
+
+
+@kernel(inline="always")
+def slots_at(space):
+    return Slots(
+        array_at(space, SLOTS, np.int32), array_at(space, SLOTS + 1, np.int32), rows_at(space, SLOTS + 2, np.int64, 2)
+    )
+
+
+@kernel(inline="always")
+def bits_at(space):
+    return Bits(
+        array_at(space, BITS, np.uint64), array_at(space, BITS + 1, np.int32), array_at(space, BITS + 2, np.uint64)
+    )
+
+
+@kernel(inline="always")
+def room_at(space):
+    return Room(array_at(space, ROOM, np.int32), array_at(space, ROOM + 1, np.int32))

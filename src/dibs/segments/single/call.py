@@ -1,0 +1,106 @@
+"""The call of a single event, seen from Python: a plan, a work space, the text; then the rows' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dibs.coding.batch import CodedEvents
+from dibs.coding.events import WantedNames
+from dibs.index.auto.planner import Auto
+from dibs.jit.pools import Pool, Taken
+from dibs.segments.id_lists import sorted_ids
+from dibs.segments.ids import Id
+from dibs.segments.segment import Segment
+from dibs.segments.single.kernels import match_text, match_text_keeping
+from dibs.segments.single.layout import DONE, FULL
+from dibs.segments.single.plan import Plan, part_of, plan_of
+from dibs.segments.single.space import Space
+from dibs.segments.state import State
+from dibs.thresholds import thresholds
+
+NO_PLAN = object()  # of a state with segments that are not matched this way
+
+
+class Singles:
+    """The single events of a matcher."""
+
+    def __init__(self, counters: dict[str, int], wake: Callable[[], None]):
+        self._counters = counters  # of the matcher
+        self._wake = wake  # there is work in the background
+        self._spaces = Pool()
+        self._calls = 0
+        self.served = 0  # events that were matched this way
+
+    def match(self, state: State, text: bytes, wanted: Callable[[list[Segment]], WantedNames]) -> list[Id] | None:
+        """The ids of the event that the text says, sorted; None: batches know what to do with it. wanted: gives the
+        names that segments mention."""
+        plan = state.single
+        if plan is None or self._calls % thresholds.single_looks == 0:
+            plan = self._planned(state, wanted)
+        self._calls += 1
+        if plan is NO_PLAN or len(text) > thresholds.single_text:
+            return None
+        make: Any = Space  # the pool knows tuples of arrays
+        taken = self._spaces.take(make, plan.needs)
+        space: Any = taken.space
+        if space.needs is not plan.needs and not space.needs.cover(plan.needs):
+            space = Space(space.needs.with_all_of(plan.needs))
+        if len(text) > space.needs.text:
+            space = Space(space.needs._replace(text=2 * len(text)))
+        call = match_text_keeping if plan.few else match_text
+        status = call(plan.address, space.address, text, space.needs.values)
+        while status == FULL:
+            space = Space(space.needs._replace(rows=4 * space.needs.rows))
+            status = call(plan.address, space.address, text, space.needs.values)
+        ids = self._finish(plan, space) if status == DONE else None
+        self._spaces.give(taken if space is taken.space else Taken(space, taken.age))
+        return ids
+
+    def _finish(self, plan: Plan, space: Space) -> list[Id]:
+        pairs, candidates, predicates, nodes = space.result.tolist()
+        self.served += 1
+        counters = self._counters
+        counters["events"] += 1
+        counters["pairs"] += pairs
+        counters["candidates"] += candidates
+        counters["false candidates"] += max(candidates - pairs, 0)
+        counters["predicates"] += predicates
+        counters["nodes"] += nodes
+        if self._calls % thresholds.single_looks == 0:
+            self._observe(plan, space)
+        if not pairs:
+            return []
+        segments = plan.segments
+        if len(segments) == 1:
+            return sorted_ids([(segments[0].ids, space.row[:pairs])])
+        parts, first = [], 0
+        for segment, last in zip(segments, space.ends.tolist()):
+            if last > first:
+                parts.append((segment.ids, space.row[first:last]))
+            first = last
+        return sorted_ids(parts)
+
+    def _planned(self, state: State, wanted: Callable[[list[Segment]], WantedNames]) -> Any:
+        """The plan of the state, as its indexes are now."""
+        segments = [layer.segment for layer in state.layers]
+        plan = state.single
+        if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
+            return plan
+        plan = plan_of(state, wanted(segments)) or NO_PLAN
+        object.__setattr__(state, "single", plan)  # whole: another thread may be looking
+        return plan
+
+    def _observe(self, plan: Plan, space: Space) -> None:
+        """What the indexes want to know of events: of one in so many."""
+        offsets = space.offsets.tolist()
+        for i, segment in enumerate(plan.segments):
+            if isinstance(segment.index, Auto):
+                first, last = offsets[i], offsets[i + 1]
+                attribute, cell = space.attribute[first:last].copy(), space.cell[first:last].copy()
+                points = bool((attribute[1:] != attribute[:-1]).all())
+                segment.index.observe(CodedEvents(np.array([0, last - first]), attribute, cell, cell, points))
+                if segment.has_pending_work:
+                    self._wake()

@@ -1,0 +1,96 @@
+"""What stands where in the tables of addresses: an entry is an address and a length, or a plain number.
+
+The table of a state begins with the number of its layers and the names that are wanted (coding.events.paths.Paths);
+then comes a block of LAYER entries for each layer. The table of a work space is WORK entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.events.json_kernels import Found, Work
+from dibs.coding.events.paths import Paths
+from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.groups import ClauseArrays
+from dibs.index.papers.propagation.layout import Clusters, Predicates
+
+
+class DomainArrays(NamedTuple):
+    """What values are coded by: see coding.domain. (JSON has no times.)"""
+
+    own: NDArray[np.int32]  # by number of a wanted name: the attribute, or -1
+    number_offsets: NDArray[np.int64]
+    number_value: NDArray[np.float64]
+    number_rest: NDArray[np.int16]
+    string_offsets: NDArray[np.int64]
+    string_starts: NDArray[np.int64]
+    string_bytes: NDArray[np.uint8]
+    string_prefix: NDArray[np.uint64]
+    string_base: NDArray[np.int32]
+
+
+def _places(first: int, *sizes: int) -> list[int]:
+    """Where each of several runs of entries begins, and where the last one ends."""
+    return [first + sum(sizes[:i]) for i in range(len(sizes) + 1)]
+
+
+# Of a state.
+LAYERS = 0
+NAMES, HEAD = _places(1, len(Paths._fields))
+
+# Of a layer, from the beginning of its block. A part that a layer does not have is empty arrays.
+(DOMAIN, CLAUSES, JUMPS, RECORDS, PREDICATES, CLUSTERS, BIT_ROWS, SCANNED, GONE, FLAGS, FIRST_PROGRAM, LAYER) = _places(
+    0,
+    len(DomainArrays._fields),
+    len(ClauseArrays._fields),
+    2,
+    len(RecordArrays._fields),
+    len(Predicates._fields),
+    len(Clusters._fields),
+    1,  # int32: the row of each clause that is filed for bits
+    1,  # int32: rows that are tested one by one
+    1,  # uint8: see segments.gone
+    1,
+    1,
+)
+OWN = DOMAIN
+# Bits of FLAGS.
+HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
+
+# Of a work space.
+(RESULT, OFFSETS, ENDS, CODED, TEXT, FOUND, READING, SLOTS, COARSE, STAMPS, BITS, ROOM, PROGRESS, WORK) = _places(
+    0,
+    1,  # int64: what a call has done
+    1,  # int64, layers + 1: where the coded entries of each layer begin
+    1,  # int64, layers: where the rows of each layer end
+    2,  # int32: attribute and cell of all entries, layer by layer
+    1,  # uint8: the text and the padding behind it
+    len(Found._fields),
+    len(Work._fields),
+    3,
+    1,
+    1,
+    3,
+    2,
+    1,
+)
+
+# What a call returns.
+DONE = 0
+UNSURE = 1  # of the text: another reader decides
+LONG = 2  # more values than there is room for
+FULL = 3  # more rows than there is room for: call again with more
+SEVERAL = 4  # several values of one attribute, which bits do not take
+
+
+def entries_of(arrays: Iterable[NDArray[Any]]) -> list[int]:
+    """Address and length of each array: what kernels read must be contiguous."""
+    result: list[int] = []
+    for array in arrays:
+        assert array.flags.c_contiguous
+        result += (array.__array_interface__["data"][0], len(array))
+    return result

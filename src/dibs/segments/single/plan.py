@@ -1,0 +1,144 @@
+"""What of a state a single event is handed: its table of addresses.
+
+A segment's own part of the table is made once; that of a state is put together of these, with the rows that are gone
+and the attributes of the wanted names: some microseconds for each change. Tables hold the arrays whose addresses they
+have. An index that has planned again, or filed more for single events, makes a table no less exact, only slower: so it
+is looked for now and then (segments.single.call).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.batch import numbered
+from dibs.coding.events import WantedNames
+from dibs.index.auto.planner import Auto
+from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.auto.singles import ForSingles
+from dibs.index.groups import ClauseArrays
+from dibs.index.papers.propagation.layout import Clusters, Predicates
+from dibs.index.scan import Scan
+from dibs.language.table import Facet
+from dibs.segments.segment import Segment
+from dibs.segments.single.layout import (
+    ASKS_FOR_VALUES,
+    GONE,
+    HAS_BITS,
+    HAS_PROGRAMS,
+    HAS_RECORDS,
+    HEAD,
+    INEXACT,
+    LAYER,
+    OWN,
+    DomainArrays,
+    entries_of,
+)
+from dibs.segments.single.space import Needs
+from dibs.segments.state import State
+from dibs.thresholds import thresholds
+
+FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
+_NONE = np.empty(0, np.int32)
+
+
+class Part:
+    """A segment's."""
+
+    def __init__(self, segment: Segment, parts: ForSingles):
+        self.parts = parts
+        d, c = segment.domains, segment.clauses
+        records, bits = parts.records, parts.bits
+        flags = ASKS_FOR_VALUES if c.ask_for_values else 0
+        own: list[NDArray[Any]] = [getattr(d, name) for name in DomainArrays._fields[1:]]
+        own += [*ClauseArrays.of(c), c.on_true, c.on_false]
+        if records is None:
+            own += [_NONE] * len(RecordArrays._fields)
+        else:
+            own += records.own
+            flags |= HAS_RECORDS | INEXACT * records.inexact | HAS_PROGRAMS * records.has_programs
+        if bits is None:
+            own += [_NONE] * (len(Predicates._fields) + len(Clusters._fields) + 1)
+        else:
+            own += [*bits.bits.predicates, *bits.bits.clusters, bits.rows]
+            flags |= HAS_BITS
+        own.append(parts.scanned)
+        self._held = own
+        # `own` of the domain and `gone` are of the layer; then the flags and the first program.
+        self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
+        assert len(self.numbers) == 2 * LAYER
+        words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
+        self.needs = (c.attributes, len(c) - c.conjunctions, words, accesses, 0 if bits is None else len(bits))
+        self.rows = len(segment)
+
+
+class Plan:
+    """A state's. It holds no state: states hold plans."""
+
+    def __init__(self, state: State, parts: list[Part], names: WantedNames):
+        paths = names.paths
+        held: list[Any] = [paths]
+        table = [np.array([len(parts), 0, *entries_of(paths)], np.int64)]
+        for layer, part in zip(state.layers, parts):
+            own = numbered(names.names, layer.segment.domains)[Facet.VALUE]
+            assert own is not None
+            numbers = part.numbers.copy()
+            numbers[2 * OWN : 2 * OWN + 2] = entries_of([own])
+            held.append(own)
+            if layer.gone.bits is not None:
+                numbers[2 * GONE : 2 * GONE + 2] = entries_of([layer.gone.bits])
+                held.append(layer.gone.bits)
+            table.append(numbers)
+        self._held = held
+        self._table = np.concatenate(table)
+        assert len(self._table) == 2 * (HEAD + len(parts) * LAYER)
+        self.address: int = self._table.__array_interface__["data"][0]
+        self.parts = parts
+        self.segments = [layer.segment for layer in state.layers]
+        self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
+        attributes, programs, words, accesses, clauses = (max(sizes) for sizes in zip(*(part.needs for part in parts)))
+        self.needs = Needs(
+            layers=len(parts),
+            text=FIRST_TEXT,
+            values=thresholds.single_values,
+            nodes=len(paths.parent),
+            attributes=attributes,
+            programs=programs,
+            words=words,
+            accesses=accesses,
+            clauses=clauses,
+            rows=thresholds.first_room,
+        )
+
+
+def plan_of(state: State, names: WantedNames) -> Plan | None:
+    """None: some segment is not matched this way. names: all that segments mention."""
+    parts = []
+    for layer in state.layers:
+        part = part_of(layer.segment)
+        if part is None:
+            return None
+        parts.append(part)
+    return Plan(state, parts, names) if parts else None
+
+
+def part_of(segment: Segment) -> Part | None:
+    """The segment's part, as its index is now."""
+    parts, known = _parts_of(segment), segment.single
+    if parts is None:
+        return None
+    if known is None or known.parts is not parts:
+        known = segment.single = Part(segment, parts)  # whole: another thread may be looking
+    return known
+
+
+def _parts_of(segment: Segment) -> ForSingles | None:
+    if segment.domains.facet.any():
+        return None
+    if isinstance(segment.index, Auto):
+        return segment.index.for_singles()
+    if isinstance(segment.index, Scan):
+        return segment.index.for_singles
+    return None

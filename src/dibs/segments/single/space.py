@@ -1,0 +1,77 @@
+"""The work space of a call: all that it writes. A call has one to itself from beginning to end (jit.pools); between
+calls, everything that should be zero is.
+
+One space serves all layers, one after the other, so it is as large as the largest of them needs; and all states of a
+matcher, until one needs more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dibs.coding.events.json_kernels import Found, Work
+from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
+from dibs.jit.scanning import PADDING
+from dibs.segments.single.layout import WORK, entries_of
+
+RESULTS = 4  # pairs, candidates, predicates, nodes
+
+
+class Needs(NamedTuple):
+    """The sizes of a space."""
+
+    layers: int
+    text: int  # bytes
+    values: int  # of an event
+    nodes: int  # of the names, see coding.events.paths
+    attributes: int
+    programs: int
+    words: int  # of bits
+    accesses: int  # of bits: access predicates
+    clauses: int  # of bits
+    rows: int  # that an event may match
+
+    def cover(self, other: Needs) -> bool:
+        return all(a >= b for a, b in zip(self, other))
+
+    def with_all_of(self, other: Needs) -> Needs:
+        """Both, with room to grow: states come and go, and each has a few more than the one before."""
+        return Needs(*(a if a >= b else b + (b >> 2) for a, b in zip(self, other)))
+
+
+class Space:
+    def __init__(self, needs: Needs):
+        n = self.needs = needs
+        coded = n.values * n.layers + 1
+        self.result = np.zeros(RESULTS, np.int64)
+        self.offsets = np.zeros(n.layers + 1, np.int64)
+        self.ends = np.zeros(n.layers, np.int64)
+        self.attribute, self.cell = np.empty(coded, np.int32), np.empty(coded, np.int32)
+        self.row = np.empty(n.rows, np.int32)
+        arrays = (
+            self.result,
+            self.offsets,
+            self.ends,
+            self.attribute,
+            self.cell,
+            np.zeros(n.text + PADDING, np.uint8),
+            *Found.room(n.text),
+            *Work.room(n.nodes),
+            np.zeros(n.attributes, np.int32),
+            np.zeros(n.attributes, np.int32),
+            np.zeros((n.attributes, 2), np.int64),
+            np.zeros(n.attributes, np.uint16),
+            np.zeros(n.programs + 1, np.int32),
+            np.zeros(n.words, np.uint64),
+            np.empty(n.accesses, np.int32),
+            np.empty(n.clauses + 1, np.uint64),
+            np.empty(n.rows, np.int32),
+            self.row,
+            np.zeros(PROGRESS_NUMBERS, np.int64),
+        )
+        self._held = arrays
+        self._table = np.array(entries_of(arrays), np.int64)
+        assert len(self._table) == 2 * WORK
+        self.address: int = self._table.__array_interface__["data"][0]

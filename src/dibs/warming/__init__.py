@@ -1,0 +1,1 @@
+"""Compiling all kernels before anybody waits for them: `dibs warm`, and the child process behind a first matcher."""

@@ -1,0 +1,222 @@
+"""What is run so that kernels get compiled: a small use of everything, in parts that several processes take.
+
+No list of kernels or of their types is kept. The last part, `life`, is what users do, so whatever it leaves uncompiled
+nobody needs (tests/test_warming.py looks for kernels that were never reached). It runs by itself in the end and finds
+most of its kernels compiled by the other parts, which begin at different stages of the pipeline, with input that was
+made without the stages before: so they can run at once. Each runs with the thresholds as they are and at their
+smallest, which leads small input through all paths.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from datetime import date, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dibs.coding.batch import CodedEvents, code_events
+from dibs.coding.clauses import Clauses, code_clauses
+from dibs.coding.events import read_events
+from dibs.coding.merge import merge_domains, move_clauses
+from dibs.coding.values import Range
+from dibs.index import AUTO, INDEXES, create, restore
+from dibs.index.base import do_pending
+from dibs.language.normal_form import normal_form
+from dibs.language.sql import parse
+from dibs.language.table import ACCEPT, REJECT
+from dibs.matcher import Matcher
+from dibs.past.backtest import backtest
+from dibs.segments.compile import compile_forms, compile_texts, form_of
+from dibs.thresholds import smallest, using
+
+SIMPLE = [
+    "model = 'iphone5s' AND color = 'silver' AND price <= 580",
+    "price BETWEEN 10 AND 20",
+    "price > 5.5 AND count >= 9007199254740993",
+    "brand LIKE 'App%' AND price < 600",
+    "color IN ('red', 'silver') AND stock = TRUE",
+    "price <> 7 AND color <> 'blue'",
+    "day >= DATE '2026-01-31'",
+    "item.price < 3 AND size NOT IN (1, 2)",
+]
+GENERAL = [
+    "brand LIKE 'App%' OR price BETWEEN 10 AND 20",
+    "(price < 5 OR price > 50) AND (color = 'red' OR stock)",
+    "NOT (color = 'red' AND price IS NOT NULL)",
+    "at < TIMESTAMP '2026-01-31 12:00:00' OR brand IS NULL",
+    "brand LIKE '%ple' AND note LIKE '%new%'",
+    "note RLIKE '[0-9]+x' OR note NOT LIKE '%a_c%'",
+    "price NOT BETWEEN 3 AND 4 OR size NOT IN (1, 2, 3)",
+    "TRUE",
+]
+TEXTS = [*SIMPLE, *GENERAL]
+EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple", "stock": True}
+EVENTS: list[dict[str, Any]] = [
+    EVENT,
+    {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x"},
+    {"day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
+    {},
+]
+UNUSUAL: list[dict[str, Any]] = [*EVENTS, {"price": [1, 20, 30], "color": ["red", "blue"]}, {"price": Range(3, 30)}]
+COLUMNS = ("model", "color", "price", "brand", "size")
+
+
+def language() -> None:
+    """Texts to forms and tables."""
+    for text in TEXTS:
+        form_of(text)
+    compile_texts(pa.array(TEXTS * 20, pa.large_string()))
+
+
+def coding() -> None:
+    """Forms, made without kernels, to clauses; and events to cells."""
+    forms = [normal_form(parse(text)) for text in TEXTS]
+    for some in (forms[: len(SIMPLE) - 2], forms):
+        domains, clauses = code_clauses(compile_forms(some).table)
+        for events in (EVENTS, UNUSUAL):
+            for batch in (events[:1], events * 10, _table(events)):
+                values = read_events(batch, [name for name, _ in domains.attributes])
+                code_events(values, domains)
+        merged, moves = merge_domains([domains, domains])
+        rows = np.arange(len(clauses))
+        move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
+
+
+def index(name: str, counts: tuple[int, ...] = (1, 70)) -> None:
+    """Clauses, made by hand, to an index; and so many coded events to pairs."""
+    clauses = _clauses(300)
+    built = create(name, clauses)
+    for _ in range(3):
+        for several in (False, True):
+            for count in counts:
+                events = _events(count, several)
+                built.match(events, 1)
+                built.match(events, 2, lambda event, row: None)
+        do_pending(built)
+    restore(name, clauses, built.arrays()).match(_events(counts[0], False), 1)
+
+
+def life() -> None:
+    """What users do."""
+    with tempfile.TemporaryDirectory(prefix="dibs-warm-") as place:
+        folder = Path(place)
+        with Matcher() as matcher:
+            _use(matcher)
+            matcher.save(folder / "saved")
+        with Matcher.load(folder / "saved") as loaded:
+            _ask(loaded)
+        with Matcher.open(folder / "durable") as durable:
+            _use(durable)
+            durable.export(folder / "all.parquet")
+        with Matcher.open(folder / "durable") as durable, Matcher.open(folder / "durable", read_only=True) as reader:
+            _ask(durable)
+            durable.remove(1_000)
+            _ask(reader)
+        with Matcher() as imported:
+            imported.import_from(folder / "all.parquet")
+    backtest(TEXTS, UNUSUAL)
+    backtest(TEXTS, _table(EVENTS * 10))
+
+
+def _use(matcher: Matcher) -> None:
+    for i, text in enumerate(TEXTS):
+        matcher.add(str(i), text, weight=i)
+        if i in (0, 9):
+            matcher.match(EVENT)
+    _ask(matcher)
+    matcher.add_many([(1_000 + i, text) for i, text in enumerate(TEXTS * 4)])
+    column = TEXTS * 30
+    matcher.add_table(pa.table({"id": [f"t{i}" for i in range(len(column))], "expression": column}))
+    _ask(matcher)
+    matcher.remove_many([str(0), 1_001, *(f"t{i}" for i in range(300))])
+    matcher.replace("1", "price < 600")
+    _ask(matcher)
+    matcher.replay(EVENTS * 10)
+    matcher.stats()
+    matcher.compact()
+    _ask(matcher)
+
+
+def _ask(matcher: Matcher) -> None:
+    for _ in range(3):
+        matcher.match(EVENT)
+    matcher.match(EVENT, top=2)
+    lines = b'{"price": 550, "item": {"price": 2}}\n{"size": 4}\n'
+    for events in (EVENTS, UNUSUAL, EVENTS * 100, _table(EVENTS), lines):
+        found = matcher.match_batch(events)
+        list(found)
+        found.pairs(weights=True, versions=True)
+        matcher.count(events)
+        matcher.match_batch(events, top=2).top(2)
+    rows = [{"attributes": list(event.items())} for event in ({"price": 3.5, "size": 4.0}, {"size": 1.0})]
+    maps = pa.table({"attributes": pa.array([x["attributes"] for x in rows], pa.map_(pa.string(), pa.float64()))})
+    matcher.match_batch(maps, attributes="attributes")
+    matcher.match_batch(pa.table({"attributes": ['{"price": 3}']}), attributes="attributes")
+    matcher.match_batch([{"price": object()}], on_error="skip")
+
+
+def _table(events: list[dict[str, Any]]) -> pa.Table:
+    plain = [{name: event.get(name) for name in COLUMNS} for event in events]
+    return pa.Table.from_pylist([event for event in plain if not isinstance(event["price"], (list, Range))])
+
+
+def _clauses(rows: int) -> Clauses:
+    """Conjunctions of up to four predicates over rare and frequent attributes, and a third of programs."""
+    draw = np.random.default_rng(1)
+    plain = rows * 2 // 3
+    sizes = draw.integers(0, 5, rows)
+    sizes[plain:] += 1
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    total = int(offsets[-1])
+    lo = draw.integers(1, 12, total).astype(np.int32)
+    hi = np.minimum(lo + draw.integers(0, 3, total), 12).astype(np.int32)
+    nothing = draw.random(total) < 0.05
+    lo[nothing] = hi[nothing] = 0
+    several = np.flatnonzero(draw.random(total) < 0.2)
+    lo[several], hi[several] = 2 * np.arange(len(several)), -2
+    span = np.tile(np.array([1, 5], np.int32), len(several))
+    jumps: list[tuple[int, int]] = []
+    for size in sizes[plain:].tolist():
+        jumps += [(ACCEPT if p % 2 else p + 1, REJECT if p % 2 else p + 1) for p in range(size - 1)]
+        jumps.append((ACCEPT, REJECT))
+    on_true, on_false = (np.array([jump[i] for jump in jumps], np.int32) for i in range(2))
+    attribute = np.minimum(draw.geometric(0.3, total), 20).astype(np.int32) - 1
+    return Clauses(offsets, attribute, lo, hi, span, span + 1, on_true, on_false, conjunctions=plain, attributes=20)
+
+
+def _events(count: int, several: bool) -> CodedEvents:
+    draw = np.random.default_rng(2)
+    each = 6 if several else 5
+    attribute = np.concatenate([np.sort(draw.choice(20, 5, replace=False)) for _ in range(count)])
+    if several:  # the last attribute of each event twice
+        attribute = np.concatenate([attribute.reshape(count, 5), attribute.reshape(count, 5)[:, -1:]], axis=1).ravel()
+    lo = np.tile(np.arange(1, 1 + each), count).astype(np.int32)
+    offsets = np.arange(count + 1, dtype=np.int64) * each
+    return CodedEvents(offsets, attribute.astype(np.int32), lo, lo + 1 if several else lo, not several)
+
+
+PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should begin
+    "batches": partial(index, AUTO, (70,)),
+    "coding": coding,
+    "single events": partial(index, AUTO, (1,)),
+    "language": language,
+}
+LAST = "life"
+STRUCTURES = [name for name in INDEXES if name != AUTO]
+
+
+def run(part: str) -> None:
+    """Runs a part: one of PARTS, LAST, or the name of another structure."""
+    for values in ({}, smallest()):
+        with using(values):
+            if part == LAST:
+                life()
+            elif part in PARTS:
+                PARTS[part]()
+            else:
+                index(part)

@@ -1,0 +1,286 @@
+"""The small matcher without kernels: it needs no compiler, answers like the compiled one, and becomes one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+import dibs
+from batches import FORMS, Case
+from dibs import front, matcher
+from dibs.coding.values import Range
+from dibs.front import cold_matcher
+from dibs.language.printer import to_sql
+from dibs.reference import matches
+from dibs.thresholds import using
+from entries import Making, Subscription, askings, check_counts, check_top, cold
+from strategies import RANDOM, cases
+
+README = Path(__file__).parent.parent / "README.md"
+IMPORT_FAILS = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numba", "llvmlite", "pyarrow", "re2"):
+            raise AssertionError(f"{name} is imported")
+sys.meta_path.insert(0, Refuse())
+"""
+COMPILER_FAILS = """
+from numba.core.dispatcher import _FunctionCompiler
+def refuse(self, args, return_type):
+    raise AssertionError(f"{self.py_func.__qualname__} is compiled")
+_FunctionCompiler.compile = refuse
+"""
+
+
+def run(program: str, folder: Path) -> str:
+    """What a program prints in a process with an empty cache."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "DIBS_"))}
+    own |= {"DIBS_CACHE": str(folder / "empty"), "DIBS_WARM": "never"}
+    done = subprocess.run([sys.executable, "-c", program], env=own, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def readme_examples() -> list[str]:
+    """The doctests of README, block by block."""
+    return re.findall(r"```python\n(>>> .*?)```", README.read_text(), re.S)
+
+
+def doctest_of(examples: list[str]) -> str:
+    return f"""
+import doctest
+test = doctest.DocTestParser().get_doctest({chr(10).join(examples)!r}, {{}}, "README", None, 0)
+result = doctest.DocTestRunner().run(test)
+assert result.failed == 0 and result.attempted > 5, result
+print("good")
+"""
+
+
+def test_the_first_example_imports_neither_numba_nor_arrow_nor_re2(tmp_path: Path) -> None:
+    assert run(IMPORT_FAILS + doctest_of(readme_examples()[:2]), tmp_path) == "good\n"
+
+
+def test_the_examples_need_no_compiler(tmp_path: Path) -> None:
+    """Up to where subscriptions are compiled on purpose, by save."""
+    first, second, *others = readme_examples()
+    (use,) = (text for text in others if "m.save" in text)
+    assert run(COMPILER_FAILS + doctest_of([first, second, use[: use.index(">>> m.save")]]), tmp_path) == "good\n"
+
+
+def test_the_compiler_is_made_to_fail(tmp_path: Path) -> None:
+    """Else the test above would test nothing."""
+    program = COMPILER_FAILS + "import dibs.matcher; m = dibs.matcher.Matcher(); m.add('a', 'b = 1')"
+    with pytest.raises(AssertionError, match="is compiled"):
+        run(program, tmp_path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_agrees_with_the_reference(form: str, tmp_path: Path) -> None:
+    @settings(max_examples=settings.default.max_examples // 2)
+    @given(cases(form=form), RANDOM)
+    def agree(case: Case, random: Random) -> None:
+        expressions, batch = case
+        expected = [[i for i, each in enumerate(expressions) if matches(each, event)] for event in batch.events]
+        subscriptions = [Subscription(i, to_sql(each), random.choice([1.0, 2.0])) for i, each in enumerate(expressions)]
+        making = Making("auto", subscriptions, tmp_path, random, batch.events[0])
+        with cold(making) as m:
+            for name, ask in askings(batch).items():
+                assert ask(m, batch) == expected, name
+                assert type(m) is front.Matcher or "map" in name
+            assert not check_counts(m, batch, expected)
+            assert not check_top(m, batch, expected, {s.id: s.weight for s in subscriptions}, 2)
+
+    agree()
+
+
+UNREADABLE = [b"x", 1j, dt.timedelta(1), "\ud800", Range(2, 1), Range(1, "x"), Range(None, None)]
+
+
+@pytest.mark.parametrize("bad", UNREADABLE, ids=repr)
+def test_what_cannot_be_read_is_told_alike(bad: Any) -> None:
+    both = [cold_matcher(), matcher.Matcher()]
+    for m in both:
+        m.add_many([(1, "a IS NULL"), (2, "a = 1 OR b = 1"), ("x", "TRUE")])
+    for event in ({"a": bad, "b": 1}, {"a": [1, bad]}, {1: 2, "b": 1}, {"c": bad, "b": 1}, {"b": {2: 3}}):
+        answers = []
+        for m in both:
+            try:
+                found: Any = m.match(event)
+            except dibs.EventError as error:
+                found = str(error)
+            skipped = m.match_batch([event, {"b": 1}], on_error="skip")
+            answers.append((found, list(skipped), skipped.problems, m.count([event], on_error="skip").tolist()))
+        assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.add("a", "b = 1"),
+        lambda m: m.add(True, "b = 1"),
+        lambda m: m.add("new", "b ="),
+        lambda m: m.add("new", 5),
+        lambda m: m.add("new", "b = 1", weight=math.nan),
+        lambda m: m.add_many(
+            [("new", "b = 1"), ("a", "b = 1"), ("new", "c = 1"), (1.5, "b"), ("x",), ("y", "b <"), 7, ()]
+        ),
+        lambda m: m.add_many([("new", "b = 1"), ("a", "b = 1"), ("new", "c = 1"), ("z", "z")], on_error="skip"),
+        lambda m: m.add_many([], on_error="other"),
+        lambda m: m.add_many("ab"),
+        lambda m: m.add_many({"new": "b = 1"}),
+        lambda m: m.add_many(iter([("new", "b = 1", 3.0)])),
+        lambda m: m.remove("not there"),
+        lambda m: m.remove(1.0),
+        lambda m: m.remove_many(["a", "a"]),
+        lambda m: m.remove_many(["a", 2]),
+        lambda m: m.remove_many("a"),
+        lambda m: m.remove_many(iter(["a"])),
+        lambda m: m.replace("a", "c = 1", 3),
+        lambda m: m.replace("a", "c = 1"),
+        lambda m: m.replace("a", "c ="),
+        lambda m: m.replace("not there", "c = 1"),
+        lambda m: m.get("a"),
+        lambda m: m.get("not there"),
+        lambda m: (m.expression("a"), m.weight("a"), "a" in m, 1.0 in m, 2 in m, True in m),
+        lambda m: (m.version, sorted(m.attributes), m.weighted, len(m), repr(m)),
+        lambda m: m.match(7),
+        lambda m: m.match({"b": 1}, top=0),
+        lambda m: m.match({"b": 1}, top=1),
+        lambda m: m.match_batch({"b": 1}),
+        lambda m: m.match_batch(7),
+        lambda m: m.match_batch([{"b": 1}, 5]),
+        lambda m: list(m.match_batch([{"b": 1}, 5], on_error="skip")),
+        lambda m: list(m.match_batch(b'{"b": 1}\n{"b": 2\n', on_error="skip")),
+        lambda m: list(m.match_batch([{"x": {"b": 1}}, {}], attributes="x", on_error="skip")),
+        lambda m: m.match_batch([{"b": 1}], attributes=5),
+        lambda m: m.match_batch([{"b": 1}]).pairs(weights=True, versions=True).sort_by("version").to_pylist(),
+        lambda m: list(m.match_batch(pa.table({"b": [1, None], "c": ["x", "y"]}))),
+        lambda m: list(m.match_batch(iter([{"b": 1}]))),
+        lambda m: m.count([{"b": 1}, {}]).tolist(),
+        lambda m: str(m.explain("a", {"b": 2})),
+        lambda m: m.explain("a", 5),
+        lambda m: m.close(),
+    ],
+)
+def test_every_call_does_the_same(call: Any) -> None:
+    """The same result or the same error, and the same matcher afterwards."""
+    outcomes = []
+    for m in (cold_matcher(), matcher.Matcher()):
+        m.add("a", "b = 1 AND c IS NULL", weight=2)
+        m.add_many([(2, "b >= 1"), (1, "b < 5", -1.0)])
+        try:
+            result = call(m)
+        except dibs.DibsError as error:
+            result = type(error), str(error)
+        try:
+            state: Any = m.version, len(m), m.match({"b": 1}), m.match({"c": 1}, top=2)
+        except dibs.DibsError as error:
+            state = str(error), len(m), 2 in m
+        outcomes.append((str(result), state))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_it_moves_over_with_everything() -> None:
+    m = cold_matcher(threads=1)
+    m.add_many([("a", "b = 1", 3.0), (1, "c LIKE '%x%'"), ("gone", "TRUE")])
+    m.replace("a", "b = 2")
+    m.remove("gone")
+    before = (m.version, m.get("a"), m.get(1), m.match({"b": 2, "c": "axb"}), m.threads)
+    assert type(m) is front.Matcher
+    m._stays = False  # the compiled matcher is loaded, so it goes there with the next call
+    assert m.match({"b": 2, "c": "axb"}) == before[3]
+    assert type(m) is matcher.Matcher
+    assert (m.version, m.get("a"), m.get(1), m.match({"b": 2, "c": "axb"}), m.threads) == before
+    assert m.stats()["matching"]["events"] == 3
+    m.add("new", "TRUE")
+    assert m.version == before[0] + 1
+
+
+def test_what_is_too_large_moves_over() -> None:
+    with using({"cold_subscriptions": 3}):
+        m = cold_matcher()
+        m.add_many([(i, "b = 1") for i in range(3)])
+        assert type(m) is front.Matcher
+        m.add(3, "b = 1")
+        assert type(m) is matcher.Matcher
+        assert (m.match({"b": 1}), m.version) == ([0, 1, 2, 3], 4)
+    with using({"cold_pairs": 3}):
+        m = cold_matcher()
+        m.add_many([(i, "b = 1") for i in range(3)])
+        assert list(m.match_batch([{"b": 1}])) == [[0, 1, 2]]
+        assert type(m) is front.Matcher
+        assert list(m.match_batch([{"b": 1}, {}])) == [[0, 1, 2], []]
+        assert type(m) is matcher.Matcher
+
+
+def test_no_change_is_lost_by_moving_over() -> None:
+    for _ in range(5):
+        m = cold_matcher()
+
+        def add(thread: int, m: Any = m) -> None:
+            for i in range(100):
+                m.add(thread * 1_000 + i, "b = 1")
+                if thread == 0 and i == 50:
+                    m._stays = False
+
+        threads = [threading.Thread(target=add, args=(t,)) for t in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(m), m.version, len(m.match({"b": 1}))) == (300, 300, 300)
+        assert type(m) is matcher.Matcher
+
+
+def test_the_class_is_one_with_the_compiled_one() -> None:
+    m = cold_matcher()
+    assert isinstance(m, dibs.Matcher)
+    assert isinstance(matcher.Matcher(), dibs.Matcher)
+    assert not isinstance(5, dibs.Matcher)
+    assert dibs.Matcher.open == matcher.Matcher.open
+    assert hasattr(dibs.Matcher, "match_batch") and not hasattr(dibs.Matcher, "no_such_thing")
+
+    class Own(dibs.Matcher):  # type: ignore[misc]
+        pass
+
+    own = Own()
+    own.add("a", "b = 1")
+    assert isinstance(own, matcher.Matcher) and type(own) is Own and own.match({"b": 1}) == ["a"]
+
+
+def test_the_background_brings_in_the_compiled_matcher(tmp_path: Path) -> None:
+    """With a cache that is said to be ready: what is missing there is compiled by the thread."""
+    program = """
+import time, sys, dibs
+from dibs import loading
+from dibs.jit import ready
+ready.note().parent.mkdir(parents=True, exist_ok=True)
+ready.note().write_text("{}")
+loading.is_wanted = lambda: True
+m = dibs.Matcher()
+m.add("a", "b = 1")
+assert m.match({"b": 1}) == ["a"]
+assert type(m).__module__ == "dibs.front" and "numba" not in sys.modules
+until = time.monotonic() + 300
+while type(m).__module__ == "dibs.front" and time.monotonic() < until:
+    assert m.match({"b": 1}) == ["a"]
+    m.replace("a", "b = 1 OR c = 2")
+    time.sleep(0.05)
+print(type(m).__module__, m.match({"c": 2}), type(dibs.Matcher()).__module__)
+"""
+    own = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    done = subprocess.run([sys.executable, "-c", program], env=own, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split("\n")[0] == "dibs.matcher ['a'] dibs.matcher", done.stderr
