@@ -57,9 +57,11 @@ def patterns_of(domains: Domains, attribute: int, old: Iterable[PatternSet] = ()
     return found
 
 
-def _work(patterns: int) -> tuple[Any, ...]:
+def _work(patterns: int, texts: int) -> tuple[Any, ...]:
     return (
         np.zeros(patterns, np.int64),
+        np.zeros(texts, np.int64),
+        np.empty(texts, np.int64),
         np.empty(BLOCK, np.int64),
         np.empty(BLOCK, np.uint64),
         np.zeros(2, np.int64),
@@ -89,7 +91,7 @@ class PatternSet:
 
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
-        taken = self._pool.take(_work, len(self.programs.kind))
+        taken = self._pool.take(_work, len(self.programs.kind), len(self.filter.folded))
         work = Work(*taken.space)
         work.allowed[0] = thresholds.pattern_steps
         ends, found = search_strings(self.programs, self.filter, offsets, data, work)
