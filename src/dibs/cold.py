@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_on_error, check_text, checked_number, checked_several
 from dibs.errors import DibsError, DuplicateId, EventError, Rejected, SubscriptionErrors, UnknownId
@@ -24,7 +26,7 @@ from dibs.language.expression import And, Constant, Expression, Or, attributes
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.lazy import lazy
-from dibs.reference import Values, holds_for
+from dibs.reference import ValuesByName, holds_for
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 MOST_ROWS = 2**31  # as in dibs.matcher
 DEEP = 50  # objects and arrays inside each other in an event that is called plain
 PLAIN_INTEGERS = range(-(2**63), 2**64)
-NO_EVENT = "an event is a dict of attributes, not {}; use match_batch for several"
 
 
 class NeedsKernels(Exception):
@@ -72,7 +73,7 @@ class Subscriptions:
         """Where an object may hold such an attribute: the beginnings of dotted names."""
         return frozenset(name[:i] for name in self.names for i, c in enumerate(name) if c == ".")
 
-    def found(self, values: Values) -> list[Id]:
+    def found(self, values: ValuesByName) -> list[Id]:
         """The ids of those that hold for an event."""
         return [id for id, held in self.items.items() if _holds(held.form, values)]
 
@@ -81,7 +82,7 @@ def id_order(id: Id) -> tuple[bool, Any]:
     return isinstance(id, str), id
 
 
-def _holds(form: Expression, values: Values) -> bool:
+def _holds(form: Expression, values: ValuesByName) -> bool:
     """Whether a normal form is TRUE: it has no NOT left, so nothing that is FALSE or UNKNOWN can help."""
     match form:
         case And(children):
@@ -258,11 +259,9 @@ class ColdMatcher:
 
     # ---- matching ----
 
-    def match(self, event: Mapping[str, Any], top: int | None = None) -> list[Id]:
-        if isinstance(event, (bytes, bytearray, memoryview, str)):
-            raise NeedsKernels
+    def match(self, event: Any, top: int | None = None) -> list[Id]:
         if not isinstance(event, Mapping):
-            raise EventError(NO_EVENT.format(type(event).__name__))
+            event = _event_of(event)
         k = None if top is None else min(checked_number("top", top), MOST_ROWS)
         self._check()
         state = self._state
@@ -310,14 +309,14 @@ class ColdMatcher:
         """By the reader of the compiled matcher, which has kernels only for what is refused here."""
         from dibs.coding.events import WantedNames, read_events
         from dibs.coding.events.dicts import read_dicts
-        from dibs.coding.events.json import attributes_of, json_lines
+        from dibs.coding.events.json import attributes_of, json_content, json_lines
 
         check_on_error(on_error)
         self._check()
         check_text("attributes", attributes)
         wanted = WantedNames(state.names)
         if isinstance(events, (bytes, bytearray, memoryview, str)):
-            rows: Iterable[object] = json_lines(events)
+            rows: Iterable[object] = json_lines(json_content(events))
             return read_dicts(rows if attributes is None else attributes_of(rows, attributes), wanted, on_error)
         if not isinstance(events, (list, tuple, Mapping)) and not _has_no_maps(events):
             raise NeedsKernels  # also because what can be read only once must not be begun here
@@ -343,7 +342,19 @@ def _has_no_maps(events: Any) -> bool:
 # ---- values ----
 
 
-def plain_values(event: Mapping[str, Any], state: Subscriptions) -> Values | None:
+def _event_of(event: object) -> Any:
+    """The event of a JSON text."""
+    if isinstance(event, (bytes, bytearray, memoryview, str)):
+        with suppress(orjson.JSONDecodeError):
+            found = orjson.loads(event)
+            if type(found) is dict:
+                return found
+    from dibs.segments.single.texts import dict_of  # which knows what to say
+
+    return dict_of(event)
+
+
+def plain_values(event: Mapping[str, Any], state: Subscriptions) -> ValuesByName | None:
     """The values of the attributes that are asked for; None if something is not plain and takes the careful reader."""
     values: dict[str, list[Any]] = {}
     plain = type(event) is dict and all(_take(key, value, state, values, 0) for key, value in event.items())
@@ -382,9 +393,9 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def values_by_event(batch: EventValues) -> list[Values]:
+def values_by_event(batch: EventValues) -> list[ValuesByName]:
     """What the careful reader has read, as the evaluator takes it."""
-    from dibs.reference import Unreadable
+    from dibs.reference import OfNoKind
 
     found: list[dict[str, list[Any]]] = [{} for _ in range(batch.events)]
 
@@ -398,7 +409,7 @@ def values_by_event(batch: EventValues) -> list[Values]:
     put(s.event, s.name, [data[x:y].decode() for x, y in zip(ends, ends[1:])])
     put(t.event, t.name, t.microseconds.astype("datetime64[us]"))
     put(b.event, b.name, map(bool, b.value.tolist()))
-    put(u.event, u.name, [Unreadable("")] * len(u.event))
+    put(u.event, u.name, [OfNoKind("")] * len(u.event))
     for event, name, range_ in batch.ranges:
         found[event].setdefault(batch.names[name], []).append(range_)
     return list(found)

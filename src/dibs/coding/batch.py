@@ -24,7 +24,7 @@ from dibs.coding.batch_kernels import (
     reversed_strings,
 )
 from dibs.coding.clauses import runs
-from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
+from dibs.coding.domain import NUMBER_BASE, Domains, find_string_cell, number_cell, time_cell
 from dibs.coding.lookup import code_by_lookup, constants_of
 from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
@@ -262,5 +262,5 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
         return int(d.time_base[a]) + time_cell(at, d.time_offsets[a], d.time_offsets[a + 1], d.time_value)
     data = np.frombuffer(bytearray(value.value.encode()), np.uint8)
     first, last = d.string_offsets[a], d.string_offsets[a + 1]
-    found = string_cell(data, 0, len(data), first, last, d.string_starts, d.string_bytes, d.string_prefix)
+    found = find_string_cell(data, first, last, d.string_starts, d.string_bytes, d.string_prefix)
     return int(d.string_base[a]) + found
