@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
-from dibs.coding.batch_kernels import asked_for, insert_entry
+from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME, Arranged, writable
+from dibs.coding.batch_kernels import insert_entry
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
 from dibs.jit.borrowing import borrowed
 from dibs.jit.kernel import helper, kernel
+from dibs.jit.memory import fresh
 from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import word_at
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.coding.clauses import Clauses
+    from dibs.coding.values import Strings
 
 _AHEAD = 16  # values whose slots are asked for before they are needed
 _FACTOR = 0x9E3779B97F4A7C15
@@ -136,35 +138,64 @@ def _put(slots, mask, h, cell):
 
 @helper
 def _number_hash(a, bits):
-    h = (np.uint64(bits) ^ np.uint64(a + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) * np.uint64(_FACTOR)
-    h ^= h >> np.uint64(32)
-    return h * np.uint64(_FACTOR)
+    return _mixed(_mixed(np.uint64(bits) ^ np.uint64(a + 1) * np.uint64(0xC2B2AE3D27D4EB4F)))
 
 
 @helper
 def _string_hash(a, data, start, end):
     h = np.uint64(a + 1) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(end - start)
-    while start + 8 <= end:
-        h = (h ^ word_at(data, start)) * np.uint64(_FACTOR)
-        h ^= h >> np.uint64(32)
+    if end - start < 8:
+        return _mixed(h ^ _few_bytes(data, start, end))
+    while end - start > 16:
+        h = _mixed(h ^ word_at(data, start))
         start += 8
-    rest = np.uint64(0)
+    # The last 8 to 16 bytes as two words that may overlap.
+    h = _mixed(h ^ word_at(data, start))
+    return _mixed(h ^ word_at(data, end - 8))
+
+
+@helper
+def _mixed(h):
+    h *= np.uint64(_FACTOR)
+    return h ^ h >> np.uint64(32)
+
+
+@helper
+def _few_bytes(data, start, end):
     if start + 8 <= len(data):
-        rest = word_at(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
-    else:
-        for k in range(end - 1, start - 1, -1):
-            rest = (rest << np.uint64(8)) | np.uint64(data[k])
-    h = (h ^ rest) * np.uint64(_FACTOR)
-    h ^= h >> np.uint64(32)
-    return h * np.uint64(_FACTOR)
+        return word_at(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(end - 1, start - 1, -1):
+        word = (word << np.uint64(8)) | np.uint64(data[k])
+    return word
+
+
+class Room(NamedTuple):
+    """For the entries of events: as many as there are values."""
+
+    offsets: NDArray[np.int64]  # events + 1
+    attribute: NDArray[np.int32]
+    cell: NDArray[np.int32]
+    place: NDArray[np.int32]  # of the value
+
+
+def code_by_lookup(
+    values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], bool]:
+    """As batch_kernels.code_values: (offsets, attribute, cell, points)."""
+    n = len(values.name)
+    room = Room(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
+    starts, data = writable(strings.offsets), writable(strings.data)
+    kept, points = _code(values, starts, data, own, d.lookup, constants_of(d), room)
+    return room.offsets, room.attribute[:kept], room.cell[:kept], points
 
 
 @kernel
-def code_by_lookup(values, starts, data, own, lookup, c):
-    """As batch_kernels.code_values: (offsets, attribute, cell, points). values: an Arranged; c: Constants."""
-    offsets, attribute, place = asked_for(values.offsets, values.name, own)
+def _code(values, starts, data, own, lookup, c, room):
+    """Fills the room; returns how many entries there are, and whether they are points."""
     values, starts, data, lookup, c = borrowed(values), borrowed(starts), borrowed(data), borrowed(lookup), borrowed(c)
-    asked, cell = offsets[-1], np.empty(len(attribute), np.int32)
+    offsets, attribute, cell, place = borrowed(room)
+    asked = _asked_for(values, own, room)
     hashes = np.empty(2 * _AHEAD, np.uint64)  # of the values that are asked for, each at its number modulo their number
     for p in range(min(_AHEAD, asked)):
         hashes[p] = _ask(values, place[p], attribute[p], starts, data, lookup, c)
@@ -187,7 +218,22 @@ def code_by_lookup(values, starts, data, own, lookup, c):
             attribute[kept], cell[kept] = a, code
             kept += 1
         offsets[e + 1] = kept
-    return offsets, attribute[:kept], cell[:kept], points
+    return kept, points
+
+
+@helper
+def _asked_for(values, own, room):
+    """The values whose attributes are asked for, by event; returns how many they are."""
+    asked = 0
+    room.offsets[0] = 0
+    for e in range(len(values.offsets) - 1):
+        for i in range(values.offsets[e], values.offsets[e + 1]):
+            a = own[values.name[i]]
+            if a >= 0:
+                room.attribute[asked], room.place[asked] = a, i
+                asked += 1
+        room.offsets[e + 1] = asked
+    return asked
 
 
 @helper
