@@ -52,7 +52,7 @@ def code_values(
     if len(number_value) == 0:
         number_value = np.zeros(1)  # so that there is always a place to look at
     last_number = len(number_value) - 1
-    kept_offsets, attribute, place = asked_for(offsets, name, own)
+    kept_offsets, attribute, place = _asked_for(offsets, name, own)
     asked, cell = kept_offsets[-1], np.empty(len(attribute), np.int32)
     points = True
     kept, p = 0, 0
@@ -107,7 +107,7 @@ code_few_values = keeping(code_values)
 
 
 @kernel(inline="always")
-def asked_for(offsets, name, own):
+def _asked_for(offsets, name, own):
     """(offsets, attribute, place) of the values that are asked for: a small segment mentions few names, and nothing of
     the others is looked at. There is room for one more than there are values."""
     kept_offsets = np.zeros(len(offsets), np.int64)

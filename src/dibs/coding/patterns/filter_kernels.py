@@ -60,7 +60,9 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     return filter_, alone[unknown]
 
 
-def _filed(text: NDArray[np.uint8], texts: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+def _filed(
+    text: NDArray[np.uint8], texts: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(grams, pairs, sizes, slots, entries) of the texts that are looked for."""
     wanted = np.flatnonzero(texts[:, WANTED])
     n = len(wanted)
