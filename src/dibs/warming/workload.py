@@ -89,8 +89,8 @@ def coding() -> None:
 
 def index(name: str, counts: tuple[int, ...] = (1, 70)) -> None:
     """Clauses, made by hand, to an index; and so many coded events to pairs."""
-    for attributes in (20, 5_000):  # of which each event has many, or few
-        clauses = _clauses(300, attributes)
+    for rows, attributes in ((300, 20), (3_000, 5_000)):  # of which each event has many, or few
+        clauses = _clauses(rows, attributes)
         built = create(name, clauses)
         for _ in range(3):
             for several in (False, True):
