@@ -13,8 +13,9 @@ import numpy as np
 
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
+from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
-from dibs.segments.single.layout import WORK, entries_of
+from dibs.segments.single.layout import WORK
 
 RESULTS = 4  # pairs, candidates, predicates, nodes
 
@@ -71,7 +72,7 @@ class Space:
             self.row,
             np.zeros(PROGRESS_NUMBERS, np.int64),
         )
-        self._held = arrays
-        self._table = np.array(entries_of(arrays), np.int64)
-        assert len(self._table) == 2 * WORK
-        self.address: int = self._table.__array_interface__["data"][0]
+        numbers = np.array(entries_of(arrays), np.int64)
+        assert len(numbers) == 2 * WORK
+        self._table = Table(numbers, arrays)
+        self.address = self._table.address
