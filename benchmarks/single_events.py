@@ -76,8 +76,8 @@ def generated(
     for last in cuts or [rows]:
         matcher.add_table(table.slice(first, last - first))
         first = last
-    few = replace(workload, event_attribute=workload.event_attribute[:EVENTS], event_value=workload.event_value[:EVENTS])
-    return few.event_dicts()
+    names, values = workload.event_attribute[:EVENTS], workload.event_value[:EVENTS]
+    return replace(workload, event_attribute=names, event_value=values).event_dicts()
 
 
 def many_matches(matcher: Any) -> list[dict[str, Any]]:
