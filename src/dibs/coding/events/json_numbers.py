@@ -15,10 +15,7 @@ from dibs.jit.kernel import phase
 from dibs.jit.scanning import high_product, leading_zeros
 
 MOST_DIGITS = 19  # of an integer that surely fits into 64 bits
-LEAST_POWER, GREATEST_POWER = (
-    -307,
-    288,
-)  # of ten, for which the table is made; with 19 digits all of them are normal floats
+LEAST_POWER, GREATEST_POWER = -326, 308  # of ten, with which a float of up to 19 digits may be normal
 
 _MINUS, _PLUS, _POINT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _E = 101  # an E too, with bit 32
@@ -147,5 +144,6 @@ def _decimal(w, power):
     mantissa = np.float64((high >> shift) + np.uint64(fraction >= half))
     # 152170 / 2**16 is log2(5) closely enough: this is 1 + floor(log2(5**power)) and what was shifted out and in.
     exponent = 1 + (power * 152170 >> 16) + power + np.int64(shift) - zeros
-    bits = np.float64(mantissa).view(np.int64) + (exponent << 52)
-    return np.int64(bits).view(np.float64)
+    bits = np.float64(mantissa).view(np.int64)
+    normal = (bits >> 52) + exponent > 0 and (bits >> 52) + exponent < 2047
+    return np.int64(bits + (exponent << 52)).view(np.float64) if normal else -1.0
