@@ -145,6 +145,9 @@ class Thresholds:
     texts_at_once: int = _threshold(1 << 17, 1, "texts that are parsed by one call of the kernel")
     # coding.arrange
     longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
+    # coding.lookup
+    lookup_events: int = _threshold(256, 1, "events of a batch that are worth a table of constants")
+    constants_searched: int = _threshold(32, 0, "constants of an attribute that are searched rather than looked up")
     # coding.patterns
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the patterns that are matched in one pass")
     # matches

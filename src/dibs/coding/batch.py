@@ -26,6 +26,7 @@ from dibs.coding.batch_kernels import (
 )
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
+from dibs.coding.lookup import code_by_lookup, constants_of
 from dibs.coding.patterns import PatternSet
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key
@@ -82,6 +83,10 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
+    if d.lookup is not None and len(values.offsets) - 1 > thresholds.few_events:
+        data = writable(strings.offsets), writable(strings.data)
+        offsets, attribute, lo, points = code_by_lookup(values, *data, own, d.lookup, constants_of(d))
+        return CodedEvents(offsets, attribute, lo, lo, points)
     kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
     offsets, attribute, lo, points = kernel(
         *values,

@@ -52,7 +52,7 @@ def code_values(
     if len(number_value) == 0:
         number_value = np.zeros(1)  # so that there is always a place to look at
     last_number = len(number_value) - 1
-    kept_offsets, attribute, place = _asked_for(offsets, name, own)
+    kept_offsets, attribute, place = asked_for(offsets, name, own)
     asked, cell = kept_offsets[-1], np.empty(len(attribute), np.int32)
     points = True
     kept, p = 0, 0
@@ -94,7 +94,7 @@ def code_values(
                 c = np.int64(cells[a])
             if kept > first and attribute[kept - 1] == a:
                 before = kept
-                kept = _insert(attribute, cell, first, kept, a, c)
+                kept = insert_entry(attribute, cell, first, kept, a, c)
                 points &= kept == before
                 continue
             attribute[kept], cell[kept] = a, c
@@ -107,7 +107,7 @@ code_few_values = keeping(code_values)
 
 
 @kernel(inline="always")
-def _asked_for(offsets, name, own):
+def asked_for(offsets, name, own):
     """(offsets, attribute, place) of the values that are asked for: a small segment mentions few names, and nothing of
     the others is looked at. There is room for one more than there are values."""
     kept_offsets = np.zeros(len(offsets), np.int64)
@@ -122,7 +122,7 @@ def _asked_for(offsets, name, own):
 
 
 @kernel
-def _insert(attribute, cell, first, kept, a, c):
+def insert_entry(attribute, cell, first, kept, a, c):
     """One more value of an array: by cell, none twice. Entries first to kept are the event's; where they end then."""
     at = kept
     while at > first and attribute[at - 1] == a and cell[at - 1] > c:

@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import helper, kernel
+from dibs.jit.scanning import reversed_word, word_at
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
 
@@ -53,6 +54,7 @@ class Domains:
     time_base: NDArray[np.int32] = field(init=False, repr=False)
     cells: NDArray[np.int32] = field(init=False, repr=False)  # how many cells the attribute has
     numbered: Any = field(init=False, repr=False, default=None)  # coding.batch.Numbered, of the last names
+    lookup: Any = field(init=False, repr=False, default=None)  # coding.lookup.Lookup, once there was a large batch
     patterns: dict[int, Any] = field(init=False, repr=False, default_factory=dict)  # compiled, see coding.patterns
 
     ARRAYS = (
@@ -168,8 +170,12 @@ def string_prefixes(starts, data):
     return result
 
 
-@kernel
+@helper
 def prefix(data, start, end):
+    if start + 8 <= len(data):
+        word = reversed_word(word_at(data, start))
+        missing = max(start + 8 - end, 0)
+        return word >> np.uint64(8 * missing) << np.uint64(8 * missing) if missing < 8 else np.uint64(0)
     x = np.uint64(0)
     for k in range(8):
         x = (x << np.uint64(8)) | np.uint64(data[start + k] if start + k < end else 0)
@@ -220,19 +226,38 @@ def lower_bound(value, first, last, values):
     return a
 
 
-@kernel
+@helper
 def string_cell(data, start, end, first, last, starts, constants, prefixes):
+    """The cell of a string among the constants [first, last), counted from the section's start: by its first 8 bytes,
+    searched as numbers are, and only among constants that have the same by the rest."""
     head = prefix(data, start, end)
-    a, b = first, last
+    a = lower_bound(head, first, last, prefixes)
+    if a == last or prefixes[a] != head:
+        return 2 * (a - first)
+    # Few have the same head, mostly: their end is looked for from here on, in steps that grow.
+    step, b = 1, a + 1
+    while b < last and prefixes[b] == head:
+        step *= 2
+        b = min(b + step, last)
+    b = lower_bound(head + np.uint64(1), a, b, prefixes) if head != np.uint64(2**64 - 1) else last
+    stop = b
     while a < b:
         m = (a + b) >> 1
-        if prefixes[m] < head or (
-            prefixes[m] == head and compare_bytes(constants, starts[m], starts[m + 1], data, start, end) < 0
-        ):
+        if compare_rest(constants, starts[m], starts[m + 1], data, start, end) < 0:
             a = m + 1
         else:
             b = m
-    exact = (
-        a < last and prefixes[a] == head and compare_bytes(constants, starts[a], starts[a + 1], data, start, end) == 0
-    )
-    return 2 * (a - first) + (1 if exact else 0)
+    exact = a < stop and compare_rest(constants, starts[a], starts[a + 1], data, start, end) == 0
+    return 2 * (a - first) + np.int64(exact)
+
+
+@helper
+def compare_rest(a, a_start, a_end, b, b_start, b_end):
+    """-1, 0 or 1, of two texts whose first 8 bytes are the same, or all that there are of them and zeros behind."""
+    size = min(a_end - a_start, b_end - b_start)
+    for k in range(8, size):
+        x, y = a[a_start + k], b[b_start + k]
+        if x != y:
+            return -1 if x < y else 1
+    x, y = a_end - a_start, b_end - b_start
+    return 0 if x == y else (-1 if x < y else 1)

@@ -85,6 +85,16 @@ def word_at(typingctx, data, at):
 
 
 @intrinsic
+def reversed_word(typingctx, x):
+    """A word with its 8 bytes in the other order."""
+
+    def code(context, builder, signature, args):
+        return builder.bswap(args[0])
+
+    return types.uint64(types.uint64), code
+
+
+@intrinsic
 def high_product(typingctx, x, y):
     """The upper 64 bits of the product of two words."""
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.domain import Domains
+from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
@@ -25,6 +26,7 @@ from dibs.index.statistics import guessed_presence
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
+from dibs.thresholds import thresholds
 
 DEFAULT_WEIGHT = 1.0
 
@@ -44,6 +46,8 @@ class Segment:
         return len(self.clauses)
 
     def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
+        if self.domains.lookup is None and events.events >= thresholds.lookup_events:
+            self.domains.lookup = lookup_of(self.domains, self.clauses)
         coded = code_events(events, self.domains)
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)

@@ -1,0 +1,282 @@
+"""Constants by their hash: a value of an attribute is asked for its cell by equality alone, where that is enough.
+
+A search among the sorted constants of an attribute finds the gap of a value that is none of them. Where every predicate
+covers all gaps or none (=, <>, IN, NOT IN, IS NULL), any gap is as good as the right one, and one look into a table
+takes the place of fifteen steps. Whether it is so is read off the clauses.
+
+Made when the first large batch comes (see coding.batch.code_events); few values are not worth it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
+from dibs.coding.batch_kernels import asked_for, insert_entry
+from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
+from dibs.jit.borrowing import borrowed
+from dibs.jit.kernel import helper, kernel
+from dibs.jit.prefetching import prefetch
+from dibs.jit.scanning import word_at
+from dibs.thresholds import thresholds
+
+if TYPE_CHECKING:
+    from dibs.coding.clauses import Clauses
+
+_AHEAD = 16  # values whose slots are asked for before they are needed
+_FACTOR = 0x9E3779B97F4A7C15
+_TAG, _CELL = 0xFFFFFFFF00000000, 0xFFFFFFFF
+
+
+class Lookup(NamedTuple):
+    """Slots are found by a hash of attribute, kind and value. A constant is in the first free one from there on: the
+    upper half of its hash, and its cell. Empty slots are 0."""
+
+    slots: NDArray[np.uint64]
+    numbers: NDArray[np.uint8]  # of each attribute: 1 if its numbers are here
+    strings: NDArray[np.uint8]
+
+
+class Constants(NamedTuple):
+    """Those of the domains, for kernels: see coding.domain.Domains."""
+
+    number_offsets: NDArray[np.int64]
+    number_value: NDArray[np.float64]
+    number_rest: NDArray[np.int16]
+    string_offsets: NDArray[np.int64]
+    string_starts: NDArray[np.int64]
+    string_bytes: NDArray[np.uint8]
+    string_prefix: NDArray[np.uint64]
+    string_base: NDArray[np.int32]
+    time_offsets: NDArray[np.int64]
+    time_value: NDArray[np.int64]
+    time_base: NDArray[np.int32]
+    cells: NDArray[np.int32]
+
+
+def constants_of(d: Domains) -> Constants:
+    return Constants._make(getattr(d, name) for name in Constants._fields)
+
+
+def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
+    c = constants_of(domains)
+    numbers, strings = _unordered(
+        clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi, c.string_base, c.time_base
+    )
+    few = thresholds.constants_searched
+    numbers &= np.diff(c.number_offsets) > few
+    numbers[np.repeat(np.arange(len(numbers)), np.diff(c.number_offsets))[c.number_rest != 0]] = 0
+    strings &= (np.diff(c.string_offsets) > few) & (domains.facet == 0)
+    count = int(np.diff(c.number_offsets)[numbers > 0].sum() + np.diff(c.string_offsets)[strings > 0].sum())
+    lookup = Lookup(np.zeros(1 << max(4, (2 * count).bit_length()), np.uint64), numbers, strings)
+    _fill(lookup, c)
+    return lookup
+
+
+@kernel
+def _unordered(attribute, lo, hi, span_lo, span_hi, string_base, time_base):
+    """Of each attribute whether all predicates cover all gaps between its numbers, or none; and between its strings."""
+    n = len(string_base)
+    numbers, strings = np.ones(n, np.uint8), np.ones(n, np.uint8)
+    for p in range(len(attribute)):
+        a = attribute[p]
+        middle, end = np.int64(string_base[a]), np.int64(time_base[a])
+        first, last = np.int64(lo[p]), np.int64(lo[p]) + 1
+        several = hi[p] < 0
+        if several:
+            last = first - hi[p]
+        else:
+            first, last = 0, 1
+        of_numbers, of_strings = 0, 0
+        for s in range(first, last):
+            low, high = (np.int64(span_lo[s]), np.int64(span_hi[s])) if several else (np.int64(lo[p]), np.int64(hi[p]))
+            of_numbers += _gaps(low, high, NUMBER_BASE, middle)
+            of_strings += _gaps(low, high, middle, end)
+        if of_numbers != 0 and of_numbers != _gaps(0, end, NUMBER_BASE, middle):
+            numbers[a] = 0
+        if of_strings != 0 and of_strings != _gaps(0, end, middle, end):
+            strings[a] = 0
+    return numbers, strings
+
+
+@helper
+def _gaps(low, high, first, end):
+    """How many gaps of the section [first, end) are in the span: every second cell, from its first on."""
+    low, high = max(low, first), min(high, end - 1)
+    if low > high:
+        return 0
+    return ((high - first) >> 1) - ((low - first + 1) >> 1) + 1
+
+
+@kernel
+def _fill(lookup, c):
+    slots, mask = lookup.slots, np.uint64(len(lookup.slots) - 1)
+    bits = c.number_value.view(np.int64)
+    for a in range(len(lookup.numbers)):
+        if lookup.numbers[a]:
+            for i in range(c.number_offsets[a], c.number_offsets[a + 1]):
+                h = _number_hash(a, bits[i])
+                _put(slots, mask, h, NUMBER_BASE + 2 * (i - c.number_offsets[a]) + 1)
+        if lookup.strings[a]:
+            for i in range(c.string_offsets[a], c.string_offsets[a + 1]):
+                h = _string_hash(a, c.string_bytes, c.string_starts[i], c.string_starts[i + 1])
+                _put(slots, mask, h, c.string_base[a] + 2 * (i - c.string_offsets[a]) + 1)
+
+
+@helper
+def _put(slots, mask, h, cell):
+    at = h & mask
+    while slots[at] != 0:
+        at = (at + np.uint64(1)) & mask
+    slots[at] = (h & np.uint64(_TAG)) | np.uint64(cell)
+
+
+@helper
+def _number_hash(a, bits):
+    h = (np.uint64(bits) ^ np.uint64(a + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) * np.uint64(_FACTOR)
+    h ^= h >> np.uint64(32)
+    return h * np.uint64(_FACTOR)
+
+
+@helper
+def _string_hash(a, data, start, end):
+    h = np.uint64(a + 1) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(end - start)
+    while start + 8 <= end:
+        h = (h ^ word_at(data, start)) * np.uint64(_FACTOR)
+        h ^= h >> np.uint64(32)
+        start += 8
+    rest = np.uint64(0)
+    if start + 8 <= len(data):
+        rest = word_at(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
+    else:
+        for k in range(end - 1, start - 1, -1):
+            rest = (rest << np.uint64(8)) | np.uint64(data[k])
+    h = (h ^ rest) * np.uint64(_FACTOR)
+    h ^= h >> np.uint64(32)
+    return h * np.uint64(_FACTOR)
+
+
+@kernel
+def code_by_lookup(values, starts, data, own, lookup, c):
+    """As batch_kernels.code_values: (offsets, attribute, cell, points). values: an Arranged; c: Constants."""
+    offsets, attribute, place = asked_for(values.offsets, values.name, own)
+    values, starts, data, lookup, c = borrowed(values), borrowed(starts), borrowed(data), borrowed(lookup), borrowed(c)
+    asked, cell = offsets[-1], np.empty(len(attribute), np.int32)
+    hashes = np.empty(2 * _AHEAD, np.uint64)  # of the values that are asked for, each at its number modulo their number
+    for p in range(min(_AHEAD, asked)):
+        hashes[p] = _ask(values, place[p], attribute[p], starts, data, lookup, c)
+    points = True
+    kept, p = 0, 0
+    for e in range(len(offsets) - 1):
+        first = kept
+        while p < offsets[e + 1]:
+            if p + _AHEAD < asked:
+                q = p + _AHEAD
+                hashes[q & (2 * _AHEAD - 1)] = _ask(values, place[q], attribute[q], starts, data, lookup, c)
+            a, h = attribute[p], hashes[p & (2 * _AHEAD - 1)]
+            code = _cell(values, np.int64(place[p]), np.int64(a), h, starts, data, lookup, c)
+            p += 1
+            if kept > first and attribute[kept - 1] == a:
+                before = kept
+                kept = insert_entry(attribute, cell, first, kept, a, code)
+                points &= kept == before
+                continue
+            attribute[kept], cell[kept] = a, code
+            kept += 1
+        offsets[e + 1] = kept
+    return offsets, attribute[:kept], cell[:kept], points
+
+
+@helper
+def _ask(values, i, a, starts, data, lookup, c):
+    """The hash of a value, whose slot is asked for; or 0, if it will be searched."""
+    h = np.uint64(0)
+    if values.kind[i] == NUMBER:
+        if lookup.numbers[a]:
+            h = _number_hash(a, values.key[i])
+        elif len(c.number_value) > 0:
+            prefetch(c.number_value, (c.number_offsets[a] + c.number_offsets[a + 1]) >> 1)
+    elif values.kind[i] == STRING and lookup.strings[a]:
+        s = values.key[i]
+        h = _string_hash(a, data, starts[s], starts[s + 1])
+    if h != 0:
+        prefetch(lookup.slots, np.int64(h & np.uint64(len(lookup.slots) - 1)))
+    return h
+
+
+@helper
+def _cell(values, i, a, h, starts, data, lookup, c):
+    """The cell of value i, of attribute a."""
+    kind, key = values.kind[i], values.key[i]
+    if kind == NUMBER:
+        if lookup.numbers[a]:
+            return _number_found(key, values.rest[i], a, h, lookup.slots, c)
+        value = np.int64(key).view(np.float64)
+        first, last = c.number_offsets[a], c.number_offsets[a + 1]
+        return NUMBER_BASE + number_cell(value, values.rest[i], first, last, c.number_value, c.number_rest)
+    if kind == STRING:
+        start, end = starts[key], starts[key + 1]
+        if lookup.strings[a]:
+            return _string_found(data, start, end, a, h, lookup.slots, c)
+        first, last = c.string_offsets[a], c.string_offsets[a + 1]
+        found = string_cell(data, start, end, first, last, c.string_starts, c.string_bytes, c.string_prefix)
+        return np.int64(c.string_base[a]) + found
+    if kind == TIME:
+        return np.int64(c.time_base[a]) + time_cell(key, c.time_offsets[a], c.time_offsets[a + 1], c.time_value)
+    return 1 + key if kind == BOOLEAN else np.int64(c.cells[a])
+
+
+@helper
+def _number_found(bits, rest, a, h, slots, c):
+    """The cell of a number: that of the constant, none of which has a rest, or of the first gap."""
+    gap = np.int64(NUMBER_BASE)
+    if rest != 0:
+        return gap
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while slots[at] != 0:
+        if (slots[at] ^ h) & np.uint64(_TAG) == 0:
+            cell = np.int64(slots[at] & np.uint64(_CELL))
+            i = c.number_offsets[a] + ((cell - gap) >> 1)
+            # Of a constant of another attribute or kind, the place is anywhere.
+            if i < c.number_offsets[a + 1] and c.number_value[i] == np.int64(bits).view(np.float64):
+                return cell
+        at = (at + np.uint64(1)) & mask
+    return gap
+
+
+@helper
+def _string_found(data, start, end, a, h, slots, c):
+    gap = np.int64(c.string_base[a])
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while slots[at] != 0:
+        if (slots[at] ^ h) & np.uint64(_TAG) == 0:
+            cell = np.int64(slots[at] & np.uint64(_CELL))
+            i = c.string_offsets[a] + ((cell - gap) >> 1)
+            if (
+                cell >= gap
+                and i < c.string_offsets[a + 1]
+                and same_bytes(c.string_bytes, c.string_starts[i], c.string_starts[i + 1], data, start, end)
+            ):
+                return cell
+        at = (at + np.uint64(1)) & mask
+    return gap
+
+
+@helper
+def same_bytes(a, a_start, a_end, b, b_start, b_end):
+    if a_end - a_start != b_end - b_start:
+        return False
+    while a_start + 8 <= a_end:
+        if word_at(a, a_start) != word_at(b, b_start):
+            return False
+        a_start += 8
+        b_start += 8
+    same = True
+    for k in range(a_end - a_start):
+        same &= a[a_start + k] == b[b_start + k]
+    return same
