@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import reversed_word, word_at
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
@@ -170,7 +170,7 @@ def string_prefixes(starts, data):
     return result
 
 
-@helper
+@phase
 def prefix(data, start, end):
     if start + 8 <= len(data):
         word = reversed_word(word_at(data, start))
@@ -226,7 +226,7 @@ def lower_bound(value, first, last, values):
     return a
 
 
-@helper
+@phase
 def string_cell(data, start, end, first, last, starts, constants, prefixes):
     """The cell of a string among the constants [first, last), counted from the section's start: by its first 8 bytes,
     searched as numbers are, and only among constants that have the same by the rest."""
@@ -251,7 +251,7 @@ def string_cell(data, start, end, first, last, starts, constants, prefixes):
     return 2 * (a - first) + np.int64(exact)
 
 
-@helper
+@phase
 def compare_rest(a, a_start, a_end, b, b_start, b_end):
     """-1, 0 or 1, of two texts whose first 8 bytes are the same, or all that there are of them and zeros behind."""
     size = min(a_end - a_start, b_end - b_start)

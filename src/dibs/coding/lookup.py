@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME
-from dibs.coding.batch_kernels import asked_for, insert_entry
+from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME, Arranged, writable
+from dibs.coding.batch_kernels import insert_entry
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell, time_cell
-from dibs.jit.borrowing import borrowed
-from dibs.jit.kernel import helper, kernel
+from dibs.jit.kernel import kernel, phase
+from dibs.jit.memory import fresh
 from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import word_at
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.coding.clauses import Clauses
+    from dibs.coding.values import Strings
 
 _AHEAD = 16  # values whose slots are asked for before they are needed
 _FACTOR = 0x9E3779B97F4A7C15
@@ -102,7 +103,7 @@ def _unordered(attribute, lo, hi, span_lo, span_hi, string_base, time_base):
     return numbers, strings
 
 
-@helper
+@phase
 def _gaps(low, high, first, end):
     """How many gaps of the section [first, end) are in the span: every second cell, from its first on."""
     low, high = max(low, first), min(high, end - 1)
@@ -126,7 +127,7 @@ def _fill(lookup, c):
                 _put(slots, mask, h, c.string_base[a] + 2 * (i - c.string_offsets[a]) + 1)
 
 
-@helper
+@phase
 def _put(slots, mask, h, cell):
     at = h & mask
     while slots[at] != 0:
@@ -134,38 +135,71 @@ def _put(slots, mask, h, cell):
     slots[at] = (h & np.uint64(_TAG)) | np.uint64(cell)
 
 
-@helper
+@phase
 def _number_hash(a, bits):
-    h = (np.uint64(bits) ^ np.uint64(a + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) * np.uint64(_FACTOR)
-    h ^= h >> np.uint64(32)
-    return h * np.uint64(_FACTOR)
+    return _mixed(_mixed(np.uint64(bits) ^ np.uint64(a + 1) * np.uint64(0xC2B2AE3D27D4EB4F)))
 
 
-@helper
+@phase
 def _string_hash(a, data, start, end):
     h = np.uint64(a + 1) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(end - start)
-    while start + 8 <= end:
-        h = (h ^ word_at(data, start)) * np.uint64(_FACTOR)
-        h ^= h >> np.uint64(32)
+    if end - start < 8:
+        return _mixed(h ^ _few_bytes(data, start, end))
+    while end - start > 16:
+        h = _mixed(h ^ word_at(data, start))
         start += 8
-    rest = np.uint64(0)
+    # The last 8 to 16 bytes as two words that may overlap.
+    h = _mixed(h ^ word_at(data, start))
+    return _mixed(h ^ word_at(data, end - 8))
+
+
+@phase
+def _mixed(h):
+    h *= np.uint64(_FACTOR)
+    return h ^ h >> np.uint64(32)
+
+
+@phase
+def _few_bytes(data, start, end):
     if start + 8 <= len(data):
-        rest = word_at(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
-    else:
-        for k in range(end - 1, start - 1, -1):
-            rest = (rest << np.uint64(8)) | np.uint64(data[k])
-    h = (h ^ rest) * np.uint64(_FACTOR)
-    h ^= h >> np.uint64(32)
-    return h * np.uint64(_FACTOR)
+        return word_at(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(end - 1, start - 1, -1):
+        word = (word << np.uint64(8)) | np.uint64(data[k])
+    return word
+
+
+class Room(NamedTuple):
+    """For the entries of events: as many as there are values."""
+
+    offsets: NDArray[np.int64]  # events + 1
+    attribute: NDArray[np.int32]
+    cell: NDArray[np.int32]
+    place: NDArray[np.int32]  # of the value
+
+
+def code_by_lookup(
+    values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], bool]:
+    """As batch_kernels.code_values: (offsets, attribute, cell, points)."""
+    n = len(values.name)
+    room = Room(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
+    starts, data = writable(strings.offsets), writable(strings.data)
+    kept, points = _code(values, starts, data, own, d.lookup, constants_of(d), room)
+    return room.offsets, room.attribute[:kept], room.cell[:kept], points
 
 
 @kernel
-def code_by_lookup(values, starts, data, own, lookup, c):
-    """As batch_kernels.code_values: (offsets, attribute, cell, points). values: an Arranged; c: Constants."""
-    offsets, attribute, place = asked_for(values.offsets, values.name, own)
-    values, starts, data, lookup, c = borrowed(values), borrowed(starts), borrowed(data), borrowed(lookup), borrowed(c)
-    asked, cell = offsets[-1], np.empty(len(attribute), np.int32)
+def _code(values, starts, data, own, lookup, c, room):
+    """Fills the room; returns how many entries there are, and whether they are points."""
     hashes = np.empty(2 * _AHEAD, np.uint64)  # of the values that are asked for, each at its number modulo their number
+    return _code_all(values, starts, data, own, lookup, c, room, hashes)
+
+
+@phase(inline=False)
+def _code_all(values, starts, data, own, lookup, c, room, hashes):
+    offsets, attribute, cell, place = room
+    asked = _asked_for(values, own, room)
     for p in range(min(_AHEAD, asked)):
         hashes[p] = _ask(values, place[p], attribute[p], starts, data, lookup, c)
     points = True
@@ -187,10 +221,25 @@ def code_by_lookup(values, starts, data, own, lookup, c):
             attribute[kept], cell[kept] = a, code
             kept += 1
         offsets[e + 1] = kept
-    return offsets, attribute[:kept], cell[:kept], points
+    return kept, points
 
 
-@helper
+@phase
+def _asked_for(values, own, room):
+    """The values whose attributes are asked for, by event; returns how many they are."""
+    asked = 0
+    room.offsets[0] = 0
+    for e in range(len(values.offsets) - 1):
+        for i in range(values.offsets[e], values.offsets[e + 1]):
+            a = own[values.name[i]]
+            if a >= 0:
+                room.attribute[asked], room.place[asked] = a, i
+                asked += 1
+        room.offsets[e + 1] = asked
+    return asked
+
+
+@phase
 def _ask(values, i, a, starts, data, lookup, c):
     """The hash of a value, whose slot is asked for; or 0, if it will be searched."""
     h = np.uint64(0)
@@ -207,7 +256,7 @@ def _ask(values, i, a, starts, data, lookup, c):
     return h
 
 
-@helper
+@phase
 def _cell(values, i, a, h, starts, data, lookup, c):
     """The cell of value i, of attribute a."""
     kind, key = values.kind[i], values.key[i]
@@ -229,7 +278,7 @@ def _cell(values, i, a, h, starts, data, lookup, c):
     return 1 + key if kind == BOOLEAN else np.int64(c.cells[a])
 
 
-@helper
+@phase
 def _number_found(bits, rest, a, h, slots, c):
     """The cell of a number: that of the constant, none of which has a rest, or of the first gap."""
     gap = np.int64(NUMBER_BASE)
@@ -248,7 +297,7 @@ def _number_found(bits, rest, a, h, slots, c):
     return gap
 
 
-@helper
+@phase
 def _string_found(data, start, end, a, h, slots, c):
     gap = np.int64(c.string_base[a])
     mask = np.uint64(len(slots) - 1)
@@ -267,7 +316,7 @@ def _string_found(data, start, end, a, h, slots, c):
     return gap
 
 
-@helper
+@phase
 def same_bytes(a, a_start, a_end, b, b_start, b_end):
     if a_end - a_start != b_end - b_start:
         return False

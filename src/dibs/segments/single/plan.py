@@ -95,7 +95,7 @@ class Plan:
         assert len(numbers) == 2 * (HEAD + len(parts) * LAYER)
         self._table = Table(numbers, held)
         self.address = self._table.address
-        self.parts = parts
+        self.parts, self.names = parts, paths
         self.segments = [layer.segment for layer in state.layers]
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, programs, words, accesses, clauses = (max(sizes) for sizes in zip(*(part.needs for part in parts)))

@@ -51,6 +51,8 @@ class Space:
         self.ends = np.zeros(n.layers, np.int64)
         self.attribute, self.cell = np.empty(coded, np.int32), np.empty(coded, np.int32)
         self.row = np.empty(n.rows, np.int32)
+        self._reading = Work.room(n.nodes)
+        self._names: object = None
         arrays = (
             self.result,
             self.offsets,
@@ -59,7 +61,7 @@ class Space:
             self.cell,
             np.zeros(n.text + PADDING, np.uint8),
             *Found.room(n.text),
-            *Work.room(n.nodes),
+            *self._reading,
             np.zeros(n.attributes, np.int32),
             np.zeros(n.attributes, np.int32),
             np.zeros((n.attributes, 2), np.int64),
@@ -76,3 +78,9 @@ class Space:
         assert len(numbers) == 2 * WORK
         self._table = Table(numbers, arrays)
         self.address = self._table.address
+
+    def read_for(self, names: object) -> None:
+        """These names are wanted from now on: keys that the last event had may lead elsewhere."""
+        if self._names is not names:
+            self._reading.last_size.fill(-1)
+            self._names = names
