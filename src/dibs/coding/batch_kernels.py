@@ -182,6 +182,12 @@ def code_strings(own, name, starts, data, offsets, constant_starts, constants, p
 
 
 @kernel
+def find_string(data, first, last, constant_starts, constants, prefixes):
+    """The cell of a single string: see coding.domain.string_cell."""
+    return string_cell(data, 0, len(data), first, last, constant_starts, constants, prefixes)
+
+
+@kernel
 def reversed_strings(starts, data):
     result = np.empty(len(data), np.uint8)
     for i in range(len(starts) - 1):
