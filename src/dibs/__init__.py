@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         WriterActive,
     )
     from dibs.explain import Explanation
+    from dibs.history.history import History
+    from dibs.history.retention import Retain
     from dibs.language.printer import to_sql
     from dibs.language.sql import parse, validate
     from dibs.matcher import Matcher
@@ -68,6 +70,7 @@ __all__ = [
     "Explanation",
     "ExpressionError",
     "FormatError",
+    "History",
     "IndexTooLarge",
     "LineTooLong",
     "Matcher",
@@ -78,6 +81,7 @@ __all__ = [
     "RecoveryWarning",
     "Rejected",
     "Replay",
+    "Retain",
     "StorageError",
     "Subscription",
     "SubscriptionErrors",
@@ -95,6 +99,8 @@ __all__ = [
 _HOMES = {
     "dibs.coding.values": ("EventProblem", "Range"),
     "dibs.explain": ("Explanation",),
+    "dibs.history.history": ("History",),
+    "dibs.history.retention": ("Retain",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
     "dibs.matcher": ("Matcher",),
