@@ -135,7 +135,7 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if segment.domains.facet.any():
+    if segment.domains.facet.any() or segment.joins:
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles()
