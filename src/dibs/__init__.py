@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         WriterActive,
     )
     from dibs.explain import Explanation
+    from dibs.history.history import History
+    from dibs.history.retention import Retain
     from dibs.language.printer import to_sql
     from dibs.language.sql import parse, validate
     from dibs.matcher import Matcher
@@ -62,6 +64,7 @@ __all__ = [
     "Explanation",
     "ExpressionError",
     "FormatError",
+    "History",
     "IndexTooLarge",
     "LineTooLong",
     "Matcher",
@@ -72,6 +75,7 @@ __all__ = [
     "RecoveryWarning",
     "Rejected",
     "Replay",
+    "Retain",
     "StorageError",
     "Subscription",
     "SubscriptionErrors",
@@ -89,6 +93,8 @@ __all__ = [
 _HOMES = {
     "dibs.coding.values": ("EventProblem", "Range"),
     "dibs.explain": ("Explanation",),
+    "dibs.history.history": ("History",),
+    "dibs.history.retention": ("Retain",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
     "dibs.front": ("Matcher",),  # which becomes dibs.matcher.Matcher

@@ -23,6 +23,7 @@ from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_on_error, check_te
 from dibs.errors import DibsError, DuplicateId, EventError, Rejected, SubscriptionErrors, UnknownId
 from dibs.items import checked_id, checked_item, checked_weight, sought_id
 from dibs.language.expression import And, Constant, Expression, Or, attributes
+from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.lazy import lazy
@@ -78,6 +79,14 @@ class ColdSubscriptions:
         return [id for id, held in self.items.items() if _holds(held.form, values)]
 
 
+def _form_of(text: str) -> Expression:
+    """Its normal form, if it asks for nothing but the event."""
+    form = normal_form(parse(text))
+    if next(joins_in(form), None) is not None:
+        raise NeedsKernels
+    return form
+
+
 def id_order(id: Id) -> tuple[bool, Any]:
     return isinstance(id, str), id
 
@@ -106,7 +115,7 @@ class ColdMatcher:
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         id, weight = checked_id(id), checked_weight(weight)
-        form = normal_form(parse(expression))
+        form = _form_of(expression)
 
         def change(items: dict[Id, Held], version: int) -> int:
             if id in items:
@@ -132,7 +141,7 @@ class ColdMatcher:
                     bad.append(Rejected(place, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
                     continue
                 try:
-                    form = normal_form(parse(text))
+                    form = _form_of(text)
                     if id in held:
                         raise DuplicateId(id)
                     version += 1
@@ -166,7 +175,7 @@ class ColdMatcher:
         self._change(change)
 
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
-        form = normal_form(parse(expression))
+        form = _form_of(expression)
         given = None if weight is None else checked_weight(weight)
 
         def change(items: dict[Id, Held], version: int) -> int:

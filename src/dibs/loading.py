@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 
+import dibs.jit.threads  # noqa: F401  its work before a fork comes after ours, which waits for who may be compiling
 from dibs.errors import DibsError
 from dibs.jit.ready import is_ready
 

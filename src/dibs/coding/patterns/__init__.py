@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import writable
 from dibs.coding.domain import Domains
 from dibs.coding.patterns.filter_kernels import build_filter
-from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, Filter, PatternPieces, PatternSpace
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, PatternSpace
 from dibs.coding.patterns.reading_kernels import read_patterns
 from dibs.coding.patterns.regexes import Regexes, search_for
 from dibs.coding.patterns.search_kernels import BLOCK, search_strings
@@ -57,9 +57,11 @@ def patterns_of(domains: Domains, attribute: int, old: Iterable[PatternSet] = ()
     return found
 
 
-def _work(patterns: int) -> tuple[Any, ...]:
+def _work(patterns: int, texts: int) -> tuple[Any, ...]:
     return (
         np.zeros(patterns, np.int64),
+        np.zeros(texts, np.int64),
+        np.empty(texts, np.int64),
         np.empty(BLOCK, np.int64),
         np.empty(BLOCK, np.uint64),
         np.zeros(2, np.int64),
@@ -72,9 +74,8 @@ class PatternSet:
 
     def __init__(self, starts: NDArray[np.int64], data: NDArray[np.uint8], old: Iterable[PatternSet] = ()):
         self._starts, self._data = starts, data
-        self.programs = PatternPieces(*read_patterns(starts, data))
-        *filed, unknown = build_filter(*self.programs)
-        self.filter = Filter(*filed)
+        self.programs = read_patterns(starts, data)
+        self.filter, unknown = build_filter(self.programs)
         groups = [group for s in old for group, _ in s.regexes.groups]
         self.regexes: Regexes = Regexes({self.text(p): p for p in unknown.tolist()}, groups)
         self._pool = Pool()
@@ -90,7 +91,7 @@ class PatternSet:
 
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
-        taken = self._pool.take(_work, len(self.programs.kind))
+        taken = self._pool.take(_work, len(self.programs.kind), len(self.filter.folded))
         work = PatternSpace(*taken.space)
         work.allowed[0] = thresholds.pattern_steps
         ends, found = search_strings(self.programs, self.filter, offsets, data, work)

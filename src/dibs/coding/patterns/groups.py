@@ -30,25 +30,38 @@ class PatternPieces(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """The texts that are looked for, filed under a gram: 8, 4, or of short texts all of their (folded) bytes.
+    """The distinct texts that are looked for, each filed under a gram: 8, 4, or of short texts all of their (folded)
+    bytes.
 
     A position of a string is looked at if `grams` has the bit of the four bytes that end there, or of the three; or
-    `pairs` that of the two. Then the slots of its grams lead to entries: slot (key, 1 + i) to the row i and those
-    behind it, (pattern, from, length, before): `length` bytes of the programs' text of which the gram ends behind the
-    first `before`. The pattern is ~p if another row of the same slot follows. An empty slot is (anything, 0)."""
+    `pairs` that of the two. Then the slots of its grams lead to entries: a slot holds the upper half of the gram's hash
+    and 1 + i in its lower half, for the row i and those behind it, (text, from, length, before): `length` bytes of the
+    programs' text of which the gram ends behind the first `before`. The text is ~t if another row of the same slot
+    follows. An empty slot is 0.
+
+    A pattern is looked at if one of its anchors is in the string: text t is that of the patterns with the places
+    anchor_offsets[t] to anchor_offsets[t + 1]. A LIKE has one, and the rest of its texts that are worth it are
+    other_texts[other_offsets[p]:other_offsets[p + 1]]: they must be there, too."""
 
     grams: NDArray[np.uint64]  # a bit for each hash
     pairs: NDArray[np.uint64]  # a bit for each of the 65,536
-    slots: NDArray[np.uint64]  # n x 2
-    entries: NDArray[np.int64]  # n x 4
-    always: NDArray[np.int64]  # patterns that a kernel verifies in every string
     sizes: NDArray[np.bool_]  # 9: whether there are grams of so many bytes
+    slots: NDArray[np.uint64]  # a power of two
+    entries: NDArray[np.int64]  # n x 4
+    folded: NDArray[np.bool_]  # whether a text is one of expressions, in lower case
+    anchor_offsets: NDArray[np.int64]
+    anchored: NDArray[np.int64]  # patterns
+    other_offsets: NDArray[np.int64]
+    other_texts: NDArray[np.int64]
+    always: NDArray[np.int64]  # patterns that a kernel verifies in every string
 
 
 class PatternSpace(NamedTuple):
-    """Scratch space of one search; see jit.pools."""
+    """Scratch space of one search; see jit.pools. Strings are counted over all searches."""
 
-    seen: NDArray[np.int64]  # the last string for which the pattern was decided, counted over all searches
+    seen: NDArray[np.int64]  # the last string for which the pattern was looked at
+    present: NDArray[np.int64]  # the last string in which the text was found
+    here: NDArray[np.int64]  # the texts of this string; ~t is one that may be there
     place: NDArray[np.int64]  # positions of a block that are looked at,
     gram: NDArray[np.uint64]  # and the eight bytes that end there
     counters: NDArray[np.int64]  # STRINGS and SPENT

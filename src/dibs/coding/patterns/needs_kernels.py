@@ -104,7 +104,7 @@ def _top(frames, depth):
     return frames[depth, _FROM] + frames[depth, _BRANCHES] + frames[depth, _BEST]
 
 
-@phase
+@phase(inline=False)
 def _offer(frames, depth, found, texts, score):
     """A set of texts, at the top: is it better than the best of this branch?"""
     best = frames[depth, _BEST_SCORE]
@@ -116,7 +116,7 @@ def _offer(frames, depth, found, texts, score):
         frames[depth, _BEST], frames[depth, _BEST_SCORE] = texts, score
 
 
-@phase
+@phase(inline=False)
 def _end_branch(frames, depth, found):
     """The best of the branch joins those of the branches before it."""
     score = frames[depth, _BEST_SCORE]
@@ -129,7 +129,7 @@ def _end_branch(frames, depth, found):
     frames[depth, _BEST], frames[depth, _BEST_SCORE] = 0, 0
 
 
-@phase
+@phase(inline=False)
 def _end_run(frames, depth, found, text, run, end):
     if end == run:
         return
@@ -150,7 +150,7 @@ def _end_run(frames, depth, found, text, run, end):
     _offer(frames, depth, found, texts, end - run)
 
 
-@phase
+@phase(inline=False)
 def _group_start(data, at, stop, fold):
     """(what is behind the start of the group, whether case is ignored then, whether something is to be closed).
     -1: something else begins here."""
@@ -180,7 +180,7 @@ def _group_start(data, at, stop, fold):
     return _GIVEN_UP, fold, False
 
 
-@phase
+@phase(inline=False)
 def _character(data, at, stop, text, end):
     """(1 for a plain character, 0 for a class of them or a place, or _GIVEN_UP; what is behind it; the end of the text,
     to which a plain character was added)."""
@@ -201,7 +201,7 @@ def _character(data, at, stop, text, end):
     return np.int64(1), at, end
 
 
-@phase
+@phase(inline=False)
 def _escaped(data, at, stop, text, end):
     if at + 1 >= stop:
         return _GIVEN_UP, at, end
@@ -223,7 +223,7 @@ def _escaped(data, at, stop, text, end):
     return _GIVEN_UP, at, end
 
 
-@phase
+@phase(inline=False)
 def _class_end(data, at, stop):
     """What is behind the class of characters that starts here."""
     at += 1
@@ -244,7 +244,7 @@ def _class_end(data, at, stop):
     return at + 1
 
 
-@phase
+@phase(inline=False)
 def _times(data, at, stop):
     """(how often what stands before must occur, what is behind)."""
     if at >= stop:

@@ -8,47 +8,45 @@ expression is always tried.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, PatternPieces
 from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, read_needs
 from dibs.jit.kernel import kernel, phase
 
-_NOT_LIKE = -1
-_FIRST_ROOM = 1024
 # Bytes that are no plain characters; `{` and what closes brackets may be plain, which is left to RE2.
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[np.frombuffer(rb"\.[](){}*+?|^$", np.uint8)] = True
 _ALPHANUMERIC = np.array([chr(c).isalnum() and c < 128 for c in range(256)])
 
 
-@kernel
-def read_patterns(starts, data):
-    """(kind, offsets, pieces, text) of Programs, for the patterns data[starts[i]:starts[i + 1]]."""
-    n = len(starts) - 1
+def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> PatternPieces:
+    """The patterns data[starts[i]:starts[i + 1]]."""
+    n, size = len(starts) - 1, int(starts[-1] - starts[0])
     kind, offsets = np.empty(n, np.uint8), np.zeros(n + 1, np.int64)
-    text = np.empty(len(FOLDING) + starts[n] - starts[0], np.uint8)
+    text = np.empty(len(FOLDING) + size, np.uint8)
     text[: len(FOLDING)] = FOLDING
-    pieces = np.empty((_FIRST_ROOM + 4 * n, 3), np.int64)
+    pieces = np.empty((3 * (size + n), 3), np.int64)  # the most there can be: memory that is not touched costs nothing
     frames, found = np.empty((DEEPEST + 1, 6), np.int64), np.empty((2 * MOST * (DEEPEST + 2), 2), np.int64)
-    end = len(FOLDING)  # of the text so far
-    count = 0
-    for p in range(n):
-        most = count + max(starts[p + 1] - starts[p] + 3, MOST)
-        if most > len(pieces):
-            more = np.empty((2 * most, 3), np.int64)
-            more[:count] = pieces[:count]
-            pieces = more
-        kind[p], count_now, end_now = _read_like(data, starts[p], starts[p + 1], pieces, count, text, end)
-        if kind[p] == REGEX:
+    end = _read_patterns(starts, data, kind, offsets, pieces, text, frames, found)
+    return PatternPieces(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy())
+
+
+@kernel
+def _read_patterns(starts, data, kind, offsets, pieces, text, frames, found):
+    """Fills kind, offsets and pieces, and returns the end of the text."""
+    count, end = 0, len(FOLDING)
+    for p in range(len(kind)):
+        what, count_now, end_now = _read_like(data, starts[p], starts[p + 1], pieces, count, text, end)
+        if what == REGEX:
             needs = read_needs(data, starts[p], starts[p + 1], (text, frames, found), end)
-            count_now, end_now = count, end
             for i in range(needs):
                 pieces[count_now, 0], pieces[count_now, 1], pieces[count_now, 2] = TEXT, found[i, 0], found[i, 1]
                 count_now += 1
                 end_now = max(end_now, found[i, 1])
-        count, end = count_now, end_now
+        kind[p], count, end = what, count_now, end_now
         offsets[p + 1] = count
-    return kind, offsets, pieces[:count].copy(), text[:end].copy()
+    return end
 
 
 @phase(inline=False)
@@ -110,7 +108,7 @@ def _read_like(data, at, stop, pieces, count, text, end):
 _NO_BYTE, _END = 256, 257
 
 
-@phase
+@phase(inline=False)
 def _unescaped(data, at, stop):
     """(the byte behind a backslash that stands for itself, where it ends). Instead of the byte: _END for the end of
     the string, _NO_BYTE for anything else."""
@@ -126,7 +124,7 @@ def _unescaped(data, at, stop):
     return np.int64(_NO_BYTE), at
 
 
-@phase
+@phase(inline=False)
 def _add_any(pieces, first, count):
     if count > first and pieces[count - 1, 0] == ANY:
         return count
@@ -134,7 +132,7 @@ def _add_any(pieces, first, count):
     return count + 1
 
 
-@phase
+@phase(inline=False)
 def _add_one(pieces, first, count):
     """One more character; before an ANY that stands at the end."""
     behind = np.int64(count > first and pieces[count - 1, 0] == ANY)

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.patterns.filter_kernels import EIGHT, FOLD, FOUR, MASKS, MULTIPLIER, SIZES, slot_of, tagged, three_hash
+from dibs.coding.patterns.filter_kernels import (
+    EIGHT,
+    FOLD,
+    FOUR,
+    MASKS,
+    SIZES,
+    UPPER,
+    four_hash,
+    gram_hash,
+    hash_shift,
+    is_marked,
+    three_hash,
+)
 from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
 from dibs.jit.borrowing import borrowed
@@ -25,24 +37,25 @@ def search_strings(programs, filed, offsets, data, work):
     """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order; RE2 decides about those that
     are negative, ~p for pattern p."""
     programs, filed, work = borrowed(programs), borrowed(filed), borrowed(work)
-    patterns, strings = len(programs.kind), len(offsets) - 1
+    patterns, strings, shift = len(programs.kind), len(offsets) - 1, hash_shift(64 * len(filed.grams))
     found, ends = np.empty(patterns + min(patterns, 4096), np.int32), np.zeros(strings + 1, np.int64)
     gram, string = np.uint64(0), 0
-    at, n = offsets[0], 0  # n patterns were found so far
+    at, n, texts = offsets[0], 0, 0  # n patterns were found so far, and so many texts in this string
     _begin(work)
     while string < strings:
         stop = min(at + BLOCK, offsets[strings])
-        hits, gram = _pick(filed, data, at, stop, gram, work)
+        hits, gram = _pick(filed, shift, data, at, stop, gram, work)
         hit = 0
         while string < strings:
             start, end = offsets[string], offsets[string + 1]
             while hit < hits and work.place[hit] < end:
-                n = _look(programs, filed, (start, end, data), hit, found, n, work)
+                texts = _look(programs.text, filed, shift, (start, end, data), hit, texts, work)
                 hit += 1
             if end > stop:
                 break
-            n = _verify(programs, filed.always, (start, end, data), found, ends[string], n, work)
-            string += 1
+            n = _gather(programs.kind, filed, texts, found, n, work)
+            n = _verify(programs, (start, end, data), found, ends[string], n, work)
+            string, texts = string + 1, 0
             ends[string] = n
             if n + patterns > len(found):
                 more = np.empty(2 * len(found) + patterns, np.int32)
@@ -61,64 +74,51 @@ def _begin(work):
 
 
 @phase
-def _pick(filed, data, at, stop, gram, work):
+def _pick(filed, shift, data, at, stop, gram, work):
     """(how many positions of this block are looked at, the eight bytes before its end). gram: the eight before it."""
-    bits = np.uint64(0)
-    while (np.int64(64) << np.int64(bits)) < 64 * len(filed.grams):
-        bits += np.uint64(1)
-    shift = np.uint64(58) - bits
-    word, bit, one = np.uint64(6), np.uint64(63), np.uint64(1)
     short = filed.sizes[1] or filed.sizes[2] or filed.sizes[3]
-    hits = 0
-    for i in range(at, stop):
+    hits = np.uint64(0)  # unsigned, as all that is an index here
+    for i in range(np.uint64(at), np.uint64(stop)):
         gram = (gram << EIGHT) | FOLD[data[i]]
-        place = ((gram & FOUR) * MULTIPLIER) >> shift
-        hit = filed.grams[place >> word] >> (place & bit)
+        hit = is_marked(filed.grams, four_hash(gram, shift))
         if short:
-            pair, place = gram & MASKS[2], three_hash(gram, shift)
-            hit |= filed.pairs[pair >> word] >> (pair & bit) | filed.grams[place >> word] >> (place & bit)
+            hit |= is_marked(filed.grams, three_hash(gram, shift)) | is_marked(filed.pairs, gram & MASKS[2])
         work.place[hits], work.gram[hits] = i, gram
-        hits += np.int64(hit & one)
-    return hits, gram
+        hits += hit
+    return np.int64(hits), gram
 
 
 @phase
-def _look(programs, filed, string, hit, found, n, work):
-    """Adds the patterns whose text ends at this position of a string (start, end, data), or may be in it: n is then
-    higher."""
+def _look(text, filed, shift, string, hit, texts, work):
+    """Adds the texts that end at this position of a string (start, end, data), or may be in it, to those `texts` that
+    are known to be here, and returns how many there are then."""
     start, end, data = string
     number, gram, behind = work.counters[STRINGS], work.gram[hit], work.place[hit] + 1
     last = np.uint64(len(filed.slots) - 1)
+    four = is_marked(filed.grams, four_hash(gram, shift))
+    three = is_marked(filed.grams, three_hash(gram, shift))
     for size in SIZES:
-        if not filed.sizes[size]:
+        if not filed.sizes[size] or not (four if size >= 4 else three or size < 3):
             continue
-        key = tagged(gram & MASKS[size], size)
-        slot = slot_of(key, last)
-        while filed.slots[slot, 1] != 0 and filed.slots[slot, 0] != key:
+        own = gram_hash(gram & MASKS[size], size)
+        slot = own & last
+        while filed.slots[slot] != 0 and filed.slots[slot] & UPPER != own & UPPER:
             slot = (slot + np.uint64(1)) & last
-        i = np.int64(filed.slots[slot, 1]) - 1
+        i = np.int64(filed.slots[slot] & FOUR) - 1
         while i >= 0:
-            p, from_, length, before = (
-                filed.entries[i, 0],
-                filed.entries[i, 1],
-                filed.entries[i, 2],
-                filed.entries[i, 3],
-            )
-            i = i + 1 if p < 0 else -1
-            p = ~p if p < 0 else p
-            begin = behind - before
-            if begin < start or length > end - begin or work.seen[p] == number:
+            t, row = filed.entries[i, 0], i
+            i = i + 1 if t < 0 else -1
+            t = ~t if t < 0 else t
+            begin, length = behind - filed.entries[row, 3], filed.entries[row, 2]
+            if begin < start or length > end - begin or work.present[t] == number:
                 continue
-            allowed = work.allowed[0] * (end - start + 16)
-            if work.counters[SPENT] >= allowed:
-                found[n] = ~p
-            elif _is_at(programs.text, from_, length, programs.kind[p] == REGEX, data, begin, work):
-                found[n] = p
-            else:
+            sure = work.counters[SPENT] < work.allowed[0] * (end - start + 16)
+            if sure and not _is_at(text, filed.entries[row, 1], length, filed.folded[t], data, begin, work):
                 continue
-            work.seen[p] = number
-            n += 1
-    return n
+            work.present[t] = number
+            work.here[texts] = t if sure else ~t
+            texts += 1
+    return texts
 
 
 @phase
@@ -136,17 +136,43 @@ def _is_at(text, start, length, folded, data, at, work):
 
 
 @phase
-def _verify(programs, always, string, found, first, n, work):
-    """Decides found[first:n], one of whose texts is in the string, and what is always verified: n behind those left."""
+def _gather(kind, filed, texts, found, n, work):
+    """Adds the patterns that may match, by the texts that are here. ~p: RE2 decides."""
+    number = work.counters[STRINGS]
+    for i in range(texts):
+        t, sure = work.here[i], work.here[i] >= 0
+        t = t if sure else ~t
+        for k in range(filed.anchor_offsets[t], filed.anchor_offsets[t + 1]):
+            p = filed.anchored[k]
+            if kind[p] == REGEX:
+                if work.seen[p] == number:
+                    continue
+                work.seen[p] = number
+                p = ~p
+            elif kind[p] == CONTAINS:
+                p = p if sure else ~p
+            else:
+                o, last = filed.other_offsets[p], filed.other_offsets[p + 1]
+                while o < last and work.present[filed.other_texts[o]] == number:
+                    o += 1
+                if o < last:
+                    continue
+            found[n] = p
+            n += 1
+    for i in range(len(filed.always)):
+        found[n] = filed.always[i]
+        n += 1
+    return n
+
+
+@phase
+def _verify(programs, string, found, first, n, work):
+    """Decides about the LIKEs of found[first:n]: n behind what is left."""
     start, end, data = string
-    for i in range(len(always)):
-        found[n + i] = always[i]
     kept = first
-    for i in range(first, n + len(always)):
+    for i in range(first, n):
         p = np.int64(found[i])
-        if p >= 0 and programs.kind[p] == REGEX:
-            p = ~p
-        elif p >= 0 and programs.kind[p] != CONTAINS:
+        if p >= 0 and programs.kind[p] != CONTAINS:
             result = is_like(programs, p, data, start, end, work)
             if result == NO:
                 continue

@@ -144,6 +144,10 @@ def reading_at(space):
         array_at(space, READING + 1, np.int64),
         array_at(space, READING + 2, np.int32),
         array_at(space, READING + 3, np.int64),
+        array_at(space, READING + 4, np.int32),
+        array_at(space, READING + 5, np.uint8),
+        array_at(space, READING + 6, np.int32),
+        array_at(space, READING + 7, np.int32),
     )
 
 

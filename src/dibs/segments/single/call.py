@@ -50,10 +50,12 @@ class Singles:
             space = SingleSpace(space.needs.with_all_of(plan.needs))
         if len(text) > space.needs.text:
             space = SingleSpace(space.needs._replace(text=2 * len(text)))
+        space.read_for(plan.names)
         call = match_text_keeping if plan.few else match_text
         status = call(plan.address, space.address, text, space.needs.values)
         while status == FULL:
             space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
+            space.read_for(plan.names)
             status = call(plan.address, space.address, text, space.needs.values)
         ids = self._finish(plan, space) if status == DONE else None
         self._spaces.give(taken if space is taken.space else Taken(space, taken.age))

@@ -6,8 +6,7 @@ then comes a block of LAYER entries for each layer. The table of a work space is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,12 +84,3 @@ UNSURE = 1  # of the text: another reader decides
 LONG = 2  # more values than there is room for
 FULL = 3  # more rows than there is room for: call again with more
 SEVERAL = 4  # several values of one attribute, which bits do not take
-
-
-def entries_of(arrays: Iterable[NDArray[Any]]) -> list[int]:
-    """Address and length of each array: what kernels read must be contiguous."""
-    result: list[int] = []
-    for array in arrays:
-        assert array.flags.c_contiguous
-        result += (array.__array_interface__["data"][0], len(array))
-    return result
