@@ -33,7 +33,7 @@ ALLOWED = {
     "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher", "coldmatches"],
     "coldmatches": [*BELOW, "matches", "cold"],
     "loading": ["errors", "jit", "warming", "cli.progress"],
-    "front": ["arguments", "jit", "cold", "loading", "matcher"],
+    "front": ["arguments", "jit", "cold", "loading", "matcher", "history"],
     "matches": BELOW,
     "intake": [*BELOW, "items"],
     "changes": BELOW,
