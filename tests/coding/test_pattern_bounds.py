@@ -18,6 +18,7 @@ from dibs.coding.patterns import PatternSet, regexes
 from dibs.coding.patterns.regexes import KEPT_LARGE, KEPT_SMALL, Group, Regexes
 from dibs.language.like import like_regex
 from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compiled, program_size
+from dibs.matcher import Matcher
 from dibs.thresholds import using
 
 PATTERNS = ["b+", "(?i)É", "[^a]", r"\bab\b", r"\p{L}{2}", "x{0,30}y", "[ab]{2}", r"^\w+$", r"\d"]  # none needs a text
@@ -128,7 +129,7 @@ def words(first: int, count: int) -> list[str]:
 
 def test_merging_hands_patterns_on() -> None:
     """A change beside many patterns: those of the merged segment are ready when it comes, and RE2's sets stay."""
-    with dibs.Matcher() as m:
+    with Matcher() as m:
         m.add_many((w, f"CONTAINS(t, '{w}')") for w in words(0, 20_000))
         m.add_many((f"letters {i}", f"t RLIKE '^[a-z]{{{i}}}[!]$'") for i in range(1, 1_000))
         assert m.match({"t": "... word000777 word019999"}) == ["word000777", "word019999"]
@@ -137,13 +138,13 @@ def test_merging_hands_patterns_on() -> None:
         m.add_many((w, f"CONTAINS(t, '{w}')") for w in words(20_000, 300))
         m.remove("word000777")
         m.compact()
-        assert all(x.segment.domains.patterns for x in m._snapshot().layers)
+        assert all(x.segment.domains.patterns for x in m._layers.state.layers)
         assert groups_of(m) == before
         assert m.match({"t": "... word000777 word020001 word019999"}) == ["word019999", "word020001"]
 
 
-def groups_of(m: dibs.Matcher) -> set[Group]:
-    sets: list[PatternSet] = [s for x in m._snapshot().layers for s in x.segment.domains.patterns.values()]
+def groups_of(m: Matcher) -> set[Group]:
+    sets: list[PatternSet] = [s for x in m._layers.state.layers for s in x.segment.domains.patterns.values()]
     return {group for s in sets for group, _ in s.regexes.groups}
 
 

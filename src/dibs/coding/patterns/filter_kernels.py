@@ -36,8 +36,8 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     """The filter, and the patterns of which nothing is known."""
     kind, _, pieces, text = programs
     number, texts = np.empty(len(pieces), np.int64), np.empty((len(pieces), TEXT_COLUMNS), np.int64)
-    slots = np.zeros(1 << _bits(2 * len(pieces), 4, 40), np.int64)
-    texts = texts[: _number_texts(programs, number, texts, slots)]
+    table = np.zeros(1 << _bits(2 * len(pieces), 4, 40), np.int64)
+    texts = texts[: _number_texts(programs, number, texts, table)]
     counters = np.zeros(1 << _bits(2 * len(text), 10, _MOST_COUNTERS), np.uint32)
     _count(pieces, text, counters)
     _choose_grams(text, texts, counters)
@@ -48,8 +48,13 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     anchor_offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.bincount(pairs[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
     unknown = kind[alone] == REGEX
-    filter_ = Filter(
-        *_filed(text, texts),
+    grams, marked_pairs, sizes, slots, entries = _filed(text, texts)
+    result = Filter(
+        grams=grams,
+        pairs=marked_pairs,
+        sizes=sizes,
+        slots=slots,
+        entries=entries,
         folded=texts[:, FOLDED] == 1,
         anchor_offsets=anchor_offsets,
         anchored=pairs[np.argsort(pairs[:, 0], kind="stable"), 1],
@@ -57,7 +62,7 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
         other_texts=others[: other_offsets[-1]].copy(),
         always=alone[~unknown],
     )
-    return filter_, alone[unknown]
+    return result, alone[unknown]
 
 
 def _filed(
