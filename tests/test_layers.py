@@ -58,6 +58,7 @@ ALLOWED = {
             "past",
             "exchange",
             "warming",
+            "loading",
         ]
         for shell in SHELLS
     },
