@@ -340,16 +340,9 @@ def test_index_dir_keeps_what_was_compiled(spark: SparkSession, tmp_path: Path) 
 
 def run_worker(path: Path, batches: list[pa.RecordBatch], **changes: Any) -> list[pa.RecordBatch]:
     arguments = dict(
-        files=None,
-        kernels=None,
-        names=["id", "a"],
-        attributes=None,
-        text_ids=True,
-        weighted=False,
-        matches=True,
-        warn=True,
+        files=None, names=["id", "a"], attributes=None, text_ids=True, weighted=False, matches=True, warn=True
     )
-    arguments = arguments | dict(path=str(path), files=None) | changes
+    arguments = arguments | dict(path=str(path), files=None, kernels=None) | changes
     return list(worker.match_partition(batches, **arguments))
 
 
