@@ -59,6 +59,7 @@ ALLOWED = {
             "past",
             "exchange",
             "warming",
+            "loading",
         ]
         for shell in SHELLS
     },

@@ -25,7 +25,13 @@ except ImportError:  # Windows: two that warm at once wait for nothing
     fcntl = None  # type: ignore[assignment]
 
 LAST = "life"
-PARTS = ("batches", "coding", "single events", "language")  # of dibs.warming.workload, which takes a second to import
+PARTS = (
+    "masks",
+    "coding",
+    "small sizes",
+    "language",
+    "records",
+)  # of dibs.warming.workload, which takes a second to import
 
 
 class Warmed(NamedTuple):

@@ -3,7 +3,7 @@
 No list of kernels or of their types is kept. The last part, `life`, is what users do, so whatever it leaves uncompiled
 nobody needs (tests/test_warming.py looks for kernels that were never reached). It runs by itself in the end and finds
 most of its kernels compiled by the other parts, which begin at different stages of the pipeline, with input that was
-made without the stages before: so they can run at once. Each runs with the thresholds as they are and at their
+made without the stages before: so they can run at once. All of it runs with the thresholds as they are and at their
 smallest, which leads small input through all paths.
 """
 
@@ -24,7 +24,7 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import Range
-from dibs.index import AUTO, INDEXES, create, restore
+from dibs.index import AUTO, create, restore
 from dibs.index.base import do_pending
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
@@ -87,19 +87,22 @@ def coding() -> None:
         move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
 
 
-def index(name: str, counts: tuple[int, ...] = (1, 70)) -> None:
-    """Clauses, made by hand, to an index; and so many coded events to pairs."""
-    for rows, attributes in ((300, 20), (3_000, 5_000)):  # of which each event has many, or few
+FEW_ATTRIBUTES, MANY_ATTRIBUTES = (300, 20), (3_000, 5_000)  # clauses, and attributes of which an event has 5
+
+
+def index(name: str = AUTO, sizes: tuple[tuple[int, int], ...] = (FEW_ATTRIBUTES, MANY_ATTRIBUTES)) -> None:
+    """Clauses, made by hand, to an index; and coded events to pairs."""
+    for rows, attributes in sizes:
         clauses = _clauses(rows, attributes)
         built = create(name, clauses)
         for _ in range(3):
             for several in (False, True):
-                for count in counts:
+                for count in (1, 70):
                     events = _events(count, attributes, several)
                     built.match(events, 1)
                     built.match(events, 2, lambda event, row: None)
             do_pending(built)
-        restore(name, clauses, built.arrays()).match(_events(counts[0], attributes, False), 1)
+        restore(name, clauses, built.arrays()).match(_events(1, attributes, False), 1)
 
 
 def life() -> None:
@@ -204,23 +207,29 @@ def _events(count: int, attributes: int, several: bool) -> CodedEvents:
     return CodedEvents(offsets, attribute.astype(np.int32), lo, lo + 1 if several else lo, not several)
 
 
+def _both_ways(use: Callable[[], None]) -> None:
+    use()
+    _at_smallest(use)
+
+
+def _at_smallest(use: Callable[[], None]) -> None:
+    with using(smallest()):
+        use()
+
+
 PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should begin
-    "batches": partial(index, AUTO, (70,)),
-    "coding": coding,
-    "single events": partial(index, AUTO, (1,)),
-    "language": language,
+    "masks": partial(index, AUTO, (FEW_ATTRIBUTES,)),
+    "coding": partial(_both_ways, coding),
+    "small sizes": partial(_at_smallest, index),
+    "language": partial(_both_ways, language),
+    "records": partial(index, AUTO, (MANY_ATTRIBUTES,)),
 }
 LAST = "life"
-STRUCTURES = [name for name in INDEXES if name != AUTO]
 
 
 def run(part: str) -> None:
     """Runs a part: one of PARTS, LAST, or the name of another structure."""
-    for values in ({}, smallest()):
-        with using(values):
-            if part == LAST:
-                life()
-            elif part in PARTS:
-                PARTS[part]()
-            else:
-                index(part)
+    if part in PARTS:
+        PARTS[part]()
+    else:
+        _both_ways(life if part == LAST else partial(index, part))
