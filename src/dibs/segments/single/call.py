@@ -9,13 +9,14 @@ import numpy as np
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.events import WantedNames
+from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
 from dibs.segments.id_lists import sorted_ids
 from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
-from dibs.segments.single.layout import DONE, FULL
+from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, plan_of
 from dibs.segments.single.space import SingleSpace
 from dibs.segments.state import State
@@ -57,6 +58,8 @@ class Singles:
             space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
             space.read_for(plan.names)
             status = call(plan.address, space.address, text, space.needs.values)
+        if status == STALE:
+            raise DibsError("compiled kernels are older than this version of Dibs: delete its __pycache__ folders")
         ids = self._finish(plan, space) if status == DONE else None
         self._spaces.give(taken if space is taken.space else Taken(space, taken.age))
         return ids

@@ -6,6 +6,7 @@ then comes a block of LAYER entries for each layer. The table of a work space is
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -78,9 +79,14 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
     1,
 )
 
+# Beside the number of layers: by it a kernel knows that it was compiled for tables that are laid out like this. (An
+# older one, out of the cache, would write anywhere.)
+LIKE_THIS = zlib.crc32(repr([(name, value) for name, value in sorted(globals().items()) if name.isupper()]).encode())
+
 # What a call returns.
 DONE = 0
 UNSURE = 1  # of the text: another reader decides
 LONG = 2  # more values than there is room for
 FULL = 3  # more rows than there is room for: call again with more
 SEVERAL = 4  # several values of one attribute, which bits do not take
+STALE = 5  # the kernel is older than the tables

@@ -33,6 +33,7 @@ from dibs.segments.single.layout import (
     HEAD,
     INEXACT,
     LAYER,
+    LIKE_THIS,
     OWN,
     DomainArrays,
 )
@@ -80,7 +81,7 @@ class Plan:
     def __init__(self, state: State, parts: list[Part], names: WantedNames):
         paths = names.paths
         held: list[Any] = [paths]
-        table = [np.array([len(parts), 0, *entries_of(paths)], np.int64)]
+        table = [np.array([len(parts), LIKE_THIS, *entries_of(paths)], np.int64)]
         for layer, part in zip(state.layers, parts):
             own = numbered(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None
