@@ -14,6 +14,7 @@ from dibs.history.verify import Event, holds, stands
 from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And
 from dibs.language.joins import COUNT, EXISTS, MIN
 
+ALL = Conjunction((), (), (), ())  # every document
 YES, NO = ((BOOLEAN, True),), ((BOOLEAN, False),)
 
 
@@ -107,6 +108,17 @@ def _newest_first(state: State, stretch: Stretch) -> Iterator[int]:
 def witness(plan: Plan, state: State, event: Event) -> int | None:
     """A document that satisfies the condition."""
     for conjunction in plan.conjunctions:
+        found = _find(conjunction, state, event)
+        if found is not None and not found.access.rest:
+            is_empty = True
+            for bounds in found.access.bounds:
+                for run, _, end in found.ordered.stretches(bounds):
+                    newest = int(run.rows[end - 1])
+                    if state.is_there(newest):  # as it mostly is
+                        return newest
+                    is_empty = False
+            if is_empty:
+                continue
         row = next(_rows(plan, conjunction, state, event), None)
         if row is not None:
             return row
@@ -116,6 +128,8 @@ def witness(plan: Plan, state: State, event: Event) -> int | None:
 def count(plan: Plan, state: State, event: Event) -> int:
     """How many documents satisfy the condition."""
     if len(plan.conjunctions) == 1:
+        if plan.conjunctions[0] == ALL:
+            return len(state)
         found = _find(plan.conjunctions[0], state, event)
         if found is not None and found.counts_each_once:
             stretches = (each for bounds in found.access.bounds for each in found.ordered.stretches(bounds))

@@ -72,7 +72,8 @@ class History:
                 return False
             values = self.read(state, [document])
             added = self.appended(state, self.cells(values), 0, key)
-            self.put(self.kept(replace(added, parts=_with_document(state, owned(document)))))
+            parts = _with_documents(state.parts, state.end, [owned(document)], None)
+            self.put(self.kept(replace(added, parts=parts)))
         return True
 
     def load(self, source: Any, key: str | None = None, attributes: str | None = None) -> int:
@@ -187,11 +188,11 @@ class History:
             return state
         values = self.read(state, rows, attributes)
         cells, first, count = self.cells(values), state.end, len(rows)
-        part = Part(first, rows, attributes)
+        parts = _with_documents(state.parts, first, rows, attributes)
         if count <= thresholds.history_rebuilt:
             for event in range(count):
                 state = self.appended(state, cells, event, None if keys is None else keys[event])
-            return replace(state, parts=(*state.parts, part))
+            return replace(state, parts=parts)
         place = first - state.base
         columns = {name: column for name, column in state.columns.copy().items() if name in cells}
         for name, column in columns.items():
@@ -201,7 +202,7 @@ class History:
         state.keys.extend([None] * count if keys is None else keys)
         if keys is not None:
             self._by_key.update(zip(keys, range(first, first + count)))
-        return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=(*state.parts, part))
+        return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=parts)
 
     def kept(self, state: State, all_times: bool = False) -> State:
         """What retention leaves. all_times: several documents came, of which any may be too old."""
@@ -243,8 +244,7 @@ def remembered(
         yield state
         state = history.appended(state, cells, event, None)
         state = without(state, [state.end - 1]) if event in unreadable else history.kept(state)
-    part = Part(first, rows, attributes)
-    yield replace(state, parts=(*state.parts, part)) if len(rows) else state
+    yield replace(state, parts=_with_documents(state.parts, first, rows, attributes)) if len(rows) else state
 
 
 # ---- what is given ----
@@ -273,16 +273,15 @@ def check_no_ranges(values: EventValues) -> None:
         raise EventError("a document of the history has single values or arrays, no Range", event, values.names[name])
 
 
-def _with_document(state: State, document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """The parts with one more document, at the end of the last part if that grows."""
-    if state.parts:
-        last = state.parts[-1]
-        place = state.end - last.first
-        if isinstance(last.rows, list) and last.attributes is None and place <= len(last.rows):
+def _with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: str | None) -> tuple[Part, ...]:
+    """The parts with more documents, the first of this number: at the end of the last part if that can grow."""
+    if parts and isinstance(rows, list) and isinstance(parts[-1].rows, list) and parts[-1].attributes == attributes:
+        last, place = parts[-1], first - parts[-1].first
+        if 0 <= place <= len(last.rows):
             del last.rows[place:]
-            last.rows.append(document)
-            return state.parts
-    return (*state.parts, Part(state.end, [document]))
+            last.rows.extend(rows)
+            return parts
+    return (*parts, Part(first, rows, attributes))
 
 
 def _microseconds(value: Any) -> int:

@@ -16,6 +16,8 @@ from dibs.history.keys import TIME, UNREADABLE, Cell, Span, literal_cell
 from dibs.history.ordered import Bounds, Key, Ordered, after
 from dibs.history.verify import Event
 from dibs.language.expression import (
+    FALSE,
+    TRUE,
     And,
     Between,
     Compare,
@@ -58,7 +60,7 @@ def plan_of(name: str) -> Plan:
     """The plan of the join behind an attribute."""
     join = join_of(name)
     form = join.condition
-    parts = form.children if isinstance(form, Or) else (form,)
+    parts = form.children if isinstance(form, Or) else () if form == FALSE else (form,)
     extreme = join.attribute if join.function in EXTREMES else None
     conjunctions = tuple(conjunction_of(part, extreme) for part in parts)
     is_fixed = not any(isinstance(p, PairCompare) for p in predicates(form))
@@ -67,7 +69,7 @@ def plan_of(name: str) -> Plan:
 
 def conjunction_of(form: Expression, extreme: str | None) -> Conjunction:
     """extreme: the attribute of which MIN or MAX is taken: an index that ends with it gives it at once."""
-    parts: Sequence[Expression] = form.children if isinstance(form, And) else (form,)
+    parts: Sequence[Expression] = form.children if isinstance(form, And) else () if form == TRUE else (form,)
     equal: dict[str, Predicate] = {}
     for part in sorted(parts, key=lambda part: not isinstance(part, PairCompare)):
         if isinstance(part, (Compare, PairCompare, In)) and _equates(part):
