@@ -2,7 +2,7 @@
 
 An event is laid out by attribute before its clauses are tested: slot_lo and slot_hi hold the first span of the
 attribute's value (0, 0 where it has none), slot_more the entries after the first as (start, end) in the batch.
-`clear` undoes `lay_out`, so the slots are filled with zeros once a batch, not once an event.
+`clear` undoes `lay_out`, so the slots are filled with zeros once per batch, not once per event.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from dibs.jit.scanning import PADDING
 from dibs.thresholds import thresholds
 
 
-class Texts(NamedTuple):
+class EventTexts(NamedTuple):
     """Some texts of one event each."""
 
     data: NDArray[np.uint8]  # PADDING zeros behind all of them
@@ -54,7 +54,7 @@ def read_json_columns(chunks: Iterable[pa.Array], wanted: WantedNames, on_error:
     return reader.finish()
 
 
-def _blocks_of_lines(content: bytes) -> Iterator[Texts]:
+def _blocks_of_lines(content: bytes) -> Iterator[EventTexts]:
     at, first = len(BYTE_ORDER_MARK) if content.startswith(BYTE_ORDER_MARK) else 0, 1
     block = _Block()
     while at < len(content):
@@ -68,7 +68,7 @@ def _blocks_of_lines(content: bytes) -> Iterator[Texts]:
         room = len(data) // 2 + 1
         start, stop, number = block.column(0, room), block.column(1, room), block.column(2, room)
         kept, lines = split_lines(data, start, stop, number)
-        yield Texts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
+        yield EventTexts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
         at, first = end, first + lines
 
 
@@ -98,7 +98,7 @@ def _parser_of_lines(number: NDArray[np.int64], first: int) -> Callable[[int, by
     return lambda i, line: json_line(first + int(number[i]), line)
 
 
-def _blocks_of_column(chunk: pa.Array) -> Iterator[Texts]:
+def _blocks_of_column(chunk: pa.Array) -> Iterator[EventTexts]:
     offsets, data = text_buffers(chunk)
     null = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
     block, first = _Block(), 0
@@ -108,7 +108,9 @@ def _blocks_of_column(chunk: pa.Array) -> Iterator[Texts]:
         start, end = offsets[first:last] - offsets[first], offsets[first + 1 : last + 1] - offsets[first]
         if null is not None:
             end = np.where(null[first:last], -1, end)
-        yield Texts(block.padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text))
+        yield EventTexts(
+            block.padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text)
+        )
         first = last
 
 
@@ -138,7 +140,7 @@ class _Reader:
             np.zeros(2, np.int64),
         )
 
-    def read(self, texts: Texts) -> None:
+    def read(self, texts: EventTexts) -> None:
         events = len(texts.start)
         first = int(self._batch.counts[0])
         if first + events >= 2**31:
@@ -183,7 +185,7 @@ class _Reader:
         )
         self._read += size - PADDING
 
-    def _read_others(self, texts: Texts, which: NDArray[np.int32], first: int) -> None:
+    def _read_others(self, texts: EventTexts, which: NDArray[np.int32], first: int) -> None:
         events = [texts.parse(i, texts.data[texts.start[i] : texts.end[i]].tobytes()) for i in which.tolist()]
         values = read_dicts(events, self.wanted, "skip")
         number = which + np.int32(first)
