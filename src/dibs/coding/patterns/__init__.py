@@ -15,6 +15,7 @@ segments are merged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from dibs.coding.domain import Domains
 from dibs.coding.patterns.filter_kernels import build_filter
 from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, PatternSpace
 from dibs.coding.patterns.reading_kernels import read_patterns
-from dibs.coding.patterns.regexes import Regexes, search_for
+from dibs.coding.patterns.regexes import Regexes, Search, search_for
 from dibs.coding.patterns.search_kernels import BLOCK, search_strings
 from dibs.coding.patterns.span_kernels import distinct_strings, spans_of
 from dibs.coding.values import Strings
@@ -92,9 +93,8 @@ class PatternSet:
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
         taken = self._pool.take(_work, len(self.programs.kind), len(self.filter.folded))
-        work = PatternSpace(*taken.space)
-        work.allowed[0] = thresholds.pattern_steps
-        ends, found = search_strings(self.programs, self.filter, offsets, data, work)
+        PatternSpace(*taken.space).allowed[0] = thresholds.pattern_steps
+        ends, found = search_strings(tuple(self.programs), tuple(self.filter), offsets, data, taken.space)
         self._pool.give(taken)
         if self.regexes or (len(found) and int(found.min()) < 0):
             return self._decide(offsets, data, ends, found)
@@ -108,12 +108,16 @@ class PatternSet:
         doubtful = found < 0
         content = data.tobytes()
         strings, numbers = [owner[~doubtful]], [found[~doubtful]]
-        more = []
+        starts = offsets.tolist()
+        more: list[tuple[int, int]] = []
+        tests: dict[int, Search] = {}
         for string, p in zip(owner[doubtful].tolist(), (~found[doubtful]).tolist()):
-            if self._is_in(p, content[offsets[string] : offsets[string + 1]]):
+            test = tests.get(p)
+            if test is None:
+                test = tests[p] = self._test(p)
+            if test(content[starts[string] : starts[string + 1]]):
                 more.append((string, p))
         if self.regexes:
-            starts = offsets.tolist()
             more += self.regexes.find([content[i:k] for i, k in zip(starts, starts[1:])])
         added = np.array(more, np.int64).reshape(-1, 2)
         string = np.concatenate([*strings, added[:, 0]])
@@ -122,19 +126,19 @@ class PatternSet:
         np.cumsum(np.bincount(string, minlength=len(ends) - 1), out=ends[1:])
         return ends, np.concatenate([*numbers, added[:, 1].astype(np.int32)])[order]
 
-    def _is_in(self, pattern: int, text: bytes) -> bool:
-        """What took a kernel too long, or is no matter of kernels."""
+    def _test(self, pattern: int) -> Search:
+        """The test for what took a kernel too long, or is no matter of kernels."""
         kind, offsets, pieces, content = self.programs
         own = pieces[offsets[pattern] : offsets[pattern + 1]].tolist()
         if kind[pattern] in (CONTAINS, LIKE) and all(piece != ONE for piece, _, _ in own):
-            return _are_in([None if piece == ANY else content[a:b].tobytes() for piece, a, b in own], text)
-        return bool(search_for(self.text(pattern))(text))
+            return partial(_are_in, [None if piece == ANY else content[a:b].tobytes() for piece, a, b in own])
+        return search_for(self.text(pattern))
 
 
 def _are_in(pieces: list[bytes | None], text: bytes) -> bool:
     """Whether the string consists of the pieces, of which None is any text. Python finds bytes in linear time, also
     those that are too long for RE2."""
-    start, end = 0, len(text)
+    start, end, pieces = 0, len(text), list(pieces)
     if pieces[0] is not None and text.startswith(pieces[0]):
         start = len(pieces.pop(0) or b"")
     if pieces and pieces[-1] is not None and text.endswith(pieces[-1]):

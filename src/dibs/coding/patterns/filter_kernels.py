@@ -26,6 +26,7 @@ FOLD = np.arange(256, dtype=np.uint64)  # bytes as they are compared: ASCII lett
 FOLD[65:91] += np.uint64(32)
 FROM, LENGTH, FOLDED, BEFORE, COST, WANTED = range(6)  # columns of a text while it is filed
 TEXT_COLUMNS = 6
+WORTH_FILING = 3  # bytes of a text that is no anchor: shorter ones are in too many strings
 _MOST_COUNTERS = 22  # bits
 _FEWEST_GRAMS, _MOST_GRAMS = 12, 24  # bits of a place in `grams`
 _BITS_FOR_ONE = 32  # in `grams`, for each text
@@ -41,23 +42,23 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     counters = np.zeros(1 << _bits(2 * len(text), 10, _MOST_COUNTERS), np.uint32)
     _count(pieces, text, counters)
     _choose_grams(text, texts, counters)
-    pairs, others = np.empty((len(pieces), 2), np.int64), np.empty(len(pieces), np.int64)
+    rows, others = np.empty((len(pieces), 3), np.int64), np.empty(len(pieces), np.int64)
     other_offsets, alone = np.zeros(len(kind) + 1, np.int64), np.empty(len(kind), np.int64)
-    anchors, lonely = _choose_anchors(programs, number, texts, pairs, others, other_offsets, alone)
-    pairs, alone = pairs[:anchors], alone[:lonely]
+    anchors, lonely = _choose_anchors(programs, number, texts, rows, others, other_offsets, alone)
+    rows, alone = rows[:anchors], alone[:lonely]
     anchor_offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(np.bincount(pairs[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
+    np.cumsum(np.bincount(rows[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
     unknown = kind[alone] == REGEX
-    grams, marked_pairs, sizes, slots, entries = _filed(text, texts)
+    grams, pairs, sizes, slots, entries = _filed(text, texts)
     result = Filter(
         grams=grams,
-        pairs=marked_pairs,
+        pairs=pairs,
         sizes=sizes,
         slots=slots,
         entries=entries,
         folded=texts[:, FOLDED] == 1,
         anchor_offsets=anchor_offsets,
-        anchored=pairs[np.argsort(pairs[:, 0], kind="stable"), 1],
+        anchored=rows[np.argsort(rows[:, 0], kind="stable"), 1:],
         other_offsets=other_offsets,
         other_texts=others[: other_offsets[-1]].copy(),
         always=alone[~unknown],
@@ -140,9 +141,10 @@ def _choose_grams(text, texts, counters):
 
 
 @kernel
-def _choose_anchors(programs, number, texts, pairs, others, other_offsets, alone):
-    """Fills the pairs (text, pattern) of anchors, the other texts of each pattern, and the patterns without any anchor;
-    marks the texts that are wanted. Returns how many anchors there are, and patterns without."""
+def _choose_anchors(programs, number, texts, anchors_of, others, other_offsets, alone):
+    """Fills the anchors (text, pattern, the best of its other texts or -1), the other texts of each pattern, and the
+    patterns without any anchor; marks the texts that are wanted. Returns how many anchors there are, and patterns
+    without."""
     kind, offsets, _, _ = programs
     anchors, n, lonely = 0, 0, 0
     for p in range(len(kind)):
@@ -152,21 +154,24 @@ def _choose_anchors(programs, number, texts, pairs, others, other_offsets, alone
             if t < 0:
                 continue
             if kind[p] == REGEX:
-                pairs[anchors, 0], pairs[anchors, 1] = t, p
+                anchors_of[anchors, 0], anchors_of[anchors, 1], anchors_of[anchors, 2] = t, p, -1
                 texts[t, WANTED] = 1
                 anchors += 1
             elif best < 0 or texts[t, COST] < texts[best, COST]:
                 best = t
         if best >= 0:
-            pairs[anchors, 0], pairs[anchors, 1] = best, p
-            texts[best, WANTED] = 1
-            anchors += 1
+            second = np.int64(-1)
             for i in range(offsets[p], offsets[p + 1]):
                 t = number[i]
-                if t >= 0 and t != best and texts[t, LENGTH] >= 4:
+                if t >= 0 and t != best and texts[t, LENGTH] >= WORTH_FILING:
+                    if second < 0 or texts[t, COST] < texts[second, COST]:
+                        second = t
                     texts[t, WANTED] = 1
                     others[n] = t
                     n += 1
+            anchors_of[anchors, 0], anchors_of[anchors, 1], anchors_of[anchors, 2] = best, p, second
+            texts[best, WANTED] = 1
+            anchors += 1
         other_offsets[p + 1] = n
         if anchors == before:
             alone[lonely] = p

@@ -50,7 +50,7 @@ class Filter(NamedTuple):
     entries: NDArray[np.int64]  # n x 4
     folded: NDArray[np.bool_]  # whether a text is one of expressions, in lower case
     anchor_offsets: NDArray[np.int64]
-    anchored: NDArray[np.int64]  # patterns
+    anchored: NDArray[np.int64]  # n x 2: a pattern, and the best of its other texts or -1
     other_offsets: NDArray[np.int64]
     other_texts: NDArray[np.int64]
     always: NDArray[np.int64]  # patterns that a kernel verifies in every string

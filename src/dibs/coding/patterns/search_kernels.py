@@ -22,7 +22,7 @@ from dibs.coding.patterns.filter_kernels import (
     is_marked,
     three_hash,
 )
-from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS
+from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS, Filter, PatternPieces, PatternSpace
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
 from dibs.jit.borrowing import borrowed
 from dibs.jit.kernel import kernel, phase
@@ -35,8 +35,8 @@ MUCH = 16  # bytes of a text that were there, but not the whole of it
 @kernel
 def search_strings(programs, filed, offsets, data, work):
     """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order; RE2 decides about those that
-    are negative, ~p for pattern p."""
-    programs, filed, work = borrowed(programs), borrowed(filed), borrowed(work)
+    are negative, ~p for pattern p. programs, filed, work: as plain tuples, which cost less in a call."""
+    programs, filed, work = borrowed(PatternPieces(*programs)), borrowed(Filter(*filed)), borrowed(PatternSpace(*work))
     patterns, strings, shift = len(programs.kind), len(offsets) - 1, hash_shift(64 * len(filed.grams))
     found, ends = np.empty(patterns + min(patterns, 4096), np.int32), np.zeros(strings + 1, np.int64)
     gram, string = np.uint64(0), 0
@@ -143,7 +143,9 @@ def _gather(kind, filed, texts, found, n, work):
         t, sure = work.here[i], work.here[i] >= 0
         t = t if sure else ~t
         for k in range(filed.anchor_offsets[t], filed.anchor_offsets[t + 1]):
-            p = filed.anchored[k]
+            p, other = filed.anchored[k, 0], filed.anchored[k, 1]
+            if other >= 0 and work.present[other] != number:
+                continue
             if kind[p] == REGEX:
                 if work.seen[p] == number:
                     continue
