@@ -1,4 +1,4 @@
-"""The matches of a small matcher without kernels (dibs.cold) in the form that all matches have."""
+"""The matches of a small matcher without kernels (dibs.cold.matcher) in the form that all matches have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dibs.segments.ids import IdIndex
 from dibs.segments.state import by_type
 
 if TYPE_CHECKING:
-    from dibs.cold import Held
+    from dibs.cold.subscriptions import Held
 
 
 class _Rows:
