@@ -30,8 +30,7 @@ ALLOWED = {
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
     "items": ["errors", "arguments", "language"],
     # What answers before kernels are there imports lightly; what it imports in functions may be anything.
-    "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher", "coldmatches"],
-    "coldmatches": [*BELOW, "matches", "cold"],
+    "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher"],
     "loading": ["errors", "jit", "warming", "cli.progress"],
     "front": ["arguments", "jit", "history.retention", "cold", "loading", "matcher"],
     "matches": BELOW,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs import loading
 from dibs.arguments import checked_threads
-from dibs.cold import ColdMatcher, NeedsKernels
+from dibs.cold.matcher import ColdMatcher, NeedsKernels
 from dibs.jit.threads import survive_forks
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _either(method: Callable[..., Any]) -> Any:
             except NeedsKernels:
                 pass
             finally:
-                if name.startswith("match") and not self._stays:
+                if name.startswith(("match", "count")) and not self._stays:
                     loading.load_in_background()
         self._become_full()
         return getattr(self, name)(*args, **options)

@@ -1,8 +1,8 @@
-"""The matches of a small matcher without kernels (dibs.cold) in the form that all matches have."""
+"""The matches of a small matcher without kernels (dibs.cold.matcher) in the form that all matches have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from dibs.arguments import Id
 from dibs.coding.values import EventValues
-from dibs.matches import Heaviest, Matches, Part
+from dibs.matches import Heaviest, Matches, Part, id_order
 from dibs.segments.ids import IdIndex
 from dibs.segments.state import by_type
 
 if TYPE_CHECKING:
-    from dibs.cold import Held
+    from dibs.cold.subscriptions import Held
 
 
 class _ColdRows:
@@ -30,6 +30,17 @@ class _ColdRows:
 
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return self._weights[rows]
+
+
+class ColdMatches(Matches):
+    """Lists of ids without kernels."""
+
+    def __iter__(self) -> Iterator[list[Id]]:
+        found: list[list[Id]] = [[] for _ in range(len(self))]
+        for segment, event, rows in self.parts:
+            for e, id in zip(event.tolist(), segment.ids.ids.take(pa.array(rows)).to_pylist()):
+                found[e].append(id)
+        return (sorted(ids, key=id_order) for ids in found)
 
 
 def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[Id]], top: int | None) -> Matches:
@@ -47,4 +58,4 @@ def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[I
             best.add(event, row)
             event, row = best.pairs()
         parts.append((cast(Any, segment), event, row))
-    return Matches(values.events, parts, values.problems, frozenset(types))
+    return ColdMatches(values.events, parts, values.problems, frozenset(types))
