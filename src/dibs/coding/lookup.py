@@ -21,6 +21,7 @@ from dibs.jit.kernel import kernel, phase
 from dibs.jit.memory import fresh
 from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import word_at
+from dibs.language.table import Facet
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
 
 _AHEAD = 16  # values whose slots are asked for before they are needed
 _FACTOR = 0x9E3779B97F4A7C15
-_TAG, _CELL = 0xFFFFFFFF00000000, 0xFFFFFFFF
+_CELL = 0xFFFFFFFF  # the lower half of a word
 
 
 class Lookup(NamedTuple):
-    """Slots are found by a hash of attribute, kind and value. A constant is in the first free one from there on: the
-    upper half of its hash, and its cell. Empty slots are 0."""
+    """Two tables, of numbers and of strings, whose slots are pairs of words: slot s is [2 * s] and [2 * s + 1]. A
+    constant is in the first free slot from that of its hash on. Empty slots are 0 in their second word, which has a
+    cell in its lower half."""
 
-    slots: NDArray[np.uint64]
+    number_slots: NDArray[np.uint64]  # the bits of the number; the attribute above its cell
+    string_slots: NDArray[np.uint64]  # the hash of attribute and string; where the constant starts above its cell
     numbers: NDArray[np.uint8]  # of each attribute: 1 if its numbers are here
     strings: NDArray[np.uint8]
 
@@ -67,14 +70,20 @@ def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
     numbers, strings = _unordered(
         clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi, c.string_base, c.time_base
     )
-    few = thresholds.constants_searched
-    numbers &= np.diff(c.number_offsets) > few
-    numbers[np.repeat(np.arange(len(numbers)), np.diff(c.number_offsets))[c.number_rest != 0]] = 0
-    strings &= (np.diff(c.string_offsets) > few) & (domains.facet == 0)
-    count = int(np.diff(c.number_offsets)[numbers > 0].sum() + np.diff(c.string_offsets)[strings > 0].sum())
-    lookup = Lookup(np.zeros(1 << max(4, (2 * count).bit_length()), np.uint64), numbers, strings)
+    of_numbers, of_strings = np.diff(c.number_offsets), np.diff(c.string_offsets)
+    numbers &= of_numbers > thresholds.constants_searched
+    numbers[np.repeat(np.arange(len(numbers)), of_numbers)[c.number_rest != 0]] = 0
+    strings &= (of_strings > thresholds.constants_searched) & (domains.facet == Facet.VALUE)
+    if len(c.string_bytes) >= 2**32:
+        strings[:] = 0
+    lookup = Lookup(_slots(of_numbers[numbers > 0].sum()), _slots(of_strings[strings > 0].sum()), numbers, strings)
     _fill(lookup, c)
     return lookup
+
+
+def _slots(constants: int) -> NDArray[np.uint64]:
+    """At most two thirds of them will be taken."""
+    return np.zeros(2 << int(3 * constants // 2).bit_length(), np.uint64)
 
 
 @kernel
@@ -114,25 +123,36 @@ def _gaps(low, high, first, end):
 
 @kernel
 def _fill(lookup, c):
-    slots, mask = lookup.slots, np.uint64(len(lookup.slots) - 1)
+    lookup = borrowed(lookup)
     bits = c.number_value.view(np.int64)
     for a in range(len(lookup.numbers)):
         if lookup.numbers[a]:
             for i in range(c.number_offsets[a], c.number_offsets[a + 1]):
-                h = _number_hash(a, bits[i])
-                _put(slots, mask, h, NUMBER_BASE + 2 * (i - c.number_offsets[a]) + 1)
+                cell = NUMBER_BASE + 2 * (i - c.number_offsets[a]) + 1
+                _put(lookup.number_slots, _number_hash(a, bits[i]), np.uint64(bits[i]), a, cell)
         if lookup.strings[a]:
             for i in range(c.string_offsets[a], c.string_offsets[a + 1]):
                 h = _string_hash(a, c.string_bytes, c.string_starts[i], c.string_starts[i + 1])
-                _put(slots, mask, h, c.string_base[a] + 2 * (i - c.string_offsets[a]) + 1)
+                cell = c.string_base[a] + 2 * (i - c.string_offsets[a]) + 1
+                _put(lookup.string_slots, h, h, c.string_starts[i], cell)
 
 
 @phase
-def _put(slots, mask, h, cell):
-    at = h & mask
-    while slots[at] != 0:
-        at = (at + np.uint64(1)) & mask
-    slots[at] = (h & np.uint64(_TAG)) | np.uint64(cell)
+def _put(slots, h, key, upper, cell):
+    at = _first_slot(slots, h)
+    while slots[at + 1] != 0:
+        at = _next_slot(slots, at)
+    slots[at], slots[at + 1] = key, np.uint64(upper) << np.uint64(32) | np.uint64(cell)
+
+
+@phase
+def _first_slot(slots, h):
+    return np.int64(h & np.uint64((len(slots) >> 1) - 1)) << 1
+
+
+@phase
+def _next_slot(slots, at):
+    return (at + 2) & (len(slots) - 1)
 
 
 @phase
@@ -246,13 +266,13 @@ def _ask(values, i, a, starts, data, lookup, c):
     if values.kind[i] == NUMBER:
         if lookup.numbers[a]:
             h = _number_hash(a, values.key[i])
+            prefetch(lookup.number_slots, _first_slot(lookup.number_slots, h))
         elif len(c.number_value) > 0:
             prefetch(c.number_value, (c.number_offsets[a] + c.number_offsets[a + 1]) >> 1)
     elif values.kind[i] == STRING and lookup.strings[a]:
         s = values.key[i]
         h = _string_hash(a, data, starts[s], starts[s + 1])
-    if h != 0:
-        prefetch(lookup.slots, np.int64(h & np.uint64(len(lookup.slots) - 1)))
+        prefetch(lookup.string_slots, _first_slot(lookup.string_slots, h))
     return h
 
 
@@ -262,14 +282,14 @@ def _cell(values, i, a, h, starts, data, lookup, c):
     kind, key = values.kind[i], values.key[i]
     if kind == NUMBER:
         if lookup.numbers[a]:
-            return _number_found(key, values.rest[i], a, h, lookup.slots, c)
+            return _number_found(key, values.rest[i], a, h, lookup.number_slots)
         value = np.int64(key).view(np.float64)
         first, last = c.number_offsets[a], c.number_offsets[a + 1]
         return NUMBER_BASE + number_cell(value, values.rest[i], first, last, c.number_value, c.number_rest)
     if kind == STRING:
         start, end = starts[key], starts[key + 1]
         if lookup.strings[a]:
-            return _string_found(data, start, end, a, h, lookup.slots, c)
+            return _string_found(data, start, end, a, h, lookup.string_slots, c)
         first, last = c.string_offsets[a], c.string_offsets[a + 1]
         found = string_cell(data, start, end, first, last, c.string_starts, c.string_bytes, c.string_prefix)
         return np.int64(c.string_base[a]) + found
@@ -279,40 +299,34 @@ def _cell(values, i, a, h, starts, data, lookup, c):
 
 
 @phase
-def _number_found(bits, rest, a, h, slots, c):
+def _number_found(bits, rest, a, h, slots):
     """The cell of a number: that of the constant, none of which has a rest, or of the first gap."""
-    gap = np.int64(NUMBER_BASE)
-    if rest != 0:
-        return gap
-    mask = np.uint64(len(slots) - 1)
-    at = h & mask
-    while slots[at] != 0:
-        if (slots[at] ^ h) & np.uint64(_TAG) == 0:
-            cell = np.int64(slots[at] & np.uint64(_CELL))
-            i = c.number_offsets[a] + ((cell - gap) >> 1)
-            # Of a constant of another attribute or kind, the place is anywhere.
-            if i < c.number_offsets[a + 1] and c.number_value[i] == np.int64(bits).view(np.float64):
-                return cell
-        at = (at + np.uint64(1)) & mask
-    return gap
+    at = _first_slot(slots, h)
+    while rest == 0 and slots[at + 1] != 0:
+        if slots[at] == np.uint64(bits) and slots[at + 1] >> np.uint64(32) == np.uint64(a):
+            return np.int64(slots[at + 1] & np.uint64(_CELL))
+        at = _next_slot(slots, at)
+    return np.int64(NUMBER_BASE)
 
 
 @phase
 def _string_found(data, start, end, a, h, slots, c):
     gap = np.int64(c.string_base[a])
-    mask = np.uint64(len(slots) - 1)
-    at = h & mask
-    while slots[at] != 0:
-        if (slots[at] ^ h) & np.uint64(_TAG) == 0:
-            cell = np.int64(slots[at] & np.uint64(_CELL))
+    at = _first_slot(slots, h)
+    while slots[at + 1] != 0:
+        if slots[at] == h:
+            cell = np.int64(slots[at + 1] & np.uint64(_CELL))
+            constant = np.int64(slots[at + 1] >> np.uint64(32))
             i = c.string_offsets[a] + ((cell - gap) >> 1)
+            # Of another attribute, i may be anywhere; only the attribute's own constant i starts there and is as long.
             if (
                 cell >= gap
                 and i < c.string_offsets[a + 1]
-                and same_bytes(c.string_bytes, c.string_starts[i], c.string_starts[i + 1], data, start, end)
+                and c.string_starts[i] == constant
+                and same_bytes(c.string_bytes, constant, c.string_starts[i + 1], data, start, end)
             ):
                 return cell
-        at = (at + np.uint64(1)) & mask
+        at = _next_slot(slots, at)
     return gap
 
 
