@@ -82,8 +82,8 @@ def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
 
 
 def _slots(constants: int) -> NDArray[np.uint64]:
-    """At most two thirds of them will be taken."""
-    return np.zeros(2 << int(3 * constants // 2).bit_length(), np.uint64)
+    """At most half of them will be taken."""
+    return np.zeros(2 << int(2 * constants).bit_length(), np.uint64)
 
 
 @kernel
@@ -123,8 +123,11 @@ def _gaps(low, high, first, end):
 
 @kernel
 def _fill(lookup, c):
-    lookup = borrowed(lookup)
-    bits = c.number_value.view(np.int64)
+    _fill_slots(lookup, c, c.number_value.view(np.int64))
+
+
+@phase(inline=False)
+def _fill_slots(lookup, c, bits):
     for a in range(len(lookup.numbers)):
         if lookup.numbers[a]:
             for i in range(c.number_offsets[a], c.number_offsets[a + 1]):
@@ -164,13 +167,13 @@ def _number_hash(a, bits):
 def _string_hash(a, data, start, end):
     h = np.uint64(a + 1) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(end - start)
     if end - start < 8:
-        return _mixed(h ^ _few_bytes(data, start, end))
+        return _mixed(_mixed(h ^ _few_bytes(data, start, end)))
     while end - start > 16:
         h = _mixed(h ^ word_at(data, start))
         start += 8
     # The last 8 to 16 bytes as two words that may overlap.
     h = _mixed(h ^ word_at(data, start))
-    return _mixed(h ^ word_at(data, end - 8))
+    return _mixed(_mixed(h ^ word_at(data, end - 8)))  # once more, or texts with numbers in them crowd together
 
 
 @phase
@@ -230,6 +233,9 @@ def _code_all(values, starts, data, own, lookup, c, room, hashes):
             if p + _AHEAD < asked:
                 q = p + _AHEAD
                 hashes[q & (2 * _AHEAD - 1)] = _ask(values, place[q], attribute[q], starts, data, lookup, c)
+            if p + _AHEAD // 2 < asked:
+                q = p + _AHEAD // 2
+                _peek(attribute[q], hashes[q & (2 * _AHEAD - 1)], lookup, c)
             a, h = attribute[p], hashes[p & (2 * _AHEAD - 1)]
             code = _cell(values, np.int64(place[p]), np.int64(a), h, starts, data, lookup, c)
             p += 1
@@ -274,6 +280,17 @@ def _ask(values, i, a, starts, data, lookup, c):
         h = _string_hash(a, data, starts[s], starts[s + 1])
         prefetch(lookup.string_slots, _first_slot(lookup.string_slots, h))
     return h
+
+
+@phase
+def _peek(a, h, lookup, c):
+    """Asks for the constant that a string is likely to be, now that its slot is there."""
+    at = _first_slot(lookup.string_slots, h)
+    if lookup.strings[a] and h != 0 and lookup.string_slots[at] == h:
+        cell, start = lookup.string_slots[at + 1] & np.uint64(_CELL), lookup.string_slots[at + 1] >> np.uint64(32)
+        i = c.string_offsets[a] + ((np.int64(cell) - np.int64(c.string_base[a])) >> 1)
+        prefetch(c.string_starts, i)
+        prefetch(c.string_bytes, np.int64(start))
 
 
 @phase
@@ -332,14 +349,14 @@ def _string_found(data, start, end, a, h, slots, c):
 
 @phase
 def same_bytes(a, a_start, a_end, b, b_start, b_end):
-    if a_end - a_start != b_end - b_start:
+    size = a_end - a_start
+    if size != b_end - b_start:
         return False
-    while a_start + 8 <= a_end:
+    if size < 8:
+        return _few_bytes(a, a_start, a_end) == _few_bytes(b, b_start, b_end)
+    while a_end - a_start > 8:
         if word_at(a, a_start) != word_at(b, b_start):
             return False
         a_start += 8
         b_start += 8
-    same = True
-    for k in range(a_end - a_start):
-        same &= a[a_start + k] == b[b_start + k]
-    return same
+    return word_at(a, a_end - 8) == word_at(b, b_end - 8)

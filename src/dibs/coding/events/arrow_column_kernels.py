@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.jit.addresses import value_at
-from dibs.jit.borrowing import borrowed
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit
 
@@ -77,8 +76,11 @@ def count_values(batch, columns):
 @kernel
 def take_values(batch, columns, event, room):
     """Fills the room, column by column. event: the number of the first row."""
-    columns, room = borrowed(columns), borrowed(room)
-    counts = np.zeros(4, np.int64)
+    _take_values(batch, columns, event, room, np.zeros(4, np.int64))
+
+
+@phase(inline=False)
+def _take_values(batch, columns, event, room, counts):
     if len(room.text_offsets) > 0:
         room.text_offsets[0] = 0
     for c in range(len(columns.place)):
