@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import total_ordering
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, Unreadable, number_key
+from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, number_key
 from dibs.language.expression import Kind, Literal
 from dibs.language.flatten import microseconds
 
@@ -182,16 +182,30 @@ def _without(values: EventValues, codes: NDArray[np.bool_]) -> EventValues:
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     if not any(codes[each.name].any() for each in (n, s, t, b, u)) and not any(codes[x] for _, x, _ in values.ranges):
         return values
-    kept = ~codes[s.name]
-    texts = [s.data[a:z] for a, z, keep in zip(s.offsets[:-1], s.offsets[1:], kept) if keep]
-    offsets = np.append(0, np.cumsum([len(text) for text in texts])).astype(np.int64)
-    data = np.concatenate([np.empty(0, np.uint8), *texts])
-    return replace(
-        values,
-        numbers=Numbers._make(column[~codes[n.name]] for column in n),
-        strings=Strings(s.event[kept], s.name[kept], offsets, data),
-        times=Times._make(column[~codes[t.name]] for column in t),
-        booleans=Booleans._make(column[~codes[b.name]] for column in b),
-        unreadable=Unreadable(*(column[~codes[u.name]] for column in u)),
-        ranges=[row for row in values.ranges if not codes[row[1]]],
-    )
+    ranges = [row for row in values.ranges if not codes[row[1]]]
+    return replace(values, **_rows_where(values, lambda event, name: ~codes[name]), ranges=ranges)
+
+
+def events_between(values: EventValues, first: int, end: int) -> EventValues:
+    """These events, numbered from 0."""
+
+    def is_between(event: NDArray[np.int32], name: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return (event >= first) & (event < end)
+
+    kept = {key: rows._replace(event=rows.event - first) for key, rows in _rows_where(values, is_between).items()}
+    ranges = [(event - first, name, each) for event, name, each in values.ranges if first <= event < end]
+    return EventValues(end - first, values.names, ranges=ranges, **kept)
+
+
+def _rows_where(values: EventValues, is_kept: Callable[[Any, Any], NDArray[np.bool_]]) -> dict[str, Any]:
+    """The rows of each kind of which that is true."""
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    kept = is_kept(s.event, s.name)
+    lengths = np.diff(s.offsets)
+    offsets = np.append(0, np.cumsum(lengths[kept])).astype(np.int64)
+    rows: dict[str, Any] = {"strings": Strings(s.event[kept], s.name[kept], offsets, s.data[np.repeat(kept, lengths)])}
+    others: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
+    for key, columns in others.items():
+        own = is_kept(columns.event, columns.name)
+        rows[key] = columns._make(column[own] for column in columns)
+    return rows
