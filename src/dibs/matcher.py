@@ -321,9 +321,8 @@ class Matcher:
         state = self._snapshot()
         segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
-        joins = tuple(dict.fromkeys(name for s in segments for name in s.joins))
-        if joins or turn is not None:
-            values = self._joined(segments, values, joins, turn)
+        if turn is not None or any(s.joins for s in segments):
+            values = self._joined(segments, values, turn)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
@@ -331,10 +330,9 @@ class Matcher:
         self._counters["events"] += values.events
         return segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers]
 
-    def _joined(
-        self, segments: list[Segment], values: EventValues, names: tuple[str, ...], turn: Remembering | None
-    ) -> EventValues:
+    def _joined(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
         """The events with what joins over history say of them."""
+        names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
         if names and (joins is None or joins.names != names):
             joins = self._joins = Joins(names, self._costs)
