@@ -96,35 +96,39 @@ def plain_value(cell: Cell) -> Any:
 def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int, EventCells]]:
     """The cells of the wanted attributes, by name and event."""
     found: dict[str, dict[int, EventCells]] = {name: {} for name in wanted}
-    is_wanted = np.array([name in found for name in values.names], np.bool_)
-    names = values.names
+    by_code = [found.get(name) for name in values.names]
+    is_wanted = np.array([each is not None for each in by_code], np.bool_)
 
-    def put(event: int, name: int, cell: Cell | Span) -> None:
-        of_name = found[names[name]]
-        of_name[event] = (*of_name.get(event, NONE), cell)
+    def put(kind: int, event: list[int], name: list[int], keys: Iterable[Any]) -> None:
+        for e, code, key in zip(event, name, keys):
+            of_name: Any = by_code[code]
+            old = of_name.get(e)
+            of_name[e] = ((kind, key),) if old is None else (*old, (kind, key))
 
-    n, s, t, b = values.numbers, values.strings, values.times, values.booleans
-    for e, name, value, rest in _rows(is_wanted, n.event, n.name, n.value, n.rest):
-        put(e, name, (NUMBER, number_of(value, rest)))
-    for e, name, start, end in _rows(is_wanted, s.event, s.name, s.offsets[:-1], s.offsets[1:]):
-        put(e, name, (STRING, s.data[start:end].tobytes().decode()))
-    for e, name, value in _rows(is_wanted, t.event, t.name, t.microseconds):
-        put(e, name, (TIME, value))
-    for e, name, value in _rows(is_wanted, b.event, b.name, b.value):
-        put(e, name, (BOOLEAN, bool(value)))
-    for e, name in _rows(is_wanted, values.unreadable.event, values.unreadable.name):
-        put(e, name, (UNREADABLE, 0))
-    for e, name, each in values.ranges:
-        if is_wanted[name]:
-            put(e, name, _span(each))
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    if len(n.event):
+        event, name, value, rest = _rows(is_wanted, n.event, n.name, n.value, n.rest)
+        put(NUMBER, event, name, map(number_of, value, rest) if any(rest) else value)
+    if len(s.event):
+        event, name, start, end = _rows(is_wanted, s.event, s.name, s.offsets[:-1], s.offsets[1:])
+        data = s.data.tobytes()
+        put(STRING, event, name, (data[a:z].decode() for a, z in zip(start, end)))
+    if len(t.event):
+        put(TIME, *_rows(is_wanted, t.event, t.name, t.microseconds))
+    if len(b.event):
+        put(BOOLEAN, *_rows(is_wanted, b.event, b.name, b.value.astype(np.bool_)))
+    if len(u.event):
+        put(UNREADABLE, *_rows(is_wanted, u.event, u.name, np.zeros(len(u.event))))
+    for e, code, each in values.ranges:
+        if is_wanted[code]:
+            of_name = found[values.names[code]]
+            of_name[e] = (*of_name.get(e, NONE), _span(each))
     return found
 
 
-def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Iterable[tuple[Any, ...]]:
-    if not len(event):
-        return ()
+def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Any:
     keep = is_wanted[name]
-    return zip(*(column[keep].tolist() for column in (event, name, *columns)))
+    return [column[keep].tolist() for column in (event, name, *columns)]
 
 
 def _span(value: Range) -> Span:
