@@ -157,7 +157,7 @@ class Thresholds:
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
     # coding.events
-    json_block: int = _threshold(1 << 18, 16, "bytes of JSON text that are read at once")
+    json_block: int = _threshold(1 << 19, 16, "bytes of JSON text that are read at once")
     names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
     rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
     # history

@@ -22,6 +22,7 @@ from dibs.coding.events.json_lane import read_json_lines
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
+from dibs.thresholds import thresholds
 
 __all__ = ["WantedNames", "read_events"]
 
@@ -53,7 +54,8 @@ def read_events(
         return read_arrow(source, wanted, attributes, on_error)
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         content = json_content(events)
-        if attributes is None:
+        # The kernels have so much space to prepare that very few lines are dicts in less time.
+        if attributes is None and content.count(b"\n") >= thresholds.few_events:
             return read_json_lines(content, wanted, on_error)
         rows: Iterable[object] = json_lines(content)
     elif isinstance(events, Mapping):
