@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.index.auto.record_layout import (
+    AHEAD,
     COARSE,
     FLAGS,
     HIGH,
@@ -96,6 +97,8 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
     full = False
     i = first + progress[NEXT_ROW]
     while i < last and not full:
+        if i + AHEAD < events.offsets[-1]:
+            _ask_for_place(events.attribute[i + AHEAD], events.lo[i + AHEAD], has_cells, records)
         if i + 1 < events.offsets[-1]:  # the next entry, be it of the next event
             _ask_for_groups(events.attribute[i + 1], events.lo[i + 1], has_cells, records)
         a = events.attribute[i]
@@ -123,6 +126,15 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
             _read_group(g, several, records, clauses, jumps, events, space, room, progress)
         i += 1
     return not full
+
+
+@kernel(inline="always")
+def _ask_for_place(a, cell, has_cells, records):
+    """Prefetches where the group of an entry's cell stands: with very many cells that is a look into memory, too."""
+    if has_cells and cell < records.cell_end[a]:
+        g = records.cell_group[a] + cell
+        prefetch(records.start, g)
+        prefetch(records.count, g)
 
 
 @kernel(inline="always")
