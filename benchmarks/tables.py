@@ -75,6 +75,12 @@ def promises(results: dict[str, Any]) -> Iterator[Promise]:
             "fast lane / sqlglot", "sparse", 0.1, None, parsing["fast lane"]["of sqlglot's time"]["fast lane"]
         )
         yield at_most("ms to add 40 factors", "", 50, None, parsing["40 factors"]["milliseconds to add"])
+    if "json" in sections:
+        json = sections["json"]
+        rules = json["equality"]  # ranges are a matter of the index more than of JSON
+        yield at_most("match_batch of JSON / orjson and dicts", "", 0.35, 0.2, rules["/ orjson and dicts"])
+        yield at_most("match_batch of JSON / orjson alone", "", 1.0, 0.6, rules["/ orjson"])
+        yield at_most("1,000 columns / a MAP", "zipf", 1.1, 1.0, json["wide"]["columns / map"])
     yield from tables_live.promises(sections)
 
 

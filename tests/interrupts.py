@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import dibs
+import dibs.matcher  # so that the compiled one is there from the beginning
 from dibs.thresholds import at_random, smallest, using
 
 Model = dict[Any, str]

@@ -45,6 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     sections = {
         "parsing",
         "bulk",
+        "json",
         "growth-sparse",
         "growth-dense",
         "single",
@@ -93,6 +94,10 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     assert [p["subscriptions"] for p in points] == [62, 250, 1000, 4000]
     assert sections["single"]["few matches"]["match(dict) / kernel"] > 1
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
+    json_events = sections["json"]
+    assert 550 < json_events["bytes an event"] < 650
+    assert all(0 < json_events[rules]["/ orjson and dicts"] < 1 for rules in ("equality", "ranges"))
+    assert json_events["wide"]["columns"] == 1000 and json_events["wide"]["columns / map"] > 0
 
 
 def test_structures_have_their_figures(results: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ def doctest_of(examples: list[str]) -> str:
     return f"""
 import doctest
 test = doctest.DocTestParser().get_doctest({chr(10).join(examples)!r}, {{}}, "README", None, 0)
-result = doctest.DocTestRunner().run(test)
+result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
 assert result.failed == 0 and result.attempted > 5, result
 print("good")
 """

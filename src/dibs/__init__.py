@@ -11,10 +11,11 @@ Names are loaded when they are first used, so that `import dibs` and the command
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here, not even typing: dibs.cli catches an interrupt from its first lines on, but not before.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
         ArgumentError,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         WriterActive,
     )
     from dibs.explain import Explanation
+    from dibs.history.history import History
+    from dibs.history.retention import Retain
     from dibs.language.printer import to_sql
     from dibs.language.sql import parse, validate
     from dibs.matcher import Matcher
@@ -61,6 +64,7 @@ __all__ = [
     "Explanation",
     "ExpressionError",
     "FormatError",
+    "History",
     "IndexTooLarge",
     "LineTooLong",
     "Matcher",
@@ -71,6 +75,7 @@ __all__ = [
     "RecoveryWarning",
     "Rejected",
     "Replay",
+    "Retain",
     "StorageError",
     "Subscription",
     "SubscriptionErrors",
@@ -88,6 +93,8 @@ __all__ = [
 _HOMES = {
     "dibs.coding.values": ("EventProblem", "Range"),
     "dibs.explain": ("Explanation",),
+    "dibs.history.history": ("History",),
+    "dibs.history.retention": ("Retain",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
     "dibs.front": ("Matcher",),  # which becomes dibs.matcher.Matcher
@@ -109,6 +116,8 @@ def indexes() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dibs' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_HOME.get(name, "dibs.errors")), name)
     globals()[name] = value
     return value

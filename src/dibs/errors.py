@@ -216,7 +216,7 @@ class DamagedError(FormatError):
 
 
 class RecoveryWarning(UserWarning):
-    """Something of a durable folder was damaged or missing and has been made anew; nothing is lost."""
+    """Something of a durable folder was damaged or missing and has been rebuilt; nothing is lost."""
 
 
 class BackgroundWarning(UserWarning):

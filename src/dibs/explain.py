@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dibs.coding.values import Range
 from dibs.explain_words import escaped, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Predicate
+from dibs.language.joins import is_join
 from dibs.language.printer import to_sql
 from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of
 
@@ -44,7 +45,9 @@ class Part:
 
     @property
     def attribute(self) -> str | None:
-        return getattr(self.expression, "attribute", None)
+        """What the predicate is about; None for a join over history, which is about several."""
+        name: str | None = getattr(self.expression, "attribute", None)
+        return None if name is not None and is_join(name) else name
 
     def deciding_parts(self) -> list[Part]:
         """The parts below that decide: all where all are needed, the failing ones where one is enough to fail, and
@@ -59,9 +62,17 @@ class Part:
         return f"<Part {short_sql(self.expression)}: {WORDS[self.truth][1]}>"
 
 
-def explain(expression: Expression, event: Mapping[str, Any], id: Any = None) -> Explanation:
-    """Why the event matches the expression, or why not. `id` is only printed."""
-    values = values_of(event)
+def explain(
+    expression: Expression,
+    event: Mapping[str, Any],
+    id: Any = None,
+    joins: Mapping[str, tuple[list[Any], str]] | None = None,
+) -> Explanation:
+    """Why the event matches the expression, or why not. `id` is only printed. joins: of each join over history that the
+    expression mentions, the values and the reason."""
+    found = joins or {}
+    values = {name: of_name for name, of_name in values_of(event).items() if not is_join(name)}
+    values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
     for node in children_first(expression):
         if isinstance(node, (And, Or)):
@@ -71,7 +82,9 @@ def explain(expression: Expression, event: Mapping[str, Any], id: Any = None) ->
             waiting.append(Part(node, node.value, reason=CONSTANTS[node.value]))
         else:
             truth, of_attribute = truth_of(node, values), values.get(node.attribute, [])
-            waiting.append(Part(node, truth, tuple(of_attribute), reason_for(node, truth, of_attribute)))
+            is_told = node.attribute in found
+            reason = found[node.attribute][1] if is_told else reason_for(node, truth, of_attribute)
+            waiting.append(Part(node, truth, tuple(of_attribute), reason))
     return Explanation(id, waiting.pop())
 
 

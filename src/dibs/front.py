@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from dibs import loading
 from dibs.arguments import checked_threads
-from dibs.cold import ColdMatcher, NeedsKernels
+from dibs.cold.matcher import ColdMatcher, NeedsKernels
 from dibs.jit.threads import survive_forks
 
 if TYPE_CHECKING:
+    from dibs.history.retention import Retention
     from dibs.matcher import Matcher as Full
 
 FULL = "dibs.matcher"
@@ -73,7 +74,7 @@ def _either(method: Callable[..., Any]) -> Any:
             except NeedsKernels:
                 pass
             finally:
-                if name.startswith("match") and not self._stays:
+                if name.startswith(("match", "count")) and not self._stays:
                     loading.load_in_background()
         self._become_full()
         return getattr(self, name)(*args, **options)
@@ -90,14 +91,17 @@ class Matcher(metaclass=_Either):
     ['alice']
 
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
-    each segment's index may be kept in memory, for an index that lies in files (index="pbtree").
+    each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
+    history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
-    def __new__(cls, index: str = AUTO, threads: int | None = None, memory: int | None = None) -> Any:
-        if _is_loaded() or index != AUTO or memory is not None:
-            return _full()(index, threads, memory)
+    def __new__(
+        cls, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
+    ) -> Any:
+        if _is_loaded() or index != AUTO or memory is not None or retain is not None:
+            return _full()(index, threads, memory, retain)
         return cold_matcher(threads, stays=False)
 
     index = AUTO

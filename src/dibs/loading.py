@@ -10,6 +10,7 @@ A fork waits until the thread has done with importing, which in a child would ne
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import logging
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 
+import dibs.jit.threads  # noqa: F401  its work before a fork comes after ours, which waits for who may be compiling
 from dibs.errors import DibsError
 from dibs.jit.ready import is_ready
 
@@ -30,7 +32,7 @@ is_under_way = False
 
 _importing = threading.Lock()
 _ends = threading.Event()
-_thread: threading.Thread | None = None
+_has_begun = False
 _has_said = False
 
 
@@ -40,10 +42,10 @@ def is_wanted() -> bool:
 
 def load_in_background() -> None:
     """Begins, unless that was done."""
-    global _thread
-    if _thread is None and is_wanted():
-        _thread = threading.Thread(target=_load, name="dibs-loading", daemon=True)
-        _thread.start()
+    global _has_begun
+    if not _has_begun and is_wanted():
+        _thread.start_new_thread(_load, ())  # the interpreter's own: see jit.threads
+        _has_begun = True
 
 
 def _load() -> None:
@@ -115,8 +117,8 @@ def _end() -> None:
 
 
 def _begin_again_in_a_child() -> None:
-    global _importing, _ends, _thread, is_under_way
-    _importing, _ends, _thread, is_under_way = threading.Lock(), threading.Event(), None, False
+    global _importing, _ends, _has_begun, is_under_way
+    _importing, _ends, _has_begun, is_under_way = threading.Lock(), threading.Event(), False, False
 
 
 atexit.register(_end)

@@ -39,8 +39,14 @@ from dibs.errors import (
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
+from dibs.history.derive import Joins, Remembering
+from dibs.history.history import History
+from dibs.history.retention import Retention, checked_retain
+from dibs.history.witness import explained
 from dibs.index import AUTO, INDEXES, Pairs, Sink, find
 from dibs.intake import checked_columns, checked_id, checked_weight, sought_id
+from dibs.language.joins import is_join, joins_in
+from dibs.language.printer import JOIN
 from dibs.language.sql import parse
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.compile import form_of
@@ -73,12 +79,15 @@ class Matcher:
     ['alice']
 
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
-    each segment's index may be kept in memory, for an index that lies in files (index="pbtree").
+    each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
+    history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
-    def __init__(self, index: str = AUTO, threads: int | None = None, memory: int | None = None):
+    def __init__(
+        self, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
+    ):
         self._choice = _checked(index, threads, memory)
         self.index = index
         self.threads = checked_threads(threads)
@@ -88,13 +97,15 @@ class Matcher:
         self._counters = dict.fromkeys(counters, 0)
         self._names = WantedNames(())
         self._singles = Singles(self._counters, self._layers.upkeep.wake)
+        self._joins: Joins | None = None  # of the subscriptions that were matched last
+        self.history = History(checked_retain(retain))
 
     # ---- subscriptions ----
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         id, weight = checked_id(id), checked_weight(weight)
-        form = form_of(expression)
+        form = form_of(expression, self._changes.no_joins)
 
         def add() -> None:
             if self._changes.has(id):
@@ -140,7 +151,7 @@ class Matcher:
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        form = form_of(expression)
+        form = form_of(expression, self._changes.no_joins)
         given = None if weight is None else checked_weight(weight)
 
         def replace() -> None:
@@ -197,7 +208,15 @@ class Matcher:
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
-        return frozenset().union(*(x.segment.names for x in self.snapshot().layers))
+        names = frozenset().union(*(x.segment.names for x in self.snapshot().layers))
+        return frozenset(name for name in names if not is_join(name))
+
+    @property
+    def joins(self) -> list[str]:
+        """The different joins over history that subscriptions mention, as SQL."""
+        layers = self.snapshot().layers
+        found = {name for x in layers if x.segment.joins for name in x.segment.joins_of(x.gone.kept())}
+        return sorted(name[len(JOIN) :] for name in found)
 
     @property
     def weighted(self) -> bool:
@@ -206,20 +225,26 @@ class Matcher:
 
     # ---- matching ----
 
-    def match(self, event: Event, top: int | None = None) -> list[Id]:
+    def match(self, event: Event, top: int | None = None, remember: bool = False) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
-        first, at most so many. An event is a dict of attributes, or a JSON text of one. Raises EventError when it
-        cannot be read."""
+        first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
+        added to the history, which is the only way in which a match changes anything. Raises EventError when it cannot
+        be read."""
         text = text_of(event)
-        if top is None and text is not None:
+        if top is None and remember is False and text is not None:
             ids = self._singles.match(self.snapshot(), text, self._wanted)
             if ids is not None:
                 return ids
-        matches = self.match_batch([dict_of(event)], top=top)
+        matches = self.match_batch([dict_of(event)], top=top, remember=remember)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
-        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", top: int | None = None
+        self,
+        events: Any,
+        attributes: str | None = None,
+        on_error: OnError = "raise",
+        top: int | None = None,
+        remember: bool = False,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -228,9 +253,21 @@ class Matcher:
         orders them); the others are forgotten as they are found, so memory does not grow with them.
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
+        remember: as if the events came one after the other, each added to the history before the next is matched; all
+        of them or, when one cannot be read, none.
         """
         top = None if top is None else min(checked_number("top", top), MOST_ROWS)
-        segments, values, readers = self._read(events, attributes, on_error)
+        check_flag("remember", remember)
+        if not remember:
+            return self._matches(self._read(events, attributes, on_error), top)
+        turn = Remembering(self.history, events, attributes)
+        with self.history.lock:
+            matches = self._matches(self._read(turn.rows, attributes, on_error, turn), top)
+            turn.remember()
+        return matches
+
+    def _matches(self, read: tuple[list[Segment], EventValues, list[Reader]], top: int | None) -> Matches:
+        segments, values, readers = read
         parts: list[Part] = []
         for segment, seen in zip(segments, readers):
             if top is None:
@@ -276,19 +313,29 @@ class Matcher:
                 self._changes.settle()
 
     def _read(
-        self, events: Any, attributes: str | None, on_error: OnError
+        self, events: Any, attributes: str | None, on_error: OnError, turn: Remembering | None = None
     ) -> tuple[list[Segment], EventValues, list[Reader]]:
         """The segments to match, the values of the events, and for each segment which of its pairs count."""
         check_on_error(on_error)
         state = self.snapshot()
         segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
+        joins = tuple(dict.fromkeys(name for s in segments for name in s.joins))
+        if joins or turn is not None:
+            values = self._joined(values, joins, turn)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
         self._counters["events"] += values.events
         return segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers]
+
+    def _joined(self, values: EventValues, names: tuple[str, ...], turn: Remembering | None) -> EventValues:
+        """The events with what joins say of them."""
+        joins = self._joins
+        if joins is None or joins.names != names:
+            joins = self._joins = Joins(names)
+        return joins.derived(values, self.history.state) if turn is None else turn.derived(joins, values)
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -313,11 +360,20 @@ class Matcher:
             wanted = self._names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
         return wanted
 
+    def _check_no_joins(self, done: str) -> None:
+        joins = self.joins
+        if joins:
+            raise DibsError(
+                f"subscriptions with joins over history cannot be {done} yet, and there are {len(joins):,} joins, as "
+                f"{joins[0]}: remove these subscriptions, or keep them in a matcher of their own"
+            )
+
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
         if not isinstance(event, Mapping):
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
-        return explain_expression(parse(self.expression(id)), event, id=id)
+        expression = parse(self.expression(id))
+        return explain_expression(expression, event, id, explained(joins_in(expression), event, self.history.state))
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
@@ -344,6 +400,7 @@ class Matcher:
         how many more events are done. For an expression that is not added yet: dibs.backtest."""
         from dibs.past.replay import replay
 
+        self._check_no_joins("replayed")
         return replay(self, events, attributes=attributes, on_error=on_error, progress=progress, on_matches=on_matches)
 
     # ---- for other parts of Dibs; what they give may change with any version ----
@@ -381,6 +438,7 @@ class Matcher:
         target = checked_path(path)
         for _ in range(SAVE_TRIES):
             self.compact()
+            self._check_no_joins("saved")
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
@@ -417,6 +475,7 @@ class Matcher:
         matcher = cls(index=manifest.index, threads=threads)
         matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
+        matcher.history.refused = "saved files have none yet; use dibs.Matcher()"
         return matcher
 
     @classmethod
@@ -447,6 +506,8 @@ class Matcher:
             durable.close()
             raise
         matcher._changes.durable = durable
+        matcher._changes.no_joins = "in a durable matcher yet"
+        matcher.history.refused = "a durable matcher has none yet; use dibs.Matcher()"
         if read_only:
             matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
         return matcher
@@ -462,6 +523,7 @@ class Matcher:
         after it was interrupted."""
         durable = self._changes.durable
         self._changes.close()
+        self.history.close()
         try:
             if durable is not None and not durable.is_closed:
                 durable.finish(self._layers)

@@ -1,7 +1,9 @@
 """The obvious evaluator: an expression and one event in plain Python. It is slow, short and the judge of every index.
 
-    evaluate(expression, event)   TRUE, FALSE or UNKNOWN, as True, False or None
-    matches(expression, event)    whether it is TRUE
+    evaluate(expression, event, history)   TRUE, FALSE or UNKNOWN, as True, False or None
+    matches(expression, event, history)    whether it is TRUE
+
+`history` are the documents that joins speak of (reference_joins.py).
 
 It shares no code with the coding stage on purpose: two readings of the same rules have to agree.
 
@@ -21,7 +23,7 @@ import decimal
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +49,9 @@ from dibs.language.expression import (
     literal,
     negate,
 )
+from dibs.language.joins import is_join, join_of, joins_in
 from dibs.language.regex import compiled
+from dibs.reference_joins import join_values
 
 ValuesByName = Mapping[str, list[Any]]
 OPERATORS = {
@@ -63,14 +67,20 @@ MAX_DEPTH = 1_000  # of events; also what ends an event that holds itself
 EPOCH_UTC = EPOCH.replace(tzinfo=dt.timezone.utc)
 
 
-def matches(expression: Expression, event: Mapping[str, Any]) -> bool:
+def matches(expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> bool:
     """Whether the expression is TRUE for the event."""
-    return evaluate(expression, event) is True
+    return evaluate(expression, event, history) is True
 
 
-def evaluate(expression: Expression, event: Mapping[str, Any]) -> bool | None:
+def evaluate(
+    expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
+) -> bool | None:
     """TRUE, FALSE or UNKNOWN (None)."""
-    values = values_of(event)
+    values = {name: found for name, found in values_of(event).items() if not is_join(name)}
+    joins = list(joins_in(expression))
+    if joins:
+        documents = [values_of(document) for document in history]
+        values |= {name: join_values(join_of(name), values, documents) for name in joins}
     truths: list[bool | None] = []  # of the nodes that wait for their parent
     for node in children_first(expression):
         match node:

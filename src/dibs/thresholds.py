@@ -160,6 +160,12 @@ class Thresholds:
     json_block: int = _threshold(1 << 18, 16, "bytes of JSON text that are read at once")
     names_in_order: int = _threshold(10_000, 0, "names of attributes among which new ones are always put in order")
     rows_in_order: int = _threshold(1_000, 1, "rows of a segment for which all names are put in order")
+    # history
+    history_tail: int = _threshold(
+        64, 2, "documents of an ordered index that are not sorted in with the older ones yet"
+    )
+    history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
+    history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")

@@ -35,6 +35,13 @@ def test_help_teaches_and_starts_fast() -> None:
     assert "Exit codes:" in run("--help").stdout
 
 
+def test_nothing_is_imported_before_interrupts_are_caught() -> None:
+    """Python itself has imported os and sys."""
+    code = "import sys; before = set(sys.modules); import dibs.cli; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.stdout == "['__future__', 'dibs', 'dibs.cli']\n", done.stderr
+
+
 def test_version() -> None:
     result = run("--version")
     assert result.exit_code == 0

@@ -124,6 +124,35 @@ def test_folders_of_other_stamps_go_when_nobody_has_used_them_for_long(tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted([new, other, used])
 
 
+def test_a_parcel_of_kernels_spares_another_machine_the_compiling(tmp_path: Path) -> None:
+    pack = """
+import json, pickle
+import numpy as np
+from dibs.jit import parcel, ready
+from dibs.segments import ids
+assert parcel.packed() is None  # not all is compiled
+ids._mix(np.zeros(1, np.uint64))
+ready.note().write_text("{}")
+print(json.dumps({"packed": pickle.dumps(tuple(parcel.packed())).hex()}))
+"""
+    unpack = """
+import json, pickle
+import numpy as np
+from dibs.jit import parcel, ready
+from dibs.segments import ids
+sent = parcel.Parcel(*pickle.loads(bytes.fromhex("%s")))
+other = parcel.unpack(sent._replace(processor="another one"))
+opened = parcel.unpack(sent)
+ids._mix(np.zeros(1, np.uint64))
+stats = ids._mix.stats
+loaded, compiled = (sum(x.values()) for x in (stats.cache_hits, stats.cache_misses))
+print(json.dumps([other, opened, ready.is_ready(), loaded, compiled]))
+"""
+    sent = run(PACKAGE, tmp_path / "driver", pack)["packed"]
+    assert run(PACKAGE, tmp_path / "worker", unpack % sent) == [False, True, True, 1, 0]
+    assert run(PACKAGE, tmp_path / "worker", unpack % sent) == [False, False, True, 1, 0]  # it is there
+
+
 def test_processes_that_compile_at_once_keep_all_they_compiled(tmp_path: Path) -> None:
     script = """
 import json, sys

@@ -342,7 +342,7 @@ def run_worker(path: Path, batches: list[pa.RecordBatch], **changes: Any) -> lis
     arguments = dict(
         files=None, names=["id", "a"], attributes=None, text_ids=True, weighted=False, matches=True, warn=True
     )
-    arguments = arguments | dict(path=str(path), files=None) | changes
+    arguments = arguments | dict(path=str(path), files=None, kernels=None) | changes
     return list(worker.match_partition(batches, **arguments))
 
 

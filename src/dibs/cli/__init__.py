@@ -4,9 +4,11 @@ is interrupted while it is still importing, or when nobody reads what it prints.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # see dibs/__init__.py
+if TYPE_CHECKING:
+    from typing import Any
 
 INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 
@@ -22,6 +24,8 @@ def main() -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    import signal
+
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what comes now is only tidying up
     sys.exit(_flushed(code))
 

@@ -234,7 +234,7 @@ def _writing(path: Path, create: bool = False) -> Iterator[Matcher]:
 
 @contextlib.contextmanager
 def _warnings_told() -> Iterator[None]:
-    """What was made anew on opening, as a line instead of Python's warning."""
+    """What was rebuilt on opening, as a line instead of Python's warning."""
     from dibs.errors import RecoveryWarning
 
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli import backtest, catalog, compile, explain, generate, match, validate
+from dibs.cli import backtest, catalog, compile, doctor, explain, generate, match, validate, warm
 
 ABOUT = """
 Match events against standing SQL queries.
@@ -24,7 +24,7 @@ subscriptions whose condition is true of it.
 \b
 Exit codes:
     0    done
-    1    the answer is no: validate found problems, explain found no match
+    1    the answer is no: validate or doctor found problems, explain found no match
     2    the command line is wrong
     3    the input is bad: a file, a line, a subscription or an event that cannot be read
     130  interrupted (Ctrl-C)
@@ -48,6 +48,8 @@ app.command(help=validate.HELP)(validate.validate)
 app.command(help=compile.HELP, no_args_is_help=True)(compile.compile)
 app.command(help=backtest.HELP, no_args_is_help=True)(backtest.backtest)
 app.command(help=generate.HELP, no_args_is_help=True)(generate.generate)
+app.command(help=warm.HELP)(warm.warm)
+app.command(help=doctor.HELP)(doctor.doctor)
 app.add_typer(catalog.app, name="catalog")
 
 

@@ -8,7 +8,7 @@ import typer
 
 from dibs.cli.formats import STANDARD, open_input, shown_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
-from dibs.cli.subscriptions import read_subscriptions
+from dibs.cli.subscriptions import check_no_joins, read_subscriptions
 
 HELP = """
 Tell why an event satisfies a subscription, or why not, predicate by predicate.
@@ -51,6 +51,7 @@ def explain(
             found, expression = _find(str(subscriptions), str(id))
         matcher = Matcher()
         matcher.add(found, expression)
+        check_no_joins(matcher)
         explanation = matcher.explain(found, _read_event(event))
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))

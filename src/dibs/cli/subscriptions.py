@@ -91,7 +91,18 @@ def load_file(
     if problems and on_error is OnError.raise_:
         say_problems(f"{len(problems):,} bad subscription{'s' * (len(problems) != 1)}:", problems)
         raise BadInput("nothing was done; correct them, or leave them out with --on-error skip")
+    check_no_joins(matcher)
     return matcher, len(problems)
+
+
+def check_no_joins(matcher: Matcher) -> None:
+    """The command line has no history yet that EXISTS and FORALL could speak of."""
+    joins = matcher.joins
+    if joins:
+        raise BadInput(
+            f"joins over history are not supported on the command line yet, as in {joins[0]}; "
+            "match such subscriptions in Python, with dibs.Matcher()"
+        )
 
 
 def sum_up(advance: Callable[[int], None]) -> Callable[[int], None]:

@@ -21,11 +21,12 @@ from dibs.coding.batch_kernels import (
     code_strings,
     code_times,
     code_values,
+    find_string,
     reversed_strings,
 )
 from dibs.coding.clauses import runs
-from dibs.coding.domain import NUMBER_BASE, Domains, find_string_cell, number_cell, time_cell
-from dibs.coding.lookup import code_by_lookup, constants_of
+from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, time_cell
+from dibs.coding.lookup import code_by_lookup
 from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.language.expression import Kind, Literal, literal, number, number_key
@@ -82,8 +83,7 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
 
 def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
     if d.lookup is not None and len(values.offsets) - 1 > thresholds.few_events:
-        data = writable(strings.offsets), writable(strings.data)
-        offsets, attribute, lo, points = code_by_lookup(values, *data, own, d.lookup, constants_of(d))
+        offsets, attribute, lo, points = code_by_lookup(values, strings, own, d)
         return CodedEvents(offsets, attribute, lo, lo, points)
     kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
     offsets, attribute, lo, points = kernel(
@@ -262,5 +262,5 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
         return int(d.time_base[a]) + time_cell(at, d.time_offsets[a], d.time_offsets[a + 1], d.time_value)
     data = np.frombuffer(bytearray(value.value.encode()), np.uint8)
     first, last = d.string_offsets[a], d.string_offsets[a + 1]
-    found = find_string_cell(data, first, last, d.string_starts, d.string_bytes, d.string_prefix)
+    found = find_string(data, first, last, d.string_starts, d.string_bytes, d.string_prefix)
     return int(d.string_base[a]) + found

@@ -52,7 +52,7 @@ def code_values(
     if len(number_value) == 0:
         number_value = np.zeros(1)  # so that there is always a place to look at
     last_number = len(number_value) - 1
-    kept_offsets, attribute, place = asked_for(offsets, name, own)
+    kept_offsets, attribute, place = _asked_for(offsets, name, own)
     asked, cell = kept_offsets[-1], np.empty(len(attribute), np.int32)
     points = True
     kept, p = 0, 0
@@ -107,7 +107,7 @@ code_few_values = keeping(code_values)
 
 
 @kernel(inline="always")
-def asked_for(offsets, name, own):
+def _asked_for(offsets, name, own):
     """(offsets, attribute, place) of the values that are asked for: a small segment mentions few names, and nothing of
     the others is looked at. There is room for one more than there are values."""
     kept_offsets = np.zeros(len(offsets), np.int64)
@@ -179,6 +179,12 @@ def code_strings(own, name, starts, data, offsets, constant_starts, constants, p
                 data, starts[i], starts[i + 1], offsets[a], offsets[a + 1], constant_starts, constants, prefixes
             )
     return attribute, cell
+
+
+@kernel
+def find_string(data, first, last, constant_starts, constants, prefixes):
+    """The cell of a single string: see coding.domain.string_cell."""
+    return string_cell(data, 0, len(data), first, last, constant_starts, constants, prefixes)
 
 
 @kernel

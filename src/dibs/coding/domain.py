@@ -247,12 +247,6 @@ def string_cell(data, start, end, first, last, starts, constants, prefixes):
     return 2 * (a - first) + np.int64(exact)
 
 
-@kernel
-def find_string_cell(data, first, last, starts, constants, prefixes):
-    """string_cell of a whole array of bytes, for Python."""
-    return string_cell(data, 0, len(data), first, last, starts, constants, prefixes)
-
-
 @phase
 def compare_rest(a, a_start, a_end, b, b_start, b_end):
     """-1, 0 or 1, of two texts whose first 8 bytes are the same, or all that there are of them and zeros behind."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.groups import ClauseArrays
+from dibs.index.spans import count_spans, nth_span
 from dibs.jit.kernel import kernel, phase
 
 LEFT, TAKEN, NEVER = 0, 1, 2
@@ -125,7 +126,7 @@ def _conjoin(rows, several, clauses):
         longest = max(longest, clauses.offsets[r + 1] - clauses.offsets[r])
         predicates += clauses.offsets[r + 1] - clauses.offsets[r]
         for p in range(clauses.offsets[r], clauses.offsets[r + 1]):
-            spans += _spans(p, clauses)
+            spans += count_spans(p, clauses)
     kept, sizes = np.ones(len(rows), np.bool_), np.empty(len(rows), np.int64)
     # A join of spans is never longer than all that went into it.
     out = JoinedPredicates(
@@ -200,33 +201,18 @@ def _sort_row(row, clauses, order):
 
 
 @kernel(inline="always")
-def _spans(p, clauses):
-    return 1 if clauses.hi[p] >= 0 else -clauses.hi[p]
-
-
-@kernel(inline="always")
-def _span(p, s, clauses):
-    """The s-th span of a predicate."""
-    if clauses.hi[p] >= 0:
-        low, high = clauses.lo[p], clauses.hi[p]
-    else:
-        low, high = clauses.span_lo[clauses.lo[p] + s], clauses.span_hi[clauses.lo[p] + s]
-    return low, high
-
-
-@kernel(inline="always")
 def _copy_spans(p, clauses, scratch):
-    for s in range(_spans(p, clauses)):
-        scratch.lo[s], scratch.hi[s] = _span(p, s, clauses)
-    return np.int64(_spans(p, clauses))
+    for s in range(count_spans(p, clauses)):
+        scratch.lo[s], scratch.hi[s] = nth_span(p, s, clauses)
+    return np.int64(count_spans(p, clauses))
 
 
 @kernel(inline="always")
 def _intersect(p, have, clauses, scratch):
     """What the spans in the scratch and those of a predicate have in common, into the scratch. Returns how many."""
     x, y, count = 0, 0, np.int64(0)
-    while x < have and y < _spans(p, clauses):
-        low, high = _span(p, y, clauses)
+    while x < have and y < count_spans(p, clauses):
+        low, high = nth_span(p, y, clauses)
         have_lo, have_hi = scratch.lo[x], scratch.hi[x]
         if max(low, have_lo) <= min(high, have_hi):
             scratch.next_lo[count], scratch.next_hi[count] = max(low, have_lo), min(high, have_hi)

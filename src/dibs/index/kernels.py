@@ -2,7 +2,7 @@
 
 An event is laid out by attribute before its clauses are tested: slot_lo and slot_hi hold the first span of the
 attribute's value (0, 0 where it has none), slot_more the entries after the first as (start, end) in the batch.
-`clear` undoes `lay_out`, so the slots are filled with zeros once a batch, not once an event.
+`clear` undoes `lay_out`, so the slots are filled with zeros once per batch, not once per event.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import kernel
+from dibs.index.spans import meets_spans
+from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT
 
 
@@ -55,15 +56,15 @@ def clear(first, last, attribute, slot_lo, slot_hi, slot_more):
         slot_more[a, 0], slot_more[a, 1] = 0, 0
 
 
-@kernel
-def holds_several(a, lo, hi, span_lo, span_hi, slot_lo, slot_hi, slot_more, event_lo, event_hi):
-    """Whether a predicate (lo, hi; see coding.clauses) on attribute a holds for the event in the slots: the way for
-    predicates of several spans and for values of several entries. Kernels test the common case, one span against one
-    entry, themselves: handing arrays to a function costs Numba an atomic count each, twenty times the test."""
-    if _covers(slot_lo[a], slot_hi[a], lo, hi, span_lo, span_hi):
+@phase(inline=False)
+def holds_several(a, lo, hi, spans, slots, events):
+    """Whether a predicate (lo, hi; see index.spans) on attribute a holds for the event in the slots: the way for
+    predicates of several spans and for values of several entries. The common case, one span against one entry, is
+    tested where it comes up."""
+    if meets_spans(slots.lo[a], slots.hi[a], lo, hi, spans):
         return True
-    for i in range(slot_more[a, 0], slot_more[a, 1]):
-        if _covers(event_lo[i], event_hi[i], lo, hi, span_lo, span_hi):
+    for i in range(slots.more[a, 0], slots.more[a, 1]):
+        if meets_spans(events.lo[i], events.hi[i], lo, hi, spans):
             return True
     return False
 
@@ -76,9 +77,7 @@ def holds(p, clauses, slots, events):
     a = np.uint64(clauses.attribute[at])
     ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)  # never for several spans: `high` is negative then
     if not ok and (high < 0 or slots.more[a, np.uint64(1)] != 0):
-        ok = holds_several(
-            a, low, high, clauses.span_lo, clauses.span_hi, slots.lo, slots.hi, slots.more, events.lo, events.hi
-        )
+        ok = holds_several(a, low, high, clauses, slots, events)
     return ok
 
 
@@ -105,19 +104,3 @@ def test_program(row, clauses, jumps, slots, events):
         step = np.int64(jumps.on_true[p - first_jump] if ok else jumps.on_false[p - first_jump])
         tests += 1
     return step == ACCEPT, tests
-
-
-@kernel
-def _covers(x, y, lo, hi, span_lo, span_hi):
-    """Whether a predicate's spans meet the cells x to y."""
-    if hi >= 0:
-        return lo <= y and x <= hi
-    a, b = lo, lo - hi  # the first span that ends at x or later
-    end = b
-    while a < b:
-        m = (a + b) >> 1
-        if span_hi[m] < x:
-            a = m + 1
-        else:
-            b = m
-    return a < end and span_lo[a] <= y

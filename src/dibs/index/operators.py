@@ -29,6 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.index.groups import ClauseArrays
+from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel
 
 EQ, LE, GE, NE, BETWEEN, IN = range(6)
@@ -44,27 +46,24 @@ class Limits(NamedTuple):
 
 def limits(clauses: Clauses) -> Limits:
     """Where no predicate is wide they are (2**31 - 1, -1)."""
-    c = clauses
-    return Limits(*_limits(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, c.attributes))
+    return Limits(*_limits(ClauseArrays.of(clauses), clauses.attributes))
 
 
 def operators(clauses: Clauses, floor: NDArray[np.int32], ceiling: NDArray[np.int32]) -> NDArray[np.uint8]:
     """The operator of each predicate, by floors and ceilings of its attribute, which may be any."""
-    c = clauses
-    return _operators(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, floor, ceiling)
+    return _operators(ClauseArrays.of(clauses), floor, ceiling)
 
 
 @kernel
-def _limits(attribute, lo, hi, span_lo, span_hi, attributes):
+def _limits(clauses, attributes):
+    attribute, lo, hi = clauses.attribute, clauses.lo, clauses.hi
     floor, ceiling = np.full(attributes, 2**31 - 1, np.int32), np.full(attributes, -1, np.int32)
     highest = np.zeros(attributes, np.int32)
     for p in range(len(attribute)):
-        high = hi[p] if hi[p] >= 0 else span_hi[lo[p] - hi[p] - 1]
+        _, high = hull_of(p, clauses)
         highest[attribute[p]] = max(highest[attribute[p]], high)
     for p in range(len(attribute)):
-        low, high = lo[p], hi[p]
-        if high < 0:
-            low, high = span_lo[lo[p]], span_hi[lo[p] - hi[p] - 1]
+        low, high = hull_of(p, clauses)
         everything = hi[p] >= 0 and low == 1 and high == highest[attribute[p]]
         if low < high and not everything:
             floor[attribute[p]] = min(floor[attribute[p]], low)
@@ -77,7 +76,8 @@ def _limits(attribute, lo, hi, span_lo, span_hi, attributes):
 
 
 @kernel
-def _operators(attribute, lo, hi, span_lo, span_hi, floor, ceiling):
+def _operators(clauses, floor, ceiling):
+    attribute, lo, hi, span_lo, span_hi = clauses[1:]
     code = np.empty(len(attribute), np.uint8)
     for p in range(len(attribute)):
         a = attribute[p]

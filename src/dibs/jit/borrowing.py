@@ -15,12 +15,17 @@ long. What a kernel is handed lives until it returns, so nothing below it needs 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue, TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+from numpy.typing import NDArray
 
 from dibs.jit.prefetching import data_of
 
@@ -67,6 +72,23 @@ def pointer_to_write(typingctx, array):
     if array.layout != "C" or not array.mutable:
         raise TypingError("a pointer to write needs a contiguous array that is not read-only: make a copy")
     return types.CPointer(array.dtype)(array), _code
+
+
+class Table:
+    """Addresses and lengths of arrays, which it holds, at an address of its own; and plain numbers."""
+
+    def __init__(self, numbers: NDArray[np.int64], held: Any):
+        self._numbers, self._held = numbers, held
+        self.address: int = numbers.__array_interface__["data"][0]
+
+
+def entries_of(arrays: Iterable[NDArray[Any]]) -> list[int]:
+    """Address and length of each array: what kernels read must be contiguous."""
+    result: list[int] = []
+    for array in arrays:
+        assert array.flags.c_contiguous
+        result += (array.__array_interface__["data"][0], len(array))
+    return result
 
 
 def _numbers_at(context, builder, table, entry, count):

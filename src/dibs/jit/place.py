@@ -66,7 +66,7 @@ def _temporary() -> Path:
 @cache
 def module_folder(root: Path, module: str, stamp: str) -> Path:
     """The folder of a module's kernels; it is marked as used now, and what nobody has used for long is cleared."""
-    folder = root / f"{module.removeprefix('dibs.')}-{stamp[:16]}"
+    folder = root / folder_name(module, stamp)
     try:
         if time.time() - folder.stat().st_mtime > A_DAY:
             os.utime(folder)
@@ -74,6 +74,10 @@ def module_folder(root: Path, module: str, stamp: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         clear_unused(root, module)
     return folder
+
+
+def folder_name(module: str, stamp: str) -> str:
+    return f"{module.removeprefix('dibs.')}-{stamp[:16]}"
 
 
 def clear_unused(root: Path, module: str) -> None:

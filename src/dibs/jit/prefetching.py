@@ -17,17 +17,31 @@ def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
+def _ask(builder: Any, place: Any, to_write: int) -> None:
+    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+    fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)
+    options = (ir.Constant(number, x) for x in (to_write, 3, 1))  # into all caches, data
+    builder.call(fetch, [builder.bitcast(place, pointer), *options])
+
+
 @intrinsic
 def prefetch(typingctx, array, at):
     """Asks for the cache line of array[at]."""
 
     def code(context, builder, signature, args):
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], fnty=kind)
-        place = builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]])
-        options = (ir.Constant(number, x) for x in (0, 3, 1))  # to read, into all caches, data
-        builder.call(fetch, [builder.bitcast(place, pointer), *options])
+        _ask(builder, builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]]), 0)
         return context.get_dummy_value()
 
     return types.void(array, at), code
+
+
+@intrinsic
+def prefetch_to_write(typingctx, address):
+    """Asks for the cache line at an address, to write there."""
+
+    def code(context, builder, signature, args):
+        _ask(builder, builder.inttoptr(args[0], ir.IntType(8).as_pointer()), 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), code

@@ -76,7 +76,24 @@ def survive_forks(holder: AfterFork) -> None:
     _live.add(holder)
 
 
+_held: list[Any] = []  # while the process is forked
+
+
+def _wait_for_the_compiler() -> None:
+    """What another thread is compiling is finished first: in a child, LLVM would be left in the middle of it."""
+    compiler: Any = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    if compiler is not None:
+        compiler.acquire()
+        _held.append(compiler)
+
+
+def _let_the_compiler_go_on() -> None:
+    while _held:
+        _held.pop().release()
+
+
 def _begin_again_in_a_child() -> None:
+    _held.clear()
     compiler: Any = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     library: Any = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
     for foreign in (compiler, library):  # another thread may have been compiling
@@ -87,4 +104,8 @@ def _begin_again_in_a_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again_in_a_child)
+    os.register_at_fork(
+        before=_wait_for_the_compiler,
+        after_in_parent=_let_the_compiler_go_on,
+        after_in_child=_begin_again_in_a_child,
+    )

@@ -3,6 +3,9 @@
     Expression = And(children) | Or(children) | Not(child) | Constant(value)
                | Compare | In | Between | StringTest | Like | RLike | IsNull        (the predicates)
 
+Inside a join over history (joins.py) attributes are those of an earlier document, and there is one more predicate,
+PairCompare, which sets one of them against an attribute of the event.
+
 A predicate speaks of one attribute. `negated` predicates are predicates of their own (NOT IN, NOT LIKE, ...): over
 an array they ask for SOME element that fails the positive test, so a negation may be pushed into a predicate but
 never pulled out of one.
@@ -34,7 +37,7 @@ class Kind(enum.IntEnum):
 Node = TypeVar("Node", bound=type)
 
 
-def _compared_by_class(node: Node) -> Node:
+def compared_by_class(node: Node) -> Node:
     """Gives a named tuple an equality and a hash that take its class into account."""
 
     def equal(self: Any, other: object) -> bool:
@@ -54,7 +57,7 @@ def _compared_by_class(node: Node) -> Node:
 NAN = math.nan  # the one NaN object of literals: tuples compare by identity first, so it equals itself
 
 
-@_compared_by_class
+@compared_by_class
 class Literal(NamedTuple):
     """A constant. NUMBER: int (of 64 bits, signed or unsigned) or a float that is not integral in that range;
     STRING: str; TIME: datetime.date, or datetime.datetime without zone (UTC); BOOLEAN: bool."""
@@ -114,7 +117,7 @@ NEGATED_OPERATOR = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=":
 FLIPPED_OPERATOR = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-@_compared_by_class
+@compared_by_class
 class Compare(NamedTuple):
     """attribute operator literal; the operator is one of = <> < <= > >=."""
 
@@ -123,7 +126,7 @@ class Compare(NamedTuple):
     literal: Literal
 
 
-@_compared_by_class
+@compared_by_class
 class In(NamedTuple):
     """attribute [NOT] IN (literals). `null`: the list holds a NULL, so the test is never FALSE (NOT IN: never TRUE)."""
 
@@ -133,7 +136,7 @@ class In(NamedTuple):
     null: bool = False
 
 
-@_compared_by_class
+@compared_by_class
 class Between(NamedTuple):
     """attribute [NOT] BETWEEN low AND high, both ends included. Over an array it is one test on each element."""
 
@@ -143,7 +146,7 @@ class Between(NamedTuple):
     negated: bool = False
 
 
-@_compared_by_class
+@compared_by_class
 class StringTest(NamedTuple):
     """[NOT] STARTSWITH | ENDSWITH | CONTAINS (attribute, text)."""
 
@@ -153,7 +156,7 @@ class StringTest(NamedTuple):
     negated: bool = False
 
 
-@_compared_by_class
+@compared_by_class
 class Like(NamedTuple):
     """attribute [NOT] LIKE pattern [ESCAPE escape]: % is any text, _ is one character."""
 
@@ -163,7 +166,7 @@ class Like(NamedTuple):
     negated: bool = False
 
 
-@_compared_by_class
+@compared_by_class
 class RLike(NamedTuple):
     """attribute [NOT] RLIKE pattern: some part of the string matches the RE2 expression."""
 
@@ -172,7 +175,7 @@ class RLike(NamedTuple):
     negated: bool = False
 
 
-@_compared_by_class
+@compared_by_class
 class IsNull(NamedTuple):
     """attribute IS [NOT] NULL: no value at all, counting neither nulls nor empty arrays. Never unknown."""
 
@@ -180,37 +183,50 @@ class IsNull(NamedTuple):
     negated: bool = False
 
 
-@_compared_by_class
+@compared_by_class
+class PairCompare(NamedTuple):
+    """attribute of an earlier document, operator, attribute of the event [+ offset]. Only in the condition of a join.
+
+    The offset, in microseconds, is added to the event's value, which then must be a time. Over arrays it asks for SOME
+    pair of elements."""
+
+    attribute: str
+    operator: str
+    event: str
+    offset: int | None = None
+
+
+@compared_by_class
 class Constant(NamedTuple):
     """TRUE, FALSE, or NULL (value None: unknown)."""
 
     value: bool | None
 
 
-@_compared_by_class
+@compared_by_class
 class And(NamedTuple):
     children: tuple[Expression, ...]
 
 
-@_compared_by_class
+@compared_by_class
 class Or(NamedTuple):
     children: tuple[Expression, ...]
 
 
-@_compared_by_class
+@compared_by_class
 class Not(NamedTuple):
     child: Expression
 
 
-Predicate = Union[Compare, In, Between, StringTest, Like, RLike, IsNull]
-Expression = Union[And, Or, Not, Constant, Compare, In, Between, StringTest, Like, RLike, IsNull]
+Predicate = Union[Compare, In, Between, StringTest, Like, RLike, IsNull, PairCompare]
+Expression = Union[And, Or, Not, Constant, Compare, In, Between, StringTest, Like, RLike, IsNull, PairCompare]
 
 TRUE, FALSE, UNKNOWN = Constant(True), Constant(False), Constant(None)
 
 
 def negate(predicate: Predicate) -> Predicate:
     """The predicate that is TRUE exactly where this one is FALSE (for a single value)."""
-    if isinstance(predicate, Compare):
+    if isinstance(predicate, (Compare, PairCompare)):
         return predicate._replace(operator=NEGATED_OPERATOR[predicate.operator])
     return predicate._replace(negated=not predicate.negated)
 

@@ -21,6 +21,7 @@ from dibs.language.expression import (
     Literal,
     Not,
     Or,
+    PairCompare,
     Predicate,
     RLike,
     StringTest,
@@ -67,6 +68,7 @@ def test_of(predicate: Predicate) -> Test:
         return value, Op.NOT_NULL if predicate.negated else Op.IS_NULL, ()
     if isinstance(predicate, StringTest):
         return _string_test(predicate)
+    assert not isinstance(predicate, PairCompare), "these stand inside joins, which are attributes by now"
     pattern = predicate.pattern if isinstance(predicate, RLike) else like_regex(predicate.pattern, predicate.escape)
     return (name, Facet.NO_PATTERN if predicate.negated else Facet.PATTERN), Op.PATTERN, (pattern.encode(),)
 

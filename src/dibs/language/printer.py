@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import get_args
 
 from dibs.errors import ArgumentError, ExpressionError, Problem, shown
@@ -27,6 +27,7 @@ from dibs.language.expression import (
     Literal,
     Not,
     Or,
+    PairCompare,
     Predicate,
     RLike,
     StringTest,
@@ -34,6 +35,9 @@ from dibs.language.expression import (
 from dibs.language.tokens import KEYWORDS, backticked
 
 _CONSTANTS = {True: "TRUE", False: "FALSE", None: "NULL"}
+# A join over history is an attribute whose name is this character, which no text can hold, and its own canonical text.
+JOIN = "\0"
+YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
 
@@ -42,11 +46,11 @@ def to_sql(expression: Expression) -> str:
     """The canonical text of a tree."""
     if not isinstance(expression, get_args(Expression)):
         raise ArgumentError(f"expected a tree as dibs.parse makes it, not {shown(expression)}")
-    return "".join(_pieces(expression))
+    return "".join(pieces(expression))
 
 
-def _pieces(expression: Expression) -> Iterator[str]:
-    """Pieces of text from left to right, without recursion."""
+def pieces(expression: Expression, named: Callable[[str], str] | None = None) -> Iterator[str]:
+    """Pieces of text from left to right, without recursion. named: how an attribute is written."""
     stack: list[Expression | str] = [expression]
     while stack:
         node = stack.pop()
@@ -67,12 +71,16 @@ def _pieces(expression: Expression) -> Iterator[str]:
         elif isinstance(node, Constant):
             yield _CONSTANTS[node.value]
         else:
-            yield predicate_text(node)
+            yield predicate_text(node, named)
 
 
-def predicate_text(predicate: Predicate) -> str:
-    name = name_text(predicate.attribute)
+def predicate_text(predicate: Predicate, named: Callable[[str], str] | None = None) -> str:
+    name = (named or name_text)(predicate.attribute)
+    if isinstance(predicate, PairCompare):
+        return f"{name} {predicate.operator} {name_text(predicate.event)}{interval_text(predicate.offset)}"
     if isinstance(predicate, Compare):
+        if predicate.attribute[:1] == JOIN and is_condition(predicate.attribute):
+            return name if predicate == Compare(predicate.attribute, "=", YES) else f"NOT {name}"
         return f"{name} {predicate.operator} {literal_text(predicate.literal)}"
     negation = "NOT " if predicate.negated else ""
     if isinstance(predicate, IsNull):
@@ -92,13 +100,38 @@ def predicate_text(predicate: Predicate) -> str:
 
 
 def name_text(name: str) -> str:
-    """A path of plain words as it is, anything else in backticks (a quoted name may hold dots)."""
+    """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); a join says itself."""
+    if name[:1] == JOIN:
+        return name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
     parts = name.split(".")
     if all(part.isidentifier() and part.upper() not in KEYWORDS for part in parts):
         return name
     return backticked(name)
+
+
+def is_condition(name: str) -> bool:
+    """Whether a join is true or false, as EXISTS is; else it has a value, as (SELECT COUNT(*) ...) has."""
+    return name[1:2] != "("
+
+
+_UNITS = (
+    ("DAYS", 86_400_000_000),
+    ("HOURS", 3_600_000_000),
+    ("MINUTES", 60_000_000),
+    ("SECONDS", 1_000_000),
+    ("MILLISECONDS", 1_000),
+    ("MICROSECONDS", 1),
+)
+
+
+def interval_text(offset: int | None) -> str:
+    """What is added to a time, in the largest unit of which it is a whole number."""
+    if offset is None:
+        return ""
+    unit, size = next((unit, size) for unit, size in _UNITS if offset % size == 0)
+    return f" {'-' if offset < 0 else '+'} INTERVAL {abs(offset) // size} {unit}"
 
 
 def literal_text(literal: Literal) -> str:

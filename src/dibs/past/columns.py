@@ -49,7 +49,7 @@ class Expressions:
 
     def __init__(self, texts: Sequence[str], names: Sequence[object] | None = None):
         """names: of the expressions, for what is wrong with them; None: there is only one."""
-        compiled = compile_texts(pa.array(list(texts), pa.large_string()))
+        compiled = compile_texts(pa.array(list(texts), pa.large_string()), no_joins="in a backtest yet")
         if compiled.errors and names is None:
             raise compiled.errors[0]
         if compiled.errors and names is not None:

@@ -16,10 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.jit.borrowing import Table, array_at, entries_of
 from dibs.jit.kernel import kernel
+from dibs.jit.prefetching import prefetch_to_write
 from dibs.segments.ids import Id, IdIndex
 from dibs.thresholds import thresholds
 
+MANY = 32  # ids of an event, for which it is sorted by itself
 PAIRS_AT_ONCE = 1 << 16  # that are sorted together, in the caches
 _RANK = 0xFFFFFFFF
 
@@ -36,10 +39,13 @@ class TextOrder:
         if len(order) <= thresholds.listed_ids:
             self._texts = np.empty(len(order), object)
             self._texts[:] = texts_of(ids.take(pa.array(order)))
+            self._table = Table(np.array(entries_of([self._texts]), np.int64), self._texts)
 
     def texts(self, ranks: NDArray[Any]) -> list[Id]:
         """Those of the ranks."""
         if self._texts is not None:
+            if len(ranks) >= MANY:
+                _ask_for_texts(self._table.address, ranks)
             return self._texts[ranks].tolist()
         return texts_of(self._ids.take(pa.array(self._row[ranks])))
 
@@ -108,23 +114,38 @@ def _merged(lists: list[list[Any]]) -> list[Any]:
 def lists_by_event(
     events: int, parts: Sequence[tuple[IdIndex, NDArray[np.int32], NDArray[np.int32]]]
 ) -> Iterator[list[Id]]:
-    """For each event its ids, of parts (segment's ids, event, row)."""
-    sources = []
-    integers = [(event, ids.integers[row]) for ids, event, row in parts if ids.integers is not None]
-    if integers:
-        sources.append(_integer_lists(events, *map(np.concatenate, zip(*integers))))
-    texts = [part for part in parts if part[0].integers is None]
-    sources += [_text_lists(events, ids, event, row) for ids, event, row in texts]
+    """For each event its ids, of parts (segment's ids, event, row): a segment may have several."""
+    of_segment: dict[int, list[int]] = {}  # by the identity of its ids
+    for i, (ids, _, _) in enumerate(parts):
+        of_segment.setdefault(-1 if ids.integers is not None else id(ids), []).append(i)
+    integers: list[Iterator[list[Id]]] = []
+    texts: list[Iterator[list[Id]]] = []
+    for key, places in of_segment.items():
+        event = np.concatenate([parts[i][1] for i in places])
+        ids = parts[places[0]][0]
+        if key == -1:
+            found = [ids.integers[row] for ids, _, row in (parts[i] for i in places) if ids.integers is not None]
+            integers.append(_integer_lists(events, event, np.concatenate(found)))
+        else:
+            texts.append(_text_lists(events, ids, event, np.concatenate([parts[i][2] for i in places])))
+    sources = [*integers, *texts]
     if not sources:
-        return iter([[] for _ in range(events)])
+        return ([] for _ in range(events))
     if len(sources) == 1:
         return sources[0]
-    first = 1 if integers else 0
-    return ([*(lists[0] if integers else ()), *_merged(list(lists[first:]))] for lists in zip(*sources))
+    first = len(integers)
+    return ([*_merged(list(lists[:first])), *_merged(list(lists[first:]))] for lists in zip(*sources))
 
 
 def _integer_lists(events: int, event: NDArray[np.int32], id: NDArray[np.int64]) -> Iterator[list[Id]]:
     offsets, keys = _by_event(event, id, events)
+    if len(id) >= MANY * events:
+        ends = offsets.tolist()
+        for a, b in zip(ends, ends[1:]):
+            own = keys[a:b]
+            own.sort()
+            yield own.tolist()
+        return
     for first, last, bounds in _stretches(offsets):
         part = keys[bounds[0] : bounds[-1]]
         which = np.repeat(np.arange(first, last), np.diff(bounds))
@@ -142,6 +163,13 @@ def _text_lists(events: int, ids: IdIndex, event: NDArray[np.int32], row: NDArra
                 yield texts
         return
     offsets, ranks = _by_event(event, order.rank[row], events)
+    if len(row) >= MANY * events:  # few numbers are sorted fastest
+        ends = offsets.tolist()
+        for a, b in zip(ends, ends[1:]):
+            own = ranks[a:b]
+            own.sort()
+            yield order.texts(own)
+        return
     for first, last, bounds in _stretches(offsets):
         which = np.repeat(np.arange(last - first, dtype=np.int64) << 32, np.diff(bounds))
         keys = which | ranks[bounds[0] : bounds[-1]]
@@ -178,3 +206,12 @@ def _by_event(event, key, events):
         result[place[e]] = key[i]
         place[e] += 1
     return offsets, result
+
+
+@kernel
+def _ask_for_texts(table, ranks):
+    """Prefetches the Python objects of these ranks, whose counts of references are about to change: each is a cache
+    line somewhere, and waiting for them, one after the other, took most of the time."""
+    objects = array_at(table, 0, np.int64)
+    for i in range(len(ranks)):
+        prefetch_to_write(objects[ranks[i]])

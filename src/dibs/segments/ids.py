@@ -104,8 +104,7 @@ class IdIndex:
     def _content(self) -> tuple[memoryview, memoryview]:
         """Where each text begins, and the bytes of all: for few ids, Arrow would take longer to be asked."""
         _, starts, data = self.ids.buffers()
-        first = 8 * self.ids.offset
-        places = memoryview(starts)[first : first + 8 * (len(self.ids) + 1)].cast("q")
+        places = memoryview(starts)[8 * self.ids.offset : 8 * (self.ids.offset + len(self.ids) + 1)].cast("q")
         return places, memoryview(b"" if data is None else data)
 
     def first(self, rows: NDArray[np.int32], k: int) -> NDArray[np.int64]:

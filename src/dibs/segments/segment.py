@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.coding.batch import code_events
-from dibs.coding.clauses import Clauses, code_clauses
+from dibs.coding.clauses import Clauses, code_clauses, runs
 from dibs.coding.domain import Domains
 from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
@@ -24,6 +24,7 @@ from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
 from dibs.index.statistics import guessed_presence
+from dibs.language.joins import is_join, join_of
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
@@ -62,8 +63,22 @@ class Segment:
 
     @lazy
     def names(self) -> frozenset[str]:
-        """The attributes that the subscriptions mention."""
-        return frozenset(name for name, _ in self.domains.attributes)
+        """The attributes that the subscriptions mention, joins and what these read of events included."""
+        own = frozenset(name for name, _ in self.domains.attributes)
+        return own.union(*(join_of(name).event_attributes for name in self.joins)) if self.joins else own
+
+    @lazy
+    def joins(self) -> tuple[str, ...]:
+        """The joins over history that the subscriptions mention."""
+        return tuple(sorted(self.joins_of(np.arange(len(self)))))
+
+    def joins_of(self, rows: NDArray[np.int64]) -> set[str]:
+        """The joins that these subscriptions mention."""
+        numbers = [number for number, (name, _) in enumerate(self.domains.attributes) if is_join(name)]
+        if not numbers:
+            return set()
+        own = self.clauses.attribute[runs(self.clauses.offsets[rows], np.diff(self.clauses.offsets)[rows])]
+        return {self.domains.attributes[number][0] for number in np.intersect1d(own, numbers).tolist()}
 
     @property
     def nbytes(self) -> dict[str, int]:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NumericType, ShortType, StringType
 
+from dibs import loading
 from dibs.errors import DibsError, Rejected
 from dibs.matcher import Matcher, OnError
 from dibs.storage import store
@@ -79,6 +80,7 @@ def compile_subscriptions(
     if path.exists() and on_error == "raise":  # of an earlier driver, which found nothing to reject
         matcher = Matcher.load(path)
     else:
+        loading.wait()  # for all kernels: those of the workers too, which get them from here
         matcher = Matcher(index=index)
         rejected = matcher.add_table(table, on_error=on_error)
         if not path.exists():

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 
 from dibs.arguments import check_on_error
 from dibs.errors import DibsError
+from dibs.jit.parcel import packed
 from dibs.matcher import OnError
 from dibs.spark.compile import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
 
@@ -159,9 +160,11 @@ def _rows(
             StructField("problem", StringType()),
         ]
     )
+    files = _carried_files(events, compiled)
     function = _worker_function(
         path=str(compiled.path),
-        files=_carried_files(events, compiled),
+        files=files,
+        kernels=_carried_kernels(events, files),
         names=[events.columns[p] for p in places],
         attributes=attributes,
         text_ids=not isinstance(compiled.id_type, LongType),
@@ -224,8 +227,7 @@ def _has_variant(kind: DataType) -> bool:
 
 def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
-    connect = type(events).__module__.startswith("pyspark.sql.connect")
-    if compiled.shared or (not connect and events.sparkSession.conf.get("spark.master", "").startswith("local")):
+    if compiled.shared or _is_local(events):
         return None
     paths = [p for p in sorted(compiled.path.rglob("*")) if p.is_file()]
     size = sum(p.stat().st_size for p in paths)
@@ -237,9 +239,26 @@ def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, byte
     return {p.relative_to(compiled.path).as_posix(): p.read_bytes() for p in paths}
 
 
+def _carried_kernels(events: DataFrame, files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
+    """What is compiled on the driver, so that workers need not compile. None: they share its cache, or it is too
+    much beside the files; then each of their machines compiles once."""
+    if _is_local(events):
+        return None
+    kernels = packed()
+    if kernels is None or len(kernels.content) + sum(map(len, (files or {}).values())) > CARRIED_BYTES:
+        return None
+    return kernels.processor, kernels.content  # a plain tuple: what is no class of Dibs can be unpickled without it
+
+
+def _is_local(events: DataFrame) -> bool:
+    """Whether the workers are on this machine."""
+    connect = type(events).__module__.startswith("pyspark.sql.connect")
+    return not connect and events.sparkSession.conf.get("spark.master", "").startswith("local")
+
+
 def _worker_function(**arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What Spark pickles and runs. It is pickled by value and imports Dibs inside, where the surroundings are ready:
-    Numba looks once, on import, for a place where it may keep compiled kernels."""
+    """What Spark pickles and runs. It is pickled by value and imports Dibs inside, where a message can say that it is
+    missing."""
 
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib.util

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dibs.coding.values import EventProblem
 from dibs.errors import DibsError, FormatError
+from dibs.jit.parcel import Parcel, unpack
 from dibs.matcher import Matcher
 
 # Events are matched in slices, chosen so that the pairs of one slice stay about so many, however often they match.
@@ -30,6 +31,7 @@ def match_partition(
     batches: Iterable[pa.RecordBatch],
     path: str,
     files: dict[str, bytes] | None,
+    kernels: tuple[str, bytes] | None,
     names: list[str],
     attributes: str | None,
     text_ids: bool,
@@ -43,6 +45,8 @@ def match_partition(
     problem; an event that cannot be read entirely gives one row more, with a problem and no subscription.
     `matches` False: only those rows. `warn`: nobody counts them, so say it in the worker's log.
     """
+    if kernels is not None:
+        unpack(Parcel(*kernels))
     matcher = _load(_find(path, files))
     events = malformed = 0
     size = FIRST_SLICE

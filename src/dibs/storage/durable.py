@@ -8,7 +8,7 @@
 
 A change is durable when the catalog has committed it. Segments follow later: in the background they are saved, the
 manifest is swapped, the log is trimmed and files that no manifest names are removed. So opening means: map the segments
-of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled anew from
+of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled again from
 the catalog. Only a damaged catalog cannot be mended here, and is refused.
 
 Readers in other processes look at the catalog's stamp before each match and apply what is new. A file
@@ -114,7 +114,7 @@ class Durable:
     # ---- opening ----
 
     def _read_manifest(self) -> Manifest | None:
-        """None: there is none yet. _UnreadableManifest: segments can be made anew without it."""
+        """None: there is none yet. _UnreadableManifest: segments can be rebuilt without it."""
         try:
             manifest = read_manifest(self.folder)
         except FileNotFoundError:
@@ -158,7 +158,7 @@ class Durable:
             layers.upkeep.wake()
 
     def _saved(self, layers: Layers) -> State | None:
-        """The state of the manifest; None: they must be made anew, which is told."""
+        """The state of the manifest; None: they must be rebuilt, which is told."""
         damage = self._damage
         for _ in range(TRIES):
             manifest = self._manifest

@@ -84,7 +84,7 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         id_index = IdIndex(ids, arrays["id_hashes"], arrays["id_rows"])
         texts, versions = strings_of("texts", arrays), arrays["versions"]
         name, rows = about["index"], about["rows"]
-    except (KeyError, TypeError) as e:  # sound, but with other parts than ours: a format that was not numbered anew
+    except (KeyError, TypeError) as e:  # sound, but with other parts than ours: a format whose number was not changed
         raise FormatError(f"{path} was made by another version of Dibs ({e!r}): make the index again") from e
     if not len(ids) == len(texts) == len(versions) == len(clauses) == rows:
         raise DamagedError(path, f"its parts differ in length; {ADVICE}")

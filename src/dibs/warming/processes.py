@@ -25,7 +25,13 @@ except ImportError:  # Windows: two that warm at once wait for nothing
     fcntl = None  # type: ignore[assignment]
 
 LAST = "life"
-PARTS = ("batches", "coding", "single events", "language")  # of dibs.warming.workload, which takes a second to import
+PARTS = (
+    "masks",
+    "coding",
+    "small sizes",
+    "language",
+    "records",
+)  # of dibs.warming.workload, which takes a second to import
 
 
 class Warmed(NamedTuple):
@@ -109,8 +115,8 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
                     count.add()
                 if process.wait():
                     said.seek(0)
-                    lines = said.read().decode(errors="replace").split("\n")
-                    problems.append(f"{part}: {' '.join(lines[-2:]).strip() or f'exit code {process.returncode}'}")
+                    story = said.read().decode(errors="replace").strip() or f"exit code {process.returncode}"
+                    problems.append(f"{part}: {story}")
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(processes, len(parts)))]
     try:
@@ -124,7 +130,10 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
             if process.poll() is None:  # after an interrupt
                 process.terminate()
     if problems:
-        raise DibsError(f"the kernels cannot be compiled ({problems[0]}); `dibs doctor` shows what is there")
+        log = cache_folder() / "warming.log"
+        log.write_text(problems[0], encoding="utf-8")
+        last = problems[0].rpartition("\n")[2]
+        raise DibsError(f"the kernels cannot be compiled: {last}; the whole story is in {log}")
 
 
 def environment() -> dict[str, str]:

@@ -3,7 +3,7 @@
 No list of kernels or of their types is kept. The last part, `life`, is what users do, so whatever it leaves uncompiled
 nobody needs (tests/test_warming.py looks for kernels that were never reached). It runs by itself in the end and finds
 most of its kernels compiled by the other parts, which begin at different stages of the pipeline, with input that was
-made without the stages before: so they can run at once. Each runs with the thresholds as they are and at their
+made without the stages before: so they can run at once. All of it runs with the thresholds as they are and at their
 smallest, which leads small input through all paths.
 """
 
@@ -24,7 +24,7 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import Range
-from dibs.index import AUTO, INDEXES, create, restore
+from dibs.index import AUTO, create, restore
 from dibs.index.base import do_pending
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
@@ -81,24 +81,28 @@ def coding() -> None:
         for events in (EVENTS, UNUSUAL):
             for batch in (events[:1], events * 10, _table(events)):
                 values = read_events(batch, [name for name, _ in domains.attributes])
-                code_events(values, domains)
+                code_events(values, domains).single_valued()
         merged, moves = merge_domains([domains, domains])
         rows = np.arange(len(clauses))
         move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
 
 
-def index(name: str, counts: tuple[int, ...] = (1, 70)) -> None:
-    """Clauses, made by hand, to an index; and so many coded events to pairs."""
-    clauses = _clauses(300)
-    built = create(name, clauses)
-    for _ in range(3):
-        for several in (False, True):
-            for count in counts:
-                events = _events(count, several)
-                built.match(events, 1)
-                built.match(events, 2, lambda event, row: None)
-        do_pending(built)
-    restore(name, clauses, built.arrays()).match(_events(counts[0], False), 1)
+FEW_ATTRIBUTES, MANY_ATTRIBUTES = (300, 20), (3_000, 5_000)  # clauses, and attributes of which an event has 5
+
+
+def index(name: str = AUTO, sizes: tuple[tuple[int, int], ...] = (FEW_ATTRIBUTES, MANY_ATTRIBUTES)) -> None:
+    """Clauses, made by hand, to an index; and coded events to pairs."""
+    for rows, attributes in sizes:
+        clauses = _clauses(rows, attributes)
+        built = create(name, clauses)
+        for _ in range(3):
+            for several in (False, True):
+                for count in (1, 70):
+                    events = _events(count, attributes, several)
+                    built.match(events, 1)
+                    built.match(events, 2, lambda event, row: None)
+            do_pending(built)
+        restore(name, clauses, built.arrays()).match(_events(1, attributes, False), 1)
 
 
 def life() -> None:
@@ -119,6 +123,7 @@ def life() -> None:
             _ask(reader)
         with Matcher() as imported:
             imported.import_from(folder / "all.parquet")
+    backtest(SIMPLE, EVENTS)
     backtest(TEXTS, UNUSUAL)
     backtest(TEXTS, _table(EVENTS * 10))
 
@@ -130,8 +135,10 @@ def _use(matcher: Matcher) -> None:
             matcher.match(EVENT)
     _ask(matcher)
     matcher.add_many([(1_000 + i, text) for i, text in enumerate(TEXTS * 4)])
-    column = TEXTS * 30
+    column = TEXTS * 70  # more than are merged at once: what comes next is scanned
     matcher.add_table(pa.table({"id": [f"t{i}" for i in range(len(column))], "expression": column}))
+    _ask(matcher)
+    matcher.add("late", "price < 600")
     _ask(matcher)
     matcher.remove_many([str(0), 1_001, *(f"t{i}" for i in range(300))])
     matcher.replace("1", "price < 600")
@@ -165,8 +172,8 @@ def _table(events: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([event for event in plain if not isinstance(event["price"], (list, Range))])
 
 
-def _clauses(rows: int) -> Clauses:
-    """Conjunctions of up to four predicates over rare and frequent attributes, and a third of programs."""
+def _clauses(rows: int, attributes: int) -> Clauses:
+    """Conjunctions of up to four predicates, and a third of programs."""
     draw = np.random.default_rng(1)
     plain = rows * 2 // 3
     sizes = draw.integers(0, 5, rows)
@@ -185,14 +192,14 @@ def _clauses(rows: int) -> Clauses:
         jumps += [(ACCEPT if p % 2 else p + 1, REJECT if p % 2 else p + 1) for p in range(size - 1)]
         jumps.append((ACCEPT, REJECT))
     on_true, on_false = (np.array([jump[i] for jump in jumps], np.int32) for i in range(2))
-    attribute = np.minimum(draw.geometric(0.3, total), 20).astype(np.int32) - 1
-    return Clauses(offsets, attribute, lo, hi, span, span + 1, on_true, on_false, conjunctions=plain, attributes=20)
+    attribute = draw.integers(0, attributes, total).astype(np.int32)
+    return Clauses(offsets, attribute, lo, hi, span, span + 1, on_true, on_false, plain, attributes)
 
 
-def _events(count: int, several: bool) -> CodedEvents:
+def _events(count: int, attributes: int, several: bool) -> CodedEvents:
     draw = np.random.default_rng(2)
     each = 6 if several else 5
-    attribute = np.concatenate([np.sort(draw.choice(20, 5, replace=False)) for _ in range(count)])
+    attribute = np.concatenate([np.sort(draw.choice(attributes, 5, replace=False)) for _ in range(count)])
     if several:  # the last attribute of each event twice
         attribute = np.concatenate([attribute.reshape(count, 5), attribute.reshape(count, 5)[:, -1:]], axis=1).ravel()
     lo = np.tile(np.arange(1, 1 + each), count).astype(np.int32)
@@ -200,23 +207,29 @@ def _events(count: int, several: bool) -> CodedEvents:
     return CodedEvents(offsets, attribute.astype(np.int32), lo, lo + 1 if several else lo, not several)
 
 
+def _both_ways(use: Callable[[], None]) -> None:
+    use()
+    _at_smallest(use)
+
+
+def _at_smallest(use: Callable[[], None]) -> None:
+    with using(smallest()):
+        use()
+
+
 PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should begin
-    "batches": partial(index, AUTO, (70,)),
-    "coding": coding,
-    "single events": partial(index, AUTO, (1,)),
-    "language": language,
+    "masks": partial(index, AUTO, (FEW_ATTRIBUTES,)),
+    "coding": partial(_both_ways, coding),
+    "small sizes": partial(_at_smallest, index),
+    "language": partial(_both_ways, language),
+    "records": partial(index, AUTO, (MANY_ATTRIBUTES,)),
 }
 LAST = "life"
-STRUCTURES = [name for name in INDEXES if name != AUTO]
 
 
 def run(part: str) -> None:
     """Runs a part: one of PARTS, LAST, or the name of another structure."""
-    for values in ({}, smallest()):
-        with using(values):
-            if part == LAST:
-                life()
-            elif part in PARTS:
-                PARTS[part]()
-            else:
-                index(part)
+    if part in PARTS:
+        PARTS[part]()
+    else:
+        _both_ways(life if part == LAST else partial(index, part))

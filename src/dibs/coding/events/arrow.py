@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.coding.events.arrow_columns import plan_of, read_columns
 from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrapped
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
 from dibs.coding.events.json_lane import read_json_columns
@@ -98,22 +99,26 @@ class _ArrowReader:
         first, self.events = self.events, self.events + batch.num_rows
         if self.events >= 2**31:
             raise EventError("found 2**31 events or more; expected fewer in one call: pass them in several batches")
-        event = np.arange(first, self.events, dtype=np.int32)
-        schema = batch.schema
-        for column, name in enumerate(schema.names):
-            if attributes is None:
-                # The names go first: the type of a column that nobody wants is not even asked for.
-                if not (name in self.wanted.codes or self.wanted.leads(name)):
-                    continue
-                if not self._useful([name], schema.field(column).type)[0]:
-                    continue
-            elif column != attributes:
-                continue
-            path = name if attributes is None else None
-            row = 0
-            for chunk in _chunks(batch, column):
-                self._read_elements(_Elements(chunk, event[row : row + len(chunk)], [path], None))
-                row += len(chunk)
+        if attributes is not None:
+            self._read_column(batch, attributes, None, first)
+            return
+        plan = plan_of(batch.schema, self.wanted)
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            texts = read_columns(part, plan, first, self.parts)
+            if texts is not None:
+                self._texts(*texts)
+            for column in plan.others:
+                name = plan.schema.names[column]
+                if self._useful([name], plan.schema.field(column).type)[0]:
+                    self._read_column(part, column, name, first)
+            first += part.num_rows
+
+    def _read_column(self, batch: pa.Table | pa.RecordBatch, column: int, path: str | None, first: int) -> None:
+        """first: the number of its first event."""
+        for chunk in _chunks(batch, column):
+            event = np.arange(first, first + len(chunk), dtype=np.int32)
+            self._read_elements(_Elements(chunk, event, [path], None))
+            first += len(chunk)
 
     def _useful(self, paths: list[str], type_: pa.DataType) -> list[bool]:
         """Whether a wanted attribute may come of elements of this type at each of the paths."""

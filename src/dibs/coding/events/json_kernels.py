@@ -24,16 +24,19 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING
 from dibs.coding.events.json_numbers import read_number
 from dibs.coding.events.json_strings import read_string
-from dibs.coding.events.paths import NOWHERE, ROOT, child
+from dibs.coding.events.paths import NOWHERE, ROOT, child, same_bytes
 from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
-from dibs.jit.scanning import PADDING, WIDTH, special_bytes, word_at
+from dibs.jit.memory import fresh
+from dibs.jit.scanning import PADDING, WIDTH, copy_bytes, special_bytes, word_at
 
 # Statuses.
 READ = 0  # all values of the event have been added to what was found
 UNSURE = 1  # nothing has been added
 
 DEPTH = 64  # objects and arrays inside each other
+_KEYS = 64  # of an event, that are remembered
+_LONGEST_KEY = 2 * WIDTH
 
 _QUOTE, _COMMA, _MINUS, _COLON, _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = 34, 44, 45, 58, 91, 93, 123, 125
 _TRUE, _FALSE, _NULL_WORD = (int.from_bytes(word, "little") for word in (b"true", b"fals", b"null"))
@@ -55,14 +58,15 @@ class Found(NamedTuple):
     @classmethod
     def room(cls, size: int) -> Found:
         """For texts of so many bytes in all."""
-        values, strings = size // 2 + 1, size // 3 + 2
+        values, starts = size // 2 + 1, fresh(size // 3 + 2, np.int64)
+        starts[0] = 0
         return cls(
-            np.empty(values, np.int32),
-            np.empty(values, np.uint8),
-            np.empty(values, np.int64),
-            np.empty(values, np.int16),
-            np.zeros(strings, np.int64),
-            np.empty(size + PADDING, np.uint8),
+            fresh(values, np.int32),
+            fresh(values, np.uint8),
+            fresh(values, np.int64),
+            fresh(values, np.int16),
+            starts,
+            fresh(size + PADDING, np.uint8),
             np.zeros(2, np.int64),
         )
 
@@ -74,11 +78,23 @@ class Work(NamedTuple):
     objects: NDArray[np.int64]  # [0]: objects so far
     node: NDArray[np.int32]  # of each object and array round the place that is read: its node, or NOWHERE
     object: NDArray[np.int64]  # its number; 0: an array
+    # The first keys of the last event in their order, because mostly the next one has the same.
+    last_size: NDArray[np.int32]  # of the text of the key; -1: none
+    last_text: NDArray[np.uint8]  # _LONGEST_KEY bytes for each
+    last_parent: NDArray[np.int32]  # the node of its object
+    last_node: NDArray[np.int32]  # the node to which it led
 
     @classmethod
     def room(cls, nodes: int) -> Work:
         return cls(
-            np.zeros(nodes, np.int64), np.zeros(1, np.int64), np.empty(DEPTH, np.int32), np.empty(DEPTH, np.int64)
+            np.zeros(nodes, np.int64),
+            np.zeros(1, np.int64),
+            np.empty(DEPTH, np.int32),
+            np.empty(DEPTH, np.int64),
+            np.full(_KEYS, -1, np.int32),
+            np.zeros(_KEYS * _LONGEST_KEY + PADDING, np.uint8),
+            np.zeros(_KEYS, np.int32),
+            np.zeros(_KEYS, np.int32),
         )
 
 
@@ -91,6 +107,7 @@ def read_object(text, start, end, names, found, work):
         return UNSURE
     values, strings = found.counts[0], found.counts[1]
     depth, inside = 0, _open(work, 0, ROOT, True)
+    keys = 0  # so far
     begun = False  # whether the innermost object or array has a member already
     at += 1
     while True:
@@ -111,9 +128,10 @@ def read_object(text, start, end, names, found, work):
             at = skip_space(text, at + 1, end)
         node = np.int64(work.node[depth])
         if inside > 0:
-            at, node = _read_key(text, at, names, found, work, depth, found.starts[strings])
+            at, node = _read_key(text, at, end, names, found, work, depth, keys, found.starts[strings])
             if at < 0:
                 return UNSURE
+            keys += 1
             at = skip_space(text, at, end)
             if text[at] != _COLON:
                 return UNSURE
@@ -162,25 +180,27 @@ def _open(work, depth, node, is_object):
 
 
 @phase
-def _read_key(text, at, names, found, work, depth, room):
+def _read_key(text, at, end, names, found, work, depth, number, room):
     """(one past the key at this place, the node to which it leads); -1 where there is no key, or one that the object
-    has had already. Bytes of found.data from `room` on are free."""
+    has had already. number: of the key in its event. Bytes of found.data from `room` on are free."""
     if text[at] != _QUOTE:
         return np.int64(-1), np.int64(NOWHERE)
     node = np.int64(work.node[depth])
     start = at + 1
-    end = start
-    special = special_bytes(text, end)
-    while special == 0:
-        end += WIDTH
-        special = special_bytes(text, end)
-    end += lowest_bit(special)
-    if text[end] == _QUOTE:
-        at = end + 1
-        if node >= 0:
-            node = child(names, node, text, start, end)
+    k = number & (_KEYS - 1)
+    size = np.int64(work.last_size[k])
+    if (
+        size >= 0
+        and start + size < end
+        and text[start + size] == _QUOTE
+        and work.last_parent[k] == node
+        and same_bytes(text, start, work.last_text, k * _LONGEST_KEY, size)
+    ):
+        at, node = start + size + 1, np.int64(work.last_node[k])
     else:
-        at, node = _read_unusual_key(text, start, names, node, found.data, room)
+        parent = node
+        at, node = _find_key(text, start, names, node, found.data, room)
+        _remember_key(text, start, at, parent, node, work, k)
     if node >= 0:
         # An object that has a key twice finds its own number. Or that of a later one, which was inside it and led to
         # the same node, as in {"a.b": 1, "a": {"b": 2}, "a.b": 3}: numbers of a node only grow, so none is missed.
@@ -191,7 +211,29 @@ def _read_key(text, at, names, found, work, depth, room):
 
 
 @phase(inline=False)
-def _read_unusual_key(text, at, names, node, data, room):
+def _find_key(text, start, names, node, data, room):
+    """(one past the key that begins here, the node to which it leads from this one)."""
+    end = start
+    special = special_bytes(text, end)
+    while special == 0:
+        end += WIDTH
+        special = special_bytes(text, end)
+    end += lowest_bit(special)
+    if text[end] != _QUOTE:
+        return _find_unusual_key(text, start, names, node, data, room)
+    return end + 1, child(names, node, text, start, end) if node >= 0 else node
+
+
+@phase
+def _remember_key(text, start, after, parent, node, work, k):
+    work.last_size[k] = after - 1 - start if after - 1 - start < _LONGEST_KEY else -1
+    work.last_parent[k], work.last_node[k] = parent, node
+    copy_bytes(text, start, work.last_text, k * _LONGEST_KEY)
+    copy_bytes(text, start + WIDTH, work.last_text, k * _LONGEST_KEY + WIDTH)
+
+
+@phase(inline=False)
+def _find_unusual_key(text, at, names, node, data, room):
     """A key with escapes, or with characters beyond ASCII."""
     at, last = read_string(text, at, data, room)
     if at >= 0 and node >= 0:

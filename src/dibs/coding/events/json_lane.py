@@ -19,16 +19,17 @@ from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import json_line, json_text
 from dibs.coding.events.json_kernels import Found, Work
-from dibs.coding.events.json_lane_kernels import Batch, Order, read_texts, split_lines
+from dibs.coding.events.json_lane_kernels import LaneBatch, Order, read_texts, split_lines
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import BYTE_ORDER_MARK
 from dibs.coding.values import ArrangedValues, Booleans, EventProblem, EventValues, Numbers, Strings
 from dibs.errors import EventError
+from dibs.jit.memory import fresh
 from dibs.jit.scanning import PADDING
 from dibs.thresholds import thresholds
 
 
-class Texts(NamedTuple):
+class EventTexts(NamedTuple):
     """Some texts of one event each."""
 
     data: NDArray[np.uint8]  # PADDING zeros behind all of them
@@ -38,16 +39,24 @@ class Texts(NamedTuple):
 
 
 def read_json_lines(content: bytes, wanted: WantedNames, on_error: str) -> EventValues:
-    return _read(_blocks_of_lines(content), wanted, on_error)
+    reader = _Reader(wanted, on_error, len(content))
+    for texts in _blocks_of_lines(content):
+        reader.read(texts)
+    return reader.finish()
 
 
 def read_json_columns(chunks: Iterable[pa.Array], wanted: WantedNames, on_error: str) -> EventValues:
     """chunks: string arrays, or large ones."""
-    return _read((texts for chunk in chunks for texts in _blocks_of_column(chunk)), wanted, on_error)
+    reader = _Reader(wanted, on_error)
+    for chunk in chunks:
+        for texts in _blocks_of_column(chunk):
+            reader.read(texts)
+    return reader.finish()
 
 
-def _blocks_of_lines(content: bytes) -> Iterator[Texts]:
+def _blocks_of_lines(content: bytes) -> Iterator[EventTexts]:
     at, first = len(BYTE_ORDER_MARK) if content.startswith(BYTE_ORDER_MARK) else 0, 1
+    block = _Block()
     while at < len(content):
         end = at + thresholds.json_block
         if end < len(content):
@@ -55,49 +64,64 @@ def _blocks_of_lines(content: bytes) -> Iterator[Texts]:
             if cut < 0:
                 cut = content.find(b"\n", end)
             end = cut + 1 or len(content)
-        data = _padded(np.frombuffer(content, np.uint8)[at:end])
-        room = (len(data) - PADDING) // 2 + 1
-        start, stop, number = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        data = block.padded(np.frombuffer(content, np.uint8, min(end, len(content)) - at, at))
+        room = len(data) // 2 + 1
+        start, stop, number = block.column(0, room), block.column(1, room), block.column(2, room)
         kept, lines = split_lines(data, start, stop, number)
-        yield Texts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
+        yield EventTexts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
         at, first = end, first + lines
+
+
+class _Block:
+    """Space that all blocks use: fresh memory costs more than what is done with it."""
+
+    def __init__(self) -> None:
+        self._data = np.empty(0, np.uint8)
+        self._columns = [np.empty(0, np.int64)] * 3
+
+    def padded(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        size = len(data) + PADDING
+        if len(self._data) < size:
+            self._data = fresh(size, np.uint8)
+        result = self._data[:size]
+        result[: len(data)] = data
+        result[len(data) :] = 0
+        return result
+
+    def column(self, number: int, size: int) -> NDArray[np.int64]:
+        if len(self._columns[number]) < size:
+            self._columns[number] = fresh(size, np.int64)
+        return self._columns[number]
 
 
 def _parser_of_lines(number: NDArray[np.int64], first: int) -> Callable[[int, bytes], object]:
     return lambda i, line: json_line(first + int(number[i]), line)
 
 
-def _blocks_of_column(chunk: pa.Array) -> Iterator[Texts]:
+def _blocks_of_column(chunk: pa.Array) -> Iterator[EventTexts]:
     offsets, data = text_buffers(chunk)
     null = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
-    first = 0
+    block, first = _Block(), 0
     while first < len(chunk):
         last = int(np.searchsorted(offsets, offsets[first] + thresholds.json_block, side="right")) - 1
         last = min(max(last, first + 1), first + thresholds.json_block, len(chunk))
         start, end = offsets[first:last] - offsets[first], offsets[first + 1 : last + 1] - offsets[first]
         if null is not None:
             end = np.where(null[first:last], -1, end)
-        yield Texts(_padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text))
+        yield EventTexts(
+            block.padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text)
+        )
         first = last
-
-
-def _padded(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.concatenate([data, np.zeros(PADDING, np.uint8)])
-
-
-def _read(blocks: Iterator[Texts], wanted: WantedNames, on_error: str) -> EventValues:
-    reader = _Reader(wanted, on_error)
-    for texts in blocks:
-        reader.read(texts)
-    return reader.finish()
 
 
 class _Reader:
     """Arrays with room for more than there is: no text can have more values than half its bytes, nor more strings than
     a third."""
 
-    def __init__(self, wanted: WantedNames, on_error: str):
+    def __init__(self, wanted: WantedNames, on_error: str, size: int = 0):
+        """size: bytes of all texts, if that is known."""
         self.wanted = wanted
+        self._size, self._read = size, 0
         self.stop = on_error == "raise"
         self.in_order = True
         self.others: list[tuple[NDArray[np.int32], EventValues]] = []  # read one by one, and which events they are
@@ -105,7 +129,7 @@ class _Reader:
         self._order = Order.room(thresholds.longest_event)
         self._found = Found.room(0)
         none = np.zeros(0, np.int32)
-        self._batch = Batch(
+        self._batch = LaneBatch(
             np.zeros(1, np.int64),
             none,
             np.zeros(0, np.uint8),
@@ -116,7 +140,7 @@ class _Reader:
             np.zeros(2, np.int64),
         )
 
-    def read(self, texts: Texts) -> None:
+    def read(self, texts: EventTexts) -> None:
         events = len(texts.start)
         first = int(self._batch.counts[0])
         if first + events >= 2**31:
@@ -141,25 +165,27 @@ class _Reader:
     def _make_room(self, events: int, size: int) -> None:
         """For so many more events, of so many bytes and PADDING."""
         b, f = self._batch, self._found
-        if len(f.name) < size // 2 + 1:
+        # As many as there can be in these, and as many as there will be if the others are like those before.
+        more = 1.05 * self._size / self._read - 1 if self._read else 0.0
+        values, strings, string_bytes = int(b.counts[1]), int(f.counts[1]), int(f.starts[f.counts[1]])
+        if len(f.name) <= size // 2:
             f = Found.room(size)._replace(starts=f.starts, data=f.data, counts=f.counts)
-        values, strings = int(b.counts[1]), int(f.counts[1])
-        string_bytes = int(f.starts[strings])
         self._found = f._replace(
-            starts=_grown(f.starts, strings + 1, size // 3 + 1), data=_grown(f.data, string_bytes, size)
+            starts=_grown(f.starts, strings + 1, size // 3 + 1, more), data=_grown(f.data, string_bytes, size, more)
         )
-        self._batch = Batch(
-            _grown(b.offsets, int(b.counts[0]) + 1, events),
-            _grown(b.name, values, size // 2 + 1),
-            _grown(b.kind, values, size // 2 + 1),
-            _grown(b.key, values, size // 2 + 1),
-            _grown(b.rest, values, size // 2 + 1),
-            _grown(b.string_event, strings, size // 3 + 1),
-            _grown(b.string_name, strings, size // 3 + 1),
+        self._batch = LaneBatch(
+            _grown(b.offsets, int(b.counts[0]) + 1, events, more),
+            _grown(b.name, values, size // 2 + 1, more),
+            _grown(b.kind, values, size // 2 + 1, more),
+            _grown(b.key, values, size // 2 + 1, more),
+            _grown(b.rest, values, size // 2 + 1, more),
+            _grown(b.string_event, strings, size // 3 + 1, more),
+            _grown(b.string_name, strings, size // 3 + 1, more),
             b.counts,
         )
+        self._read += size - PADDING
 
-    def _read_others(self, texts: Texts, which: NDArray[np.int32], first: int) -> None:
+    def _read_others(self, texts: EventTexts, which: NDArray[np.int32], first: int) -> None:
         events = [texts.parse(i, texts.data[texts.start[i] : texts.end[i]].tobytes()) for i in which.tolist()]
         values = read_dicts(events, self.wanted, "skip")
         number = which + np.int32(first)
@@ -186,11 +212,11 @@ class _Reader:
         return _with_others(result, self.others) if self.others else result
 
 
-def _grown(column: NDArray[Any], used: int, more: int) -> NDArray[Any]:
-    """The same with room for more."""
-    if used + more <= len(column):
+def _grown(column: NDArray[Any], used: int, needed: int, more: float) -> NDArray[Any]:
+    """The same with room for as many as are needed now, and for `more` times those that are used."""
+    if used + needed <= len(column):
         return column
-    result = np.empty(2 * used + more, column.dtype)
+    result = fresh(used + needed + int(used * max(more, 1.0)), column.dtype)
     result[:used] = column[:used]
     return result
 

@@ -16,7 +16,7 @@ from dibs.jit.scanning import PADDING, WIDTH, equal_bytes
 _NEW_LINE = np.uint8(10)
 
 
-class Batch(NamedTuple):
+class LaneBatch(NamedTuple):
     """The values of events: the columns of coding.arrange.Arranged, and of each string its event and name."""
 
     offsets: NDArray[np.int64]

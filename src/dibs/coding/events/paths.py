@@ -117,7 +117,7 @@ def _find(tree, node, text, start, end):
         if (
             tree.parent[other] == node
             and tree.size[other] == size
-            and _same(text, start, tree.data, tree.start[other], size)
+            and same_bytes(text, start, tree.data, tree.start[other], size)
         ):
             return slot, other
         slot = (slot + np.uint64(1)) & mask
@@ -137,7 +137,8 @@ def _hash(node, text, start, end):
 
 
 @phase
-def _same(a, a_start, b, b_start, size):
+def same_bytes(a, a_start, b, b_start, size):
+    """Whether so many bytes of two texts are the same; there are PADDING bytes behind both."""
     while size >= 8:
         if word_at(a, a_start) != word_at(b, b_start):
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ class WantedNames:
         self._sorted: WantedNames = self  # without what stands behind
         self._lock = threading.Lock()  # see extended
         self._extended = False
+        self.plan: Any = None  # coding.events.arrow_columns.Plan, of the last schema
         self._fewer_paths: Paths | None = None  # of the names that were extended, if anybody has asked for them
 
     @property

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import writable
 from dibs.coding.domain import Domains
 from dibs.coding.patterns.filter_kernels import build_filter
-from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, SearchSpace
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, ONE, PatternSpace
 from dibs.coding.patterns.reading_kernels import read_patterns
-from dibs.coding.patterns.regexes import Regexes, TextTest, search_for
+from dibs.coding.patterns.regexes import Regexes, Search, search_for
 from dibs.coding.patterns.search_kernels import BLOCK, search_strings
 from dibs.coding.patterns.span_kernels import distinct_strings, spans_of
 from dibs.coding.values import Strings
@@ -93,7 +93,7 @@ class PatternSet:
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
         taken = self._pool.take(_work, len(self.programs.kind), len(self.filter.folded))
-        SearchSpace(*taken.space).allowed[0] = thresholds.pattern_steps
+        PatternSpace(*taken.space).allowed[0] = thresholds.pattern_steps
         ends, found = search_strings(tuple(self.programs), tuple(self.filter), offsets, data, taken.space)
         self._pool.give(taken)
         if self.regexes or (len(found) and int(found.min()) < 0):
@@ -110,7 +110,7 @@ class PatternSet:
         strings, numbers = [owner[~doubtful]], [found[~doubtful]]
         starts = offsets.tolist()
         more: list[tuple[int, int]] = []
-        tests: dict[int, TextTest] = {}
+        tests: dict[int, Search] = {}
         for string, p in zip(owner[doubtful].tolist(), (~found[doubtful]).tolist()):
             test = tests.get(p)
             if test is None:
@@ -126,7 +126,7 @@ class PatternSet:
         np.cumsum(np.bincount(string, minlength=len(ends) - 1), out=ends[1:])
         return ends, np.concatenate([*numbers, added[:, 1].astype(np.int32)])[order]
 
-    def _test(self, pattern: int) -> TextTest:
+    def _test(self, pattern: int) -> Search:
         """The test for what took a kernel too long, or is no matter of kernels."""
         kind, offsets, pieces, content = self.programs
         own = pieces[offsets[pattern] : offsets[pattern + 1]].tolist()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.patterns.groups import REGEX, TEXT, Filter, PatternPrograms
+from dibs.coding.patterns.groups import REGEX, TEXT, Filter, PatternPieces
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
@@ -33,7 +33,7 @@ _BITS_FOR_ONE = 32  # in `grams`, for each text
 _SHORT = np.array([0, 1 << 40, 1 << 35, 1 << 30], np.int64)  # what a gram of so few bytes costs
 
 
-def build_filter(programs: PatternPrograms) -> tuple[Filter, NDArray[np.int64]]:
+def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     """The filter, and the patterns of which nothing is known."""
     kind, _, pieces, text = programs
     number, texts = np.empty(len(pieces), np.int64), np.empty((len(pieces), TEXT_COLUMNS), np.int64)
@@ -66,7 +66,9 @@ def build_filter(programs: PatternPrograms) -> tuple[Filter, NDArray[np.int64]]:
     return result, alone[unknown]
 
 
-def _filed(text: NDArray[np.uint8], texts: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+def _filed(
+    text: NDArray[np.uint8], texts: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(grams, pairs, sizes, slots, entries) of the texts that are looked for."""
     wanted = np.flatnonzero(texts[:, WANTED])
     n = len(wanted)

@@ -19,7 +19,7 @@ ONE = 1  # any a characters
 ANY = 2  # any text, also none
 
 
-class PatternPrograms(NamedTuple):
+class PatternPieces(NamedTuple):
     """Patterns as they were read. Pattern p has the pieces offsets[p] to offsets[p + 1]. Behind an ANY comes no ONE
     (the two change places) and no other ANY. The texts of a REGEX are in lower case, as FOLD makes it."""
 
@@ -56,7 +56,7 @@ class Filter(NamedTuple):
     always: NDArray[np.int64]  # patterns that a kernel verifies in every string
 
 
-class SearchSpace(NamedTuple):
+class PatternSpace(NamedTuple):
     """Scratch space of one search; see jit.pools. Strings are counted over all searches."""
 
     seen: NDArray[np.int64]  # the last string for which the pattern was looked at

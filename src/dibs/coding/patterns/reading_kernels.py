@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, PatternPrograms
+from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, PatternPieces
 from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, read_needs
 from dibs.jit.kernel import kernel, phase
 
@@ -20,7 +20,7 @@ _SPECIAL[np.frombuffer(rb"\.[](){}*+?|^$", np.uint8)] = True
 _ALPHANUMERIC = np.array([chr(c).isalnum() and c < 128 for c in range(256)])
 
 
-def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> PatternPrograms:
+def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> PatternPieces:
     """The patterns data[starts[i]:starts[i + 1]]."""
     n, size = len(starts) - 1, int(starts[-1] - starts[0])
     kind, offsets = np.empty(n, np.uint8), np.zeros(n + 1, np.int64)
@@ -29,7 +29,7 @@ def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> Pattern
     pieces = np.empty((3 * (size + n), 3), np.int64)  # the most there can be: memory that is not touched costs nothing
     frames, found = np.empty((DEEPEST + 1, 6), np.int64), np.empty((2 * MOST * (DEEPEST + 2), 2), np.int64)
     end = _read_patterns(starts, data, kind, offsets, pieces, text, frames, found)
-    return PatternPrograms(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy())
+    return PatternPieces(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy())
 
 
 @kernel

@@ -29,7 +29,7 @@ AN_INSTRUCTION = 300  # bytes more for each: RE2 asks for room for twenty states
 SMALL_MEMORY = 256 << 10  # bytes; enough for a thousand instructions
 KEPT_SETS, KEPT_SMALL, KEPT_LARGE = 8, 1024, 24
 
-TextTest = Callable[[bytes], object]
+Search = Callable[[bytes], object]
 
 
 class Regexes:
@@ -118,21 +118,21 @@ def _set_of(group: Group) -> tuple[re2.Set, int]:
     return made, always
 
 
-def search_for(pattern: bytes) -> TextTest:
+def search_for(pattern: bytes) -> Search:
     """The search for one expression: None or False if it is not there."""
     return _small(pattern) or _large(pattern)
 
 
 @lru_cache(maxsize=KEPT_SMALL)
-def _small(pattern: bytes) -> TextTest | None:
+def _small(pattern: bytes) -> Search | None:
     try:
-        found: TextTest = re2.compile(pattern.decode(), options(SMALL_MEMORY)).search
+        found: Search = re2.compile(pattern.decode(), options(SMALL_MEMORY)).search
     except re2.error:  # it needs more
         return None
     return found
 
 
 @lru_cache(maxsize=KEPT_LARGE)
-def _large(pattern: bytes) -> TextTest:
-    found: TextTest = re2.compile(pattern.decode(), options()).search
+def _large(pattern: bytes) -> Search:
+    found: Search = re2.compile(pattern.decode(), options()).search
     return found

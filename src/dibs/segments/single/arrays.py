@@ -12,7 +12,7 @@ from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.groups import ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots
 from dibs.index.papers.propagation.layout import COLUMNS, Clusters, Predicates
-from dibs.index.papers.propagation.layout import Work as Bits
+from dibs.index.papers.propagation.layout import ClusterSpace as Bits
 from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel
 from dibs.segments.single.layout import (
@@ -144,6 +144,10 @@ def reading_at(space):
         array_at(space, READING + 1, np.int64),
         array_at(space, READING + 2, np.int32),
         array_at(space, READING + 3, np.int64),
+        array_at(space, READING + 4, np.int32),
+        array_at(space, READING + 5, np.uint8),
+        array_at(space, READING + 6, np.int32),
+        array_at(space, READING + 7, np.int32),
     )
 
 

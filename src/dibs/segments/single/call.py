@@ -9,15 +9,16 @@ import numpy as np
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.events import WantedNames
+from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
 from dibs.segments.id_lists import sorted_ids
 from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
-from dibs.segments.single.layout import DONE, FULL
+from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, plan_of
-from dibs.segments.single.space import Space
+from dibs.segments.single.space import SingleSpace
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
@@ -43,23 +44,27 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
-        make: Any = Space  # the pool knows tuples of arrays
+        make: Any = SingleSpace  # the pool knows tuples of arrays
         taken = self._spaces.take(make, plan.needs)
         space: Any = taken.space
         if space.needs is not plan.needs and not space.needs.cover(plan.needs):
-            space = Space(space.needs.with_all_of(plan.needs))
+            space = SingleSpace(space.needs.with_all_of(plan.needs))
         if len(text) > space.needs.text:
-            space = Space(space.needs._replace(text=2 * len(text)))
+            space = SingleSpace(space.needs._replace(text=2 * len(text)))
+        space.read_for(plan.names)
         call = match_text_keeping if plan.few else match_text
         status = call(plan.address, space.address, text, space.needs.values)
         while status == FULL:
-            space = Space(space.needs._replace(rows=4 * space.needs.rows))
+            space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
+            space.read_for(plan.names)
             status = call(plan.address, space.address, text, space.needs.values)
+        if status == STALE:
+            raise DibsError("compiled kernels are older than this version of Dibs: delete its __pycache__ folders")
         ids = self._finish(plan, space) if status == DONE else None
         self._spaces.give(taken if space is taken.space else Taken(space, taken.age))
         return ids
 
-    def _finish(self, plan: Plan, space: Space) -> list[Id]:
+    def _finish(self, plan: Plan, space: SingleSpace) -> list[Id]:
         pairs, candidates, predicates, nodes = space.result.tolist()
         self.served += 1
         counters = self._counters
@@ -93,7 +98,7 @@ class Singles:
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 
-    def _observe(self, plan: Plan, space: Space) -> None:
+    def _observe(self, plan: Plan, space: SingleSpace) -> None:
         """What the indexes want to know of events: of one in so many."""
         offsets = space.offsets.tolist()
         for i, segment in enumerate(plan.segments):

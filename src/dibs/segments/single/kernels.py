@@ -50,6 +50,7 @@ from dibs.segments.single.layout import (
     INEXACT,
     LAYER,
     LAYERS,
+    LIKE_THIS,
     LONG,
     OFFSETS,
     PROGRESS,
@@ -57,6 +58,7 @@ from dibs.segments.single.layout import (
     ROOM,
     SCANNED,
     SEVERAL,
+    STALE,
     STAMPS,
     TEXT,
     UNSURE,
@@ -67,6 +69,8 @@ from dibs.segments.single.layout import (
 def match_text(plan, space, text, most_values):
     """The event that a text says, against the state of a plan (its address, and that of a work space). DONE: its rows,
     and what they cost, are in the space."""
+    if len(array_at(plan, LAYERS, np.uint8)) != LIKE_THIS:
+        return STALE
     copy = array_at(space, TEXT, np.uint8)
     size = len(text)
     for i in range(size):

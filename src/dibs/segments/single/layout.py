@@ -6,8 +6,8 @@ then comes a block of LAYER entries for each layer. The table of a work space is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import zlib
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,18 +79,14 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
     1,
 )
 
+# Beside the number of layers: by it a kernel knows that it was compiled for tables that are laid out like this. (An
+# older one, out of the cache, would write anywhere.)
+LIKE_THIS = zlib.crc32(repr([(name, value) for name, value in sorted(globals().items()) if name.isupper()]).encode())
+
 # What a call returns.
 DONE = 0
 UNSURE = 1  # of the text: another reader decides
 LONG = 2  # more values than there is room for
 FULL = 3  # more rows than there is room for: call again with more
 SEVERAL = 4  # several values of one attribute, which bits do not take
-
-
-def entries_of(arrays: Iterable[NDArray[Any]]) -> list[int]:
-    """Address and length of each array: what kernels read must be contiguous."""
-    result: list[int] = []
-    for array in arrays:
-        assert array.flags.c_contiguous
-        result += (array.__array_interface__["data"][0], len(array))
-    return result
+STALE = 5  # the kernel is older than the tables

@@ -21,6 +21,7 @@ from dibs.index.auto.singles import ForSingles
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.propagation.layout import Clusters, Predicates
 from dibs.index.scan import Scan
+from dibs.jit.borrowing import Table, entries_of
 from dibs.language.table import Facet
 from dibs.segments.segment import Segment
 from dibs.segments.single.layout import (
@@ -32,9 +33,9 @@ from dibs.segments.single.layout import (
     HEAD,
     INEXACT,
     LAYER,
+    LIKE_THIS,
     OWN,
     DomainArrays,
-    entries_of,
 )
 from dibs.segments.single.space import Needs
 from dibs.segments.state import State
@@ -80,7 +81,7 @@ class Plan:
     def __init__(self, state: State, parts: list[Part], names: WantedNames):
         paths = names.paths
         held: list[Any] = [paths]
-        table = [np.array([len(parts), 0, *entries_of(paths)], np.int64)]
+        table = [np.array([len(parts), LIKE_THIS, *entries_of(paths)], np.int64)]
         for layer, part in zip(state.layers, parts):
             own = numbered(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None
@@ -91,11 +92,11 @@ class Plan:
                 numbers[2 * GONE : 2 * GONE + 2] = entries_of([layer.gone.bits])
                 held.append(layer.gone.bits)
             table.append(numbers)
-        self._held = held
-        self._table = np.concatenate(table)
-        assert len(self._table) == 2 * (HEAD + len(parts) * LAYER)
-        self.address: int = self._table.__array_interface__["data"][0]
-        self.parts = parts
+        numbers = np.concatenate(table)
+        assert len(numbers) == 2 * (HEAD + len(parts) * LAYER)
+        self._table = Table(numbers, held)
+        self.address = self._table.address
+        self.parts, self.names = parts, paths
         self.segments = [layer.segment for layer in state.layers]
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, programs, words, accesses, clauses = (max(sizes) for sizes in zip(*(part.needs for part in parts)))
@@ -135,7 +136,7 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if segment.domains.facet.any():
+    if segment.domains.facet.any() or segment.joins:
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles()

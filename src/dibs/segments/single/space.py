@@ -13,8 +13,9 @@ import numpy as np
 
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
+from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
-from dibs.segments.single.layout import WORK, entries_of
+from dibs.segments.single.layout import WORK
 
 RESULTS = 4  # pairs, candidates, predicates, nodes
 
@@ -41,7 +42,7 @@ class Needs(NamedTuple):
         return Needs(*(a if a >= b else b + (b >> 2) for a, b in zip(self, other)))
 
 
-class Space:
+class SingleSpace:
     def __init__(self, needs: Needs):
         n = self.needs = needs
         coded = n.values * n.layers + 1
@@ -50,6 +51,8 @@ class Space:
         self.ends = np.zeros(n.layers, np.int64)
         self.attribute, self.cell = np.empty(coded, np.int32), np.empty(coded, np.int32)
         self.row = np.empty(n.rows, np.int32)
+        self._reading = Work.room(n.nodes)
+        self._names: object = None
         arrays = (
             self.result,
             self.offsets,
@@ -58,7 +61,7 @@ class Space:
             self.cell,
             np.zeros(n.text + PADDING, np.uint8),
             *Found.room(n.text),
-            *Work.room(n.nodes),
+            *self._reading,
             np.zeros(n.attributes, np.int32),
             np.zeros(n.attributes, np.int32),
             np.zeros((n.attributes, 2), np.int64),
@@ -71,7 +74,13 @@ class Space:
             self.row,
             np.zeros(PROGRESS_NUMBERS, np.int64),
         )
-        self._held = arrays
-        self._table = np.array(entries_of(arrays), np.int64)
-        assert len(self._table) == 2 * WORK
-        self.address: int = self._table.__array_interface__["data"][0]
+        numbers = np.array(entries_of(arrays), np.int64)
+        assert len(numbers) == 2 * WORK
+        self._table = Table(numbers, arrays)
+        self.address = self._table.address
+
+    def read_for(self, names: object) -> None:
+        """These names are wanted from now on: keys that the last event had may lead elsewhere."""
+        if self._names is not names:
+            self._reading.last_size.fill(-1)
+            self._names = names

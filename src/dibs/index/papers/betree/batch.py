@@ -23,6 +23,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.betree.betree import BETree
 from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS
+from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel
 
 
@@ -85,9 +86,7 @@ def _ranks(clauses, ceiling):
         for p in range(first, clauses.offsets[r + 1]):
             a = clauses.attribute[p]
             if p == first or clauses.attribute[p - 1] != a:
-                low, high = clauses.lo[p], clauses.hi[p]
-                if high < 0:
-                    low, high = clauses.span_lo[low], clauses.span_hi[low - high - 1]
+                low, high = hull_of(p, clauses)
                 rank[a] += 1.0 - (high - low + 1) / ceiling[a]
                 count[a] += 1
     return rank, count

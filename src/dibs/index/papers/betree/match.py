@@ -13,7 +13,7 @@ import numpy as np
 from numba import carray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
-from dibs.index.kernels import clear, holds_several, lay_out
+from dibs.index.kernels import Slots, clear, holds_several, lay_out
 from dibs.index.papers.betree.directories import home
 from dibs.index.papers.betree.layout import ENTRY_WORDS, ROOT, MatchSpace, Searched
 from dibs.index.papers.betree.nodes import (
@@ -35,7 +35,7 @@ LINE_WORDS = 16
 LARGEST_LOSS = 1 << 29  # it is halved before it leaves its 32 bits
 
 
-class Search(NamedTuple):
+class TreeSearch(NamedTuple):
     """What the phases of a match are handed: all arrays as pointers (see jit.borrowing)."""
 
     words: Any
@@ -54,7 +54,14 @@ class Search(NamedTuple):
     attributes: int
 
 
-class Event(NamedTuple):
+class EventCells(NamedTuple):
+    """Of all entries of the batch."""
+
+    lo: Any
+    hi: Any
+
+
+class EventEntries(NamedTuple):
     """The event that is matched: entries first to last of the batch."""
 
     number: int
@@ -107,7 +114,7 @@ def match(tree, events, last_event, watch, work, room, progress):
 
 @kernel(inline="always")
 def search_of(tree, events, work, room):
-    return Search(
+    return TreeSearch(
         pointer_to_write(tree.words),
         pointer_to(tree.span_lo),
         pointer_to(tree.span_hi),
@@ -131,7 +138,7 @@ def event_of(search, e, first, last, watch):
     several = False
     for i in range(first + 1, last):
         several |= search.event_attribute[i] == search.event_attribute[i - 1]
-    return Event(e, first, last, several, one_in > 0 and (e + phase) % one_in == 0)
+    return EventEntries(e, first, last, several, one_in > 0 and (e + phase) % one_in == 0)
 
 
 @kernel(forceinline=True)
@@ -237,9 +244,10 @@ def holds_exactly(search, first, after):
 
 @kernel
 def holds_entry(search, at):
-    entry, s = entry_at(search.words, at), search
-    slots, values = (s.slot_lo, s.slot_hi, slot_more(s)), (s.event_lo, s.event_hi)
-    return holds_several(entry.attribute, entry.lo, entry.hi, s.span_lo, s.span_hi, *slots, *values)
+    entry = entry_at(search.words, at)
+    slots = Slots(search.slot_lo, search.slot_hi, slot_more(search))
+    values = EventCells(search.event_lo, search.event_hi)
+    return holds_several(entry.attribute, entry.lo, entry.hi, search, slots, values)
 
 
 @kernel

@@ -23,6 +23,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, operators
 from dibs.index.papers.opindex.groups import NewEntries, NewUnits
+from dibs.index.spans import nth_span
 from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds
@@ -250,11 +251,9 @@ def _span_count(p, code, clauses):
 @phase
 def _operands(p, s, code, clauses):
     """The first and the last value of entry s of a predicate; of <> the hole."""
-    low, high = clauses.lo[p], clauses.hi[p]
+    low, high = nth_span(p, s, clauses)
     if code[p] == NE:
-        low = clauses.span_hi[low] + 1
-    elif code[p] == IN:
-        low, high = clauses.span_lo[low + s], clauses.span_hi[low + s]
+        low = high = high + 1
     return low, high
 
 

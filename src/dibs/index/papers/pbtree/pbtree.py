@@ -74,7 +74,7 @@ from dibs.index.papers.pbtree.filing import GONE, Entered, Filing, rows_of
 from dibs.index.papers.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, LISTS, STATE, USED
 from dibs.index.papers.pbtree.lists import TreeEntries, begin, delete, insert
 from dibs.index.papers.pbtree.pages import Pooled, Resident
-from dibs.index.papers.pbtree.search import CountingSpace, Events, Needs, search, space_for
+from dibs.index.papers.pbtree.search import CounterNeeds, CountingSpace, Events, search, space_for
 from dibs.index.papers.pbtree.sorting import Sorting, in_order
 from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
@@ -153,7 +153,7 @@ class PBTreeMemory(Filing):
         self._check()
         clauses = ClauseArrays.of(self._growing.clauses)
         batch = Events(events.offsets, events.attribute, events.lo)
-        own = Needs(self._filed, self._floor, self._ceiling, self._need[: self._counters], self._verify)
+        own = CounterNeeds(self._filed, self._floor, self._ceiling, self._need[: self._counters], self._verify)
 
         def work(last: int, room: tuple[Any, Any], done: NDArray[np.int64]) -> None:
             taken = self._pool.take(self._space)

@@ -37,6 +37,7 @@ from dibs.index.papers.pbtree.layout import (
     start_of,
     value_of,
 )
+from dibs.index.spans import meets_spans
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
@@ -47,7 +48,7 @@ MOST_PARTS = LISTS + 1  # of lists, for a value: of Inequality two
 HITS, SEEN, MET, NODES, ALL = range(5)
 
 
-class Needs(NamedTuple):
+class CounterNeeds(NamedTuple):
     """See index.papers.pbtree.filing."""
 
     filed: NDArray[np.int32]
@@ -305,20 +306,7 @@ def _holds(clauses, r, events, first, end):
             i += 1
         if i == end or events.attribute[i] != clauses.attribute[p]:
             return False, tested
-        cell, low, high = events.cell[i], clauses.lo[p], clauses.hi[p]
-        if high < 0:  # the first span that ends at the cell or later
-            s, stop = np.int64(low), np.int64(low) - high
-            last = stop
-            while s < stop:
-                middle = (s + stop) >> 1
-                if clauses.span_hi[middle] < cell:
-                    s = middle + 1
-                else:
-                    stop = middle
-            if s == last:
-                return False, tested
-            low, high = clauses.span_lo[s], clauses.span_hi[s]
-        if cell < low or cell > high:
+        if not meets_spans(events.cell[i], events.cell[i], clauses.lo[p], clauses.hi[p], clauses):
             return False, tested
     return True, tested
 

@@ -16,8 +16,8 @@ from dibs.index.papers.propagation.layout import (
     NE,
     SPANS,
     Clusters,
+    ClusterSpace,
     Predicates,
-    Work,
 )
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit, prefetch
@@ -28,7 +28,7 @@ AHEAD, LINES = 16, 4  # the clusters of the access predicate after so many are a
 
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-CLAUSES_AT, PLACE = np.uint64(40), np.uint64((1 << 40) - 1)  # the two parts of a survivor: see Work
+CLAUSES_AT, PLACE = np.uint64(40), np.uint64((1 << 40) - 1)  # the two parts of a survivor: see ClusterSpace
 
 
 @kernel
@@ -37,7 +37,7 @@ def match(predicates, clusters, events, last_event, work, room, progress):
     as plain tuples: for a call from Python that is half the price of named ones, which tells where events come one by
     one.)"""
     predicates, clusters, events = Predicates(*predicates), Clusters(*clusters), EventArrays(*events)
-    work, room = Work(*work), Room(*room)
+    work, room = ClusterSpace(*work), Room(*room)
     progress[PAIRS] = 0
     match_events(predicates, clusters, events, last_event, work, room, progress)
 

@@ -39,7 +39,7 @@ class Clusters(NamedTuple):
     table: NDArray[np.int32]  # the array `clusters`
 
 
-class Work(NamedTuple):
+class ClusterSpace(NamedTuple):
     """The work space of one call."""
 
     bits: NDArray[np.uint64]  # by predicate; zero between events, but for the true predicate

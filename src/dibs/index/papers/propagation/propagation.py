@@ -56,7 +56,13 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.papers.propagation.kernels import match
-from dibs.index.papers.propagation.layout import Predicates, Work, lay_out_clusters, number_predicates, true_predicate
+from dibs.index.papers.propagation.layout import (
+    ClusterSpace,
+    Predicates,
+    lay_out_clusters,
+    number_predicates,
+    true_predicate,
+)
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
@@ -141,4 +147,4 @@ class Propagation:
         bits = np.zeros(len(self._arrays["access"]), np.uint64)
         bits[-1] = 1  # the true predicate
         hits, survivors = len(self._arrays["start"]), self._rows + 1
-        return tuple(Work(bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)))
+        return tuple(ClusterSpace(bits, np.empty(hits, np.int32), np.empty(survivors, np.uint64)))

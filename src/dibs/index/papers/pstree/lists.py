@@ -30,6 +30,7 @@ from dibs.index.papers.pstree.groups import (
     START,
 )
 from dibs.index.papers.pstree.kernels import find_space
+from dibs.index.spans import count_spans, nth_span
 from dibs.jit.kernel import kernel, phase
 
 
@@ -198,10 +199,8 @@ def _take_out(at, code, lists):
 def observed(rank, clauses, links, seen):
     """Adds to the rank of each predicate of some clauses the events seen in the spaces that it meets."""
     for p in range(len(rank)):
-        for s in range(max(1, -clauses.hi[p])):
-            low, high = clauses.lo[p], clauses.hi[p]
-            if high < 0:
-                low, high = clauses.span_lo[low + s], clauses.span_hi[low + s]
+        for s in range(count_spans(p, clauses)):
+            low, high = nth_span(p, s, clauses)
             at = find_space(np.int64(clauses.attribute[p]), np.int64(low), links)
             while at >= 0:
                 rank[p] += seen[at]

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.groups import EventArrays
-from dibs.index.papers.tatbul.found import NONE, Found
+from dibs.index.papers.tatbul.found import NONE, FoundIntervals
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel, phase
 from dibs.thresholds import thresholds
@@ -286,7 +286,7 @@ def _fill(intervals, covered, runs, table, length):
 @kernel
 def runs_of_slots(table, runs, events, found):
     """Runs for the slots that are no words. (Groups are plain tuples here: see index.attribute_trees.)"""
-    events, found = EventArrays(*events), Found(*found)
+    events, found = EventArrays(*events), FoundIntervals(*found)
     entry, n = events.offsets[found.first_event], np.int64(0)
     for k in range(len(found.start) - 1):
         e = found.first_event + k

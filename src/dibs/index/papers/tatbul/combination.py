@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, RANK, Vectors, vector_of, words_of
-from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.stretches import BEGIN, END, find_stretches
+from dibs.index.spans import meets_spans
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import lowest_bit, prefetch
 from dibs.jit.pools import Space
@@ -73,7 +74,7 @@ def combine(profiles, vectors, clauses, events, found, work, room, progress):
     again from the start the next time, so its work is only counted when it is done. (The groups come as plain tuples:
     see index.attribute_trees.)"""
     profiles, vectors, clauses = Profiles(*profiles), Vectors(*vectors), ClauseArrays(*clauses)
-    events, found, work, room = EventArrays(*events), Found(*found), CombiningSpace(*work), Room(*room)
+    events, found, work, room = EventArrays(*events), FoundIntervals(*found), CombiningSpace(*work), Room(*room)
     pairs = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], found.first_event + len(found.start) - 1):
         stretches = find_stretches(profiles, vectors, events, found, e, work)
@@ -229,12 +230,7 @@ def _verify(clauses, events, e, work, remain):
         for q in range(clauses.offsets[r], clauses.offsets[r + 1]):
             v = cell[clauses.attribute[q]]
             tested += 1
-            if clauses.hi[q] >= 0:
-                ok = clauses.lo[q] <= v <= clauses.hi[q]
-            else:
-                ok = False
-                for s in range(clauses.lo[q], clauses.lo[q] - clauses.hi[q]):
-                    ok |= clauses.span_lo[s] <= v <= clauses.span_hi[s]
+            ok = meets_spans(v, v, clauses.lo[q], clauses.hi[q], clauses)
             if not ok:
                 break
         left[held] = r

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
 
 
-class Found(NamedTuple):
+class FoundIntervals(NamedTuple):
     """What the trees found for some events. Entry i of the events (from the first event's first on) has slot[i] of its
     attribute's bit vectors, or NONE, or NONE - n if it has n runs. Event e (counted from the first) has the runs
     start[e]:start[e + 1], those of its entries in order, each of length[r] places from entries[first[r]] on; a negative
@@ -26,9 +26,9 @@ class Found(NamedTuple):
 
 
 def room_for(first_event: int, events: int, entries: int, runs: int) -> tuple[Any, ...]:
-    """A Found, as kernels take it: nothing so far; `runs` is how many there are at most."""
+    """A FoundIntervals, as kernels take it: nothing so far; `runs` is how many there are at most."""
     return tuple(
-        Found(
+        FoundIntervals(
             first_event,
             np.full(entries, NONE, np.int32),
             np.zeros(events + 1, np.int64),

@@ -29,7 +29,7 @@ from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
 from dibs.index.papers.tatbul.cluster import depth, find_cluster, split
-from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.interval import FIRST, elementary, find_elementary
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel
@@ -89,7 +89,7 @@ def _slots_of(cuts, leaves, spans, slots):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = HybridTree(*tree), EventArrays(*events), Found(*found)
+    tree, events, found = HybridTree(*tree), EventArrays(*events), FoundIntervals(*found)
     entry = events.offsets[found.first_event]
     for k in range(len(found.evaluations)):
         e = found.first_event + k

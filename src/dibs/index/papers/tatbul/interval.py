@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
 from dibs.index.papers.tatbul.bit_vectors import Covered, bit_vectors, sizes
-from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel, phase
 
@@ -128,7 +128,7 @@ def find_elementary(nodes, begin, end, v):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = IntervalIndex(*tree), EventArrays(*events), Found(*found)
+    tree, events, found = IntervalIndex(*tree), EventArrays(*events), FoundIntervals(*found)
     entry = events.offsets[found.first_event]
     for k in range(len(found.evaluations)):
         e = found.first_event + k

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.found import Found
+from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel, phase
 
@@ -201,7 +201,7 @@ def _depth(nodes, roots):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = PointTree(*tree), EventArrays(*events), Found(*found)
+    tree, events, found = PointTree(*tree), EventArrays(*events), FoundIntervals(*found)
     n, entry = np.int64(0), events.offsets[found.first_event]
     for k in range(len(found.evaluations)):
         e = found.first_event + k

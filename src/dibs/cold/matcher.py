@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_on_error, check_text, checked_number, checked_several
+from dibs.cold.subscriptions import Held, Subscriptions, id_order
+from dibs.cold.values import event_of, plain_values, values_by_event
 from dibs.errors import DibsError, DuplicateId, EventError, Rejected, SubscriptionErrors, UnknownId
 from dibs.items import checked_id, checked_item, checked_weight, sought_id
-from dibs.language.expression import And, Constant, Expression, Or, attributes
+from dibs.language.expression import Expression
+from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
-from dibs.lazy import lazy
-from dibs.reference import ValuesByName, holds_for
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -39,60 +38,18 @@ if TYPE_CHECKING:
     from dibs.segments.state import Subscription
 
 MOST_ROWS = 2**31  # as in dibs.matcher
-DEEP = 50  # objects and arrays inside each other in an event that is called plain
-PLAIN_INTEGERS = range(-(2**63), 2**64)
 
 
 class NeedsKernels(Exception):
     """This is for the compiled matcher."""
 
 
-class Held(NamedTuple):
-    """A subscription."""
-
-    text: str
-    weight: float
-    version: int
-    form: Expression  # normal form
-
-
-class Subscriptions:
-    """All of them, as they are at some version. It never changes."""
-
-    def __init__(self, items: Mapping[Id, Held], version: int):
-        self.items = items
-        self.version = version
-
-    @lazy
-    def names(self) -> frozenset[str]:
-        """The attributes that they mention."""
-        return frozenset(name for held in self.items.values() for name in attributes(held.form))
-
-    @lazy
-    def leading(self) -> frozenset[str]:
-        """Where an object may hold such an attribute: the beginnings of dotted names."""
-        return frozenset(name[:i] for name in self.names for i, c in enumerate(name) if c == ".")
-
-    def found(self, values: ValuesByName) -> list[Id]:
-        """The ids of those that hold for an event."""
-        return [id for id, held in self.items.items() if _holds(held.form, values)]
-
-
-def id_order(id: Id) -> tuple[bool, Any]:
-    return isinstance(id, str), id
-
-
-def _holds(form: Expression, values: ValuesByName) -> bool:
-    """Whether a normal form is TRUE: it has no NOT left, so nothing that is FALSE or UNKNOWN can help."""
-    match form:
-        case And(children):
-            return all(_holds(child, values) for child in children)
-        case Or(children):
-            return any(_holds(child, values) for child in children)
-        case Constant(value):
-            return value is True
-        case predicate:
-            return holds_for(predicate, values)  # type: ignore[arg-type]
+def _form_of(text: str) -> Expression:
+    """Its normal form, if it asks for nothing but the event."""
+    form = normal_form(parse(text))
+    if next(joins_in(form), None) is not None:
+        raise NeedsKernels
+    return form
 
 
 class ColdMatcher:
@@ -105,8 +62,9 @@ class ColdMatcher:
     # ---- subscriptions ----
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
+        """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         id, weight = checked_id(id), checked_weight(weight)
-        form = normal_form(parse(expression))
+        form = _form_of(expression)
 
         def change(items: dict[Id, Held], version: int) -> int:
             if id in items:
@@ -117,6 +75,8 @@ class ColdMatcher:
         self._change(change)
 
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
+        """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
+        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others."""
         check_on_error(on_error)
         if type(items) not in (list, tuple) or len(items) > thresholds.cold_subscriptions:  # type: ignore[arg-type]
             raise NeedsKernels  # what can be read only once must not be begun here
@@ -132,7 +92,7 @@ class ColdMatcher:
                     bad.append(Rejected(place, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
                     continue
                 try:
-                    form = normal_form(parse(text))
+                    form = _form_of(text)
                     if id in held:
                         raise DuplicateId(id)
                     version += 1
@@ -148,9 +108,11 @@ class ColdMatcher:
         return bad
 
     def remove(self, id: Id) -> None:
+        """Removes a subscription. Raises UnknownId."""
         self.remove_many([id])
 
     def remove_many(self, ids: Iterable[Id]) -> None:
+        """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
         if type(ids) not in (list, tuple, set, frozenset):
             checked_several(ids, "several ids", "use remove for one")
             raise NeedsKernels
@@ -166,7 +128,9 @@ class ColdMatcher:
         self._change(change)
 
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
-        form = normal_form(parse(expression))
+        """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
+        bad expression changes nothing. Raises UnknownId or ExpressionError."""
+        form = _form_of(expression)
         given = None if weight is None else checked_weight(weight)
 
         def change(items: dict[Id, Held], version: int) -> int:
@@ -204,6 +168,7 @@ class ColdMatcher:
             full.close()
 
     def close(self) -> None:
+        """Lets go of everything; the matcher can be neither changed nor asked afterwards."""
         with self.turn:
             self._closed = True
             self._state = Subscriptions({}, 0)
@@ -223,15 +188,18 @@ class ColdMatcher:
         return sought_id(id) in self._state.items
 
     def get(self, id: Id) -> Subscription:
+        """What is known of a subscription. Raises UnknownId."""
         from dibs.segments.state import Subscription
 
         held = self._held(id)
         return Subscription(sought_id(id), held.text, held.weight, held.version)  # type: ignore[arg-type]
 
     def expression(self, id: Id) -> str:
+        """The text of a subscription."""
         return self._held(id).text
 
     def weight(self, id: Id) -> float:
+        """The weight of a subscription."""
         return self._held(id).weight
 
     def _held(self, id: Id) -> Held:
@@ -260,8 +228,11 @@ class ColdMatcher:
     # ---- matching ----
 
     def match(self, event: Any, top: int | None = None) -> list[Id]:
+        """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
+        first, at most so many. An event is a dict of attributes, or a JSON text of one. Raises EventError when it
+        cannot be read."""
         if not isinstance(event, Mapping):
-            event = _event_of(event)
+            event = event_of(event)
         k = None if top is None else min(checked_number("top", top), MOST_ROWS)
         self._check()
         state = self._state
@@ -278,7 +249,13 @@ class ColdMatcher:
     def match_batch(
         self, events: Any, attributes: str | None = None, on_error: OnError = "raise", top: int | None = None
     ) -> Matches:
-        from dibs.coldmatches import matches_of  # imports Arrow
+        """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
+
+        attributes: the MAP, STRUCT or JSON column that holds the attributes (else the columns are the attributes).
+        top: keep only the pairs whose weight is among the event's `top` highest.
+        on_error="skip": what cannot be read is listed in .problems instead of raised.
+        """
+        from dibs.cold.matches import matches_of  # imports Arrow
 
         k = None if top is None else min(checked_number("top", top), MOST_ROWS)
         state = self._state
@@ -288,6 +265,7 @@ class ColdMatcher:
         return result
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
+        """How many subscriptions each event satisfies, without making the pairs."""
         found = self._found(events, attributes, on_error, self._state)[1]
         result = np.array([len(ids) for ids in found], np.int64)
         self.pairs += int(result.sum())
@@ -325,6 +303,7 @@ class ColdMatcher:
         return read_events(events, wanted, attributes=attributes, on_error=on_error)
 
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate."""
         from dibs.explain import explain
 
         if not isinstance(event, Mapping):
@@ -337,86 +316,3 @@ def _has_no_maps(events: Any) -> bool:
     import pyarrow as pa
 
     return isinstance(events, (pa.Table, pa.RecordBatch)) and "map<" not in str(events.schema)
-
-
-# ---- values ----
-
-
-def _event_of(event: object) -> Any:
-    """The event of a JSON text."""
-    if isinstance(event, (bytes, bytearray, memoryview, str)):
-        with suppress(orjson.JSONDecodeError):
-            found = orjson.loads(event)
-            if type(found) is dict:
-                return found
-    from dibs.segments.single.texts import dict_of  # which knows what to say
-
-    return dict_of(event)
-
-
-def plain_values(event: Mapping[str, Any], state: Subscriptions) -> ValuesByName | None:
-    """The values of the attributes that are asked for; None if something is not plain and takes the careful reader."""
-    values: dict[str, list[Any]] = {}
-    plain = type(event) is dict and all(_take(key, value, state, values, 0) for key, value in event.items())
-    return values if plain else None
-
-
-def _take(path: Any, value: Any, state: Subscriptions, values: dict[str, list[Any]], depth: int) -> bool:
-    """Whether all of it is plain."""
-    if type(path) is not str or depth > DEEP:
-        return False
-    wanted = path in state.names
-    if not wanted and path not in state.leading:
-        return True
-    kind = type(value)
-    if kind is dict:
-        return path not in state.leading or all(
-            type(key) is str and _take(f"{path}.{key}", inner, state, values, depth + 1) for key, inner in value.items()
-        )
-    if kind is list:
-        return all(_take(path, inner, state, values, depth + 1) for inner in value)
-    if value is None:
-        return True
-    if not wanted:
-        return kind in (str, int, float, bool)
-    if (kind is str and _is_text(value)) or (kind is int and value in PLAIN_INTEGERS) or kind is float or kind is bool:
-        values.setdefault(path, []).append(value)
-        return True
-    return False
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def values_by_event(batch: EventValues) -> list[ValuesByName]:
-    """What the careful reader has read, as the evaluator takes it."""
-    from dibs.reference import OfNoKind
-
-    found: list[dict[str, list[Any]]] = [{} for _ in range(batch.events)]
-
-    def put(events: Any, names: Any, values: Iterable[Any]) -> None:
-        for event, name, value in zip(events.tolist(), names.tolist(), values):
-            found[event].setdefault(batch.names[name], []).append(value)
-
-    n, s, t, b, u = batch.numbers, batch.strings, batch.times, batch.booleans, batch.unreadable
-    put(n.event, n.name, map(_number, n.value.tolist(), n.rest.tolist()))
-    data, ends = s.data.tobytes(), s.offsets.tolist()
-    put(s.event, s.name, [data[x:y].decode() for x, y in zip(ends, ends[1:])])
-    put(t.event, t.name, t.microseconds.astype("datetime64[us]"))
-    put(b.event, b.name, map(bool, b.value.tolist()))
-    put(u.event, u.name, [OfNoKind("")] * len(u.event))
-    for event, name, range_ in batch.ranges:
-        found[event].setdefault(batch.names[name], []).append(range_)
-    return list(found)
-
-
-def _number(near: float, rest: int) -> int | float:
-    """The number of a key: see coding.values."""
-    if near == float("inf"):
-        return float("nan") if rest else near
-    return int(near) + rest if rest else near

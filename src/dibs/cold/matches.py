@@ -1,8 +1,8 @@
-"""The matches of a small matcher without kernels (dibs.cold) in the form that all matches have."""
+"""The matches of a small matcher without kernels (dibs.cold.matcher) in the form that all matches have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from dibs.arguments import Id
 from dibs.coding.values import EventValues
-from dibs.matches import Heaviest, Matches, Part
+from dibs.matches import Heaviest, Matches, Part, id_order
 from dibs.segments.ids import IdIndex
 from dibs.segments.state import by_type
 
 if TYPE_CHECKING:
-    from dibs.cold import Held
+    from dibs.cold.subscriptions import Held
 
 
-class _Rows:
+class _ColdRows:
     """What `Matches` looks at in a segment."""
 
     def __init__(self, ids: pa.Array, items: Mapping[Id, Held]):
@@ -32,6 +32,17 @@ class _Rows:
         return self._weights[rows]
 
 
+class ColdMatches(Matches):
+    """Lists of ids without kernels."""
+
+    def __iter__(self) -> Iterator[list[Id]]:
+        found: list[list[Id]] = [[] for _ in range(len(self))]
+        for segment, event, rows in self.parts:
+            for e, id in zip(event.tolist(), segment.ids.ids.take(pa.array(rows)).to_pylist()):
+                found[e].append(id)
+        return (sorted(ids, key=id_order) for ids in found)
+
+
 def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[Id]], top: int | None) -> Matches:
     """The matches of subscriptions and events; found: the ids of each event."""
     parts: list[Part] = []
@@ -41,10 +52,10 @@ def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[I
         rows = {id: row for row, id in enumerate(column.to_pylist())}
         pairs = [(event, rows[id]) for event, ids in enumerate(found) for id in ids if id in rows]
         event, row = np.array(pairs, np.int32).reshape(-1, 2).T.copy()
-        segment = _Rows(column, items)
+        segment = _ColdRows(column, items)
         if top is not None:
             best = Heaviest(segment.weights_at, lambda event, row: (event, row), top)
             best.add(event, row)
             event, row = best.pairs()
         parts.append((cast(Any, segment), event, row))
-    return Matches(values.events, parts, values.problems, frozenset(types))
+    return ColdMatches(values.events, parts, values.problems, frozenset(types))

@@ -1,0 +1,1 @@
+"""Matching before the kernels are there: see dibs.front."""

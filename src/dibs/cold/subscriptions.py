@@ -1,0 +1,59 @@
+"""The subscriptions of a small matcher without kernels: texts and trees, held against events by dibs.reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dibs.arguments import Id
+from dibs.language.expression import And, Constant, Expression, Or, attributes
+from dibs.lazy import lazy
+from dibs.reference import ValuesByName, holds_for
+
+
+class Held(NamedTuple):
+    """A subscription."""
+
+    text: str
+    weight: float
+    version: int
+    form: Expression  # normal form
+
+
+class Subscriptions:
+    """All of them, as they are at some version. It never changes."""
+
+    def __init__(self, items: Mapping[Id, Held], version: int):
+        self.items = items
+        self.version = version
+
+    @lazy
+    def names(self) -> frozenset[str]:
+        """The attributes that they mention."""
+        return frozenset(name for held in self.items.values() for name in attributes(held.form))
+
+    @lazy
+    def leading(self) -> frozenset[str]:
+        """Where an object may hold such an attribute: the beginnings of dotted names."""
+        return frozenset(name[:i] for name in self.names for i, c in enumerate(name) if c == ".")
+
+    def found(self, values: ValuesByName) -> list[Id]:
+        """The ids of those that hold for an event."""
+        return [id for id, held in self.items.items() if _holds(held.form, values)]
+
+
+def id_order(id: Id) -> tuple[bool, Any]:
+    return isinstance(id, str), id
+
+
+def _holds(form: Expression, values: ValuesByName) -> bool:
+    """Whether a normal form is TRUE: it has no NOT left, so nothing that is FALSE or UNKNOWN can help."""
+    match form:
+        case And(children):
+            return all(_holds(child, values) for child in children)
+        case Or(children):
+            return any(_holds(child, values) for child in children)
+        case Constant(value):
+            return value is True
+        case predicate:
+            return holds_for(predicate, values)  # type: ignore[arg-type]

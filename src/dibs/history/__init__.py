@@ -1,0 +1,1 @@
+"""Documents that came before, and what joins ask of them."""

@@ -1,0 +1,293 @@
+"""The documents that subscriptions may speak of: what came before the event. In memory.
+
+    m.history.add({"isbn": 1, "price": 25})       one document; with a key, only if none of that key is there
+    m.history.load(table_or_path)                  many
+    m.match(event, remember=True)                  matches the event, and then adds it
+    len(m.history), m.history.prune(...)
+
+Whole documents are kept in the form in which they came, because a subscription that is added later may ask for any of
+their attributes; what joins ask for is kept in columns and indexes besides (state.py, ordered.py). States are values,
+and a change puts the next one in place by one assignment: readers never wait, and an interrupt leaves the one or the
+other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dibs.arguments import check_text, checked_number
+from dibs.coding.events import read_events
+from dibs.coding.values import EventValues
+from dibs.errors import ArgumentError, DibsError, EventError, shown
+from dibs.history.keys import NONE, TIME, Cells, cells_of
+from dibs.history.retention import MICROSECOND, Retain, compacted, earlier, with_last, with_recent, without
+from dibs.history.sources import documents_of, owned
+from dibs.history.state import Part, State
+from dibs.jit.threads import survive_forks
+from dibs.thresholds import thresholds
+
+Key = str | int
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+class History:
+    """The documents of a matcher: Matcher.history."""
+
+    def __init__(self, retain: Retain):
+        self.retain = retain
+        self.state = State()
+        self.refused = ""  # why documents are not taken, when they are not
+        self.lock = threading.RLock()  # held while the next state is made
+        self._by_key: dict[Key, int] = {}  # numbers of documents; stale ones are found out by `number_of`
+        survive_forks(self)
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __contains__(self, key: object) -> bool:
+        return self._number_of(self.state, key) is not None
+
+    def __repr__(self) -> str:
+        return f"<History: {len(self):,} documents>"
+
+    # ---- changing ----
+
+    def add(self, document: Mapping[str, Any], key: Key | None = None) -> bool:
+        """Adds a document; it is the newest. With a key, only if no document of that key is there. Returns whether it
+        was added. Raises EventError when the document cannot be read."""
+        if not isinstance(document, Mapping):
+            raise EventError(f"a document is a dict of attributes, not {type(document).__name__}; use load for several")
+        key = checked_key(key)
+        with self.lock:
+            self.check()
+            state = self.state
+            if key is not None and self._number_of(state, key) is not None:
+                return False
+            values = self.read(state, [document])
+            added = self.appended(state, self.cells(values), 0, key)
+            parts = _with_documents(state.parts, state.end, [owned(document)], None)
+            self.put(self.kept(replace(added, parts=parts)))
+        return True
+
+    def load(self, source: Any, key: str | None = None, attributes: str | None = None) -> int:
+        """Adds documents in their order: whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines
+        file.
+        key: the column (attribute) that holds their keys; of those whose key is there already, or came before in the
+        source, none is added. attributes: as in match_batch. Returns how many were added."""
+        check_text("key", key)
+        check_text("attributes", attributes)
+        rows = documents_of(source)
+        keys = None if key is None else keys_of(rows, key)
+        with self.lock:
+            self.check()
+            state = self.state
+            if keys is not None:
+                rows, keys = self._unknown(state, rows, keys)
+            added = self._extended(state, rows, keys, attributes)
+            self.put(self.kept(added, all_times=True))
+        return len(rows)
+
+    def prune(
+        self,
+        keep: int | None = None,
+        before: dt.datetime | dt.date | None = None,
+        by: str = "time",
+        keys: Iterable[Key] | None = None,
+    ) -> int:
+        """Removes documents: all but the last `keep`; those whose time in the attribute `by` is earlier than `before`;
+        those of the given keys. Returns how many were removed."""
+        given = [each is not None for each in (keep, before, keys)]
+        if sum(given) != 1:
+            raise ArgumentError("prune takes one of keep=, before= and keys=")
+        with self.lock:
+            self.check()
+            state = self.state
+            if keep is not None:
+                next_one = with_last(state, checked_number("keep", keep, 0, "a number of documents"))
+            elif before is not None:
+                next_one = without(state, earlier(state, by, (TIME,), _microseconds(before)))
+            else:
+                found = [self._number_of(state, key) for key in keys or ()]
+                next_one = without(state, [row for row in found if row is not None])
+            self.put(compacted(next_one))
+        return len(state) - len(self.state)
+
+    def clear(self) -> None:
+        """Removes all documents."""
+        with self.lock:
+            self.check()
+            self._by_key = {}
+            self.state = State()
+
+    def close(self) -> None:
+        with self.lock:
+            self.refused = "its matcher is closed"
+            self.state = State()
+
+    def begin_again_in_a_child(self) -> None:
+        """After a fork: whoever held the lock is not here. The state is whole, as always."""
+        self.lock = threading.RLock()
+
+    def check(self) -> None:
+        """Refuses if documents are not taken."""
+        if self.refused:
+            raise DibsError(f"this history cannot be changed: {self.refused}")
+
+    def put(self, state: State) -> None:
+        """Puts the next state in place. The lock is held."""
+        if state.base != self.state.base:
+            self._by_key = {key: row for key, row in self._by_key.items() if row >= state.base}
+        self.state = state
+
+    # ---- steps, for whoever holds the lock ----
+
+    def read(self, state: State, documents: Any, attributes: str | None = None, on_error: str = "raise") -> EventValues:
+        """The values of documents that some join asks for."""
+        names = set(state.columns)
+        if self.retain.age is not None:
+            state.make_columns([self.retain.by])
+            names.add(self.retain.by)
+        values = read_events(documents, names, attributes=attributes, on_error=on_error)
+        check_no_ranges(values)
+        return values
+
+    @staticmethod
+    def cells(values: EventValues) -> dict[str, dict[int, Cells]]:
+        return cells_of(values, values.names)  # type: ignore[return-value]
+
+    def appended(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
+        """With one more document, whose cells are those of that event. The documents themselves (parts) are left to the
+        caller, and so is retention."""
+        indexes, columns, row = state.indexes.copy(), state.columns.copy(), state.end
+        place = row - state.base
+        columns = {name: column for name, column in columns.items() if name in cells}
+        for name, column in columns.items():
+            del column[place:]
+            column.append(cells[name].get(event, NONE))
+        del state.keys[place:]
+        state.keys.append(key)
+        if key is not None:
+            self._by_key[key] = row
+        grown = {
+            names: index.added(row, [columns[name][place] for name in names])
+            for names, index in indexes.items()
+            if all(name in columns for name in names)
+        }
+        return replace(state, end=row + 1, columns=columns, indexes=grown, answers={})
+
+    def _extended(self, state: State, rows: Any, keys: list[Any] | None, attributes: str | None) -> State:
+        """With many more documents."""
+        if not len(rows):
+            return state
+        values = self.read(state, rows, attributes)
+        cells, first, count = self.cells(values), state.end, len(rows)
+        parts = _with_documents(state.parts, first, rows, attributes)
+        if count <= thresholds.history_rebuilt:
+            for event in range(count):
+                state = self.appended(state, cells, event, None if keys is None else keys[event])
+            return replace(state, parts=parts)
+        place = first - state.base
+        columns = {name: column for name, column in state.columns.copy().items() if name in cells}
+        for name, column in columns.items():
+            del column[place:]
+            column.extend(cells[name].get(event, NONE) for event in range(count))
+        del state.keys[place:]
+        state.keys.extend([None] * count if keys is None else keys)
+        if keys is not None:
+            self._by_key.update(zip(keys, range(first, first + count)))
+        return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=parts)
+
+    def kept(self, state: State, all_times: bool = False) -> State:
+        """What retention leaves. all_times: several documents came, of which any may be too old."""
+        retain = self.retain
+        if retain.microseconds is not None:
+            state = with_recent(state, retain.by, retain.microseconds, all_times)
+        if retain.count is not None:
+            state = with_last(state, retain.count)
+        return compacted(state)
+
+    def _number_of(self, state: State, key: object) -> int | None:
+        row = self._by_key.get(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else None
+        if row is None or row < state.base or not state.is_there(row) or state.key_of(row) != key:
+            return None
+        return row
+
+    def _unknown(self, state: State, rows: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
+        """The documents whose keys are new, none twice."""
+        seen: set[Any] = set()
+        new: list[int] = []
+        for place, key in enumerate(keys):
+            if key is None or (key not in seen and self._number_of(state, key) is None):
+                new.append(place)
+                seen.add(key)
+        if len(new) == len(keys):
+            return rows, keys
+        kept = [rows[place] for place in new] if isinstance(rows, list) else rows.take(pa.array(new, pa.int64()))
+        return kept, [keys[place] for place in new]
+
+
+def remembered(
+    history: History, state: State, rows: Any, attributes: str | None, unreadable: Collection[int]
+) -> Iterator[State]:
+    """The states before each of these documents, and the one after them all. The lock is held, and nothing is put in
+    place. What could not be read at all takes a number and is gone at once."""
+    first = state.end
+    cells = history.cells(history.read(state, rows, attributes, on_error="skip"))
+    for event in range(len(rows)):
+        yield state
+        state = history.appended(state, cells, event, None)
+        state = without(state, [state.end - 1]) if event in unreadable else history.kept(state)
+    yield replace(state, parts=_with_documents(state.parts, first, rows, attributes)) if len(rows) else state
+
+
+# ---- what is given ----
+
+
+def checked_key(key: Any) -> Key | None:
+    if key is None or (isinstance(key, (str, int, np.integer)) and not isinstance(key, bool)):
+        return int(key) if isinstance(key, np.integer) else key
+    raise ArgumentError(f"the key of a document is a string or an integer, not {shown(key)}")
+
+
+def keys_of(rows: Any, name: str) -> list[Any]:
+    """The keys of documents that came together."""
+    if isinstance(rows, list):
+        found = [row.get(name) if isinstance(row, Mapping) else None for row in rows]
+    elif name in rows.column_names:
+        found = rows[name].to_pylist()
+    else:
+        raise ArgumentError(f"there is no column {shown(name)}, which key= names; the columns are {rows.column_names}")
+    return [checked_key(key) for key in found]
+
+
+def check_no_ranges(values: EventValues) -> None:
+    if values.ranges:
+        event, name, _ = values.ranges[0]
+        raise EventError("a document of the history has single values or arrays, no Range", event, values.names[name])
+
+
+def _with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: str | None) -> tuple[Part, ...]:
+    """The parts with more documents, the first of this number: at the end of the last part if that can grow."""
+    if parts and isinstance(rows, list) and isinstance(parts[-1].rows, list) and parts[-1].attributes == attributes:
+        last, place = parts[-1], first - parts[-1].first
+        if 0 <= place <= len(last.rows):
+            del last.rows[place:]
+            last.rows.extend(rows)
+            return parts
+    return (*parts, Part(first, rows, attributes))
+
+
+def _microseconds(value: Any) -> int:
+    if isinstance(value, dt.datetime):
+        plain = value if value.tzinfo is None else value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+        return (plain - _EPOCH) // MICROSECOND
+    if isinstance(value, dt.date):
+        return (dt.datetime(value.year, value.month, value.day) - _EPOCH) // MICROSECOND
+    raise ArgumentError(f"before must be a date or a datetime, not {shown(value)}")

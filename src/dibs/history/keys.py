@@ -1,0 +1,197 @@
+"""Values of events and documents as keys that Python can compare: what the history is sorted by.
+
+A cell is (kind, key). Keys of one kind are ordered as the language orders values: numbers by mathematical value (Python
+compares int and float exactly), with NaN as TOP, above all others; strings by code point; times as microseconds since
+1970 UTC; booleans. Keys of two kinds are never compared: the kind stands before.
+
+The cells of an event may be ranges: a `Span`. Documents have none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import total_ordering
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, Unreadable, number_key
+from dibs.language.expression import Kind, Literal
+from dibs.language.flatten import microseconds
+
+BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
+UNREADABLE = 4  # a kind after those of Kind: a document's value that is there, and of which nothing is known
+Cell = tuple[int, Any]
+
+
+@total_ordering
+class _Top:
+    """Above every number, and equal to itself."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __hash__(self) -> int:
+        return hash(_Top)
+
+    def __repr__(self) -> str:
+        return "NaN"
+
+
+TOP: Any = _Top()
+
+
+class Span(NamedTuple):
+    """All values from low to high, both included; None: without an end."""
+
+    kind: int
+    low: Any
+    high: Any
+
+
+Cells = tuple[Cell, ...]
+EventCells = tuple["Cell | Span", ...]
+NONE: Cells = ()
+
+
+def number_of(value: float, rest: int) -> int | float:
+    """The key of a number as EventValues has it."""
+    if not rest:
+        return value
+    return TOP if math.isinf(value) else int(value) + rest
+
+
+def literal_cell(constant: Literal) -> Cell:
+    """The cell of a constant."""
+    value = constant.value
+    if constant.kind == Kind.TIME:
+        value = microseconds(value)
+    elif constant.kind == Kind.NUMBER and value != value:
+        value = TOP
+    return int(constant.kind), value
+
+
+def plain_value(cell: Cell) -> Any:
+    """A cell as a Python value."""
+    kind, key = cell
+    if kind == TIME:
+        try:
+            return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)
+        except OverflowError:
+            return np.datetime64(key, "us")
+    if key is TOP:
+        return math.nan
+    return int(key) if kind == NUMBER and isinstance(key, float) and key.is_integer() else key
+
+
+def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int, EventCells]]:
+    """The cells of the wanted attributes, by name and event."""
+    found: dict[str, dict[int, EventCells]] = {name: {} for name in wanted}
+    is_wanted = np.array([name in found for name in values.names], np.bool_)
+    names = values.names
+
+    def put(event: int, name: int, cell: Cell | Span) -> None:
+        of_name = found[names[name]]
+        of_name[event] = (*of_name.get(event, NONE), cell)
+
+    n, s, t, b = values.numbers, values.strings, values.times, values.booleans
+    for e, name, value, rest in _rows(is_wanted, n.event, n.name, n.value, n.rest):
+        put(e, name, (NUMBER, number_of(value, rest)))
+    for e, name, start, end in _rows(is_wanted, s.event, s.name, s.offsets[:-1], s.offsets[1:]):
+        put(e, name, (STRING, s.data[start:end].tobytes().decode()))
+    for e, name, value in _rows(is_wanted, t.event, t.name, t.microseconds):
+        put(e, name, (TIME, value))
+    for e, name, value in _rows(is_wanted, b.event, b.name, b.value):
+        put(e, name, (BOOLEAN, bool(value)))
+    for e, name in _rows(is_wanted, values.unreadable.event, values.unreadable.name):
+        put(e, name, (UNREADABLE, 0))
+    for e, name, each in values.ranges:
+        if is_wanted[name]:
+            put(e, name, _span(each))
+    return found
+
+
+def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Iterable[tuple[Any, ...]]:
+    if not len(event):
+        return ()
+    keep = is_wanted[name]
+    return zip(*(column[keep].tolist() for column in (event, name, *columns)))
+
+
+def _span(value: Range) -> Span:
+    ends = [None if end is None else _scalar(end) for end in (value.lo, value.hi)]
+    kind = next(end[0] for end in ends if end is not None)
+    return Span(kind, *(None if end is None else end[1] for end in ends))
+
+
+def _scalar(value: Any) -> Cell:
+    """The cell of an end of a range, as EventValues has it."""
+    if isinstance(value, bool):
+        return BOOLEAN, value
+    if isinstance(value, (int, float)):
+        return NUMBER, TOP if value != value else value
+    return (STRING, value) if isinstance(value, str) else (TIME, microseconds(value))
+
+
+# ---- values that were derived ----
+
+Derived = tuple[int, int, Cell]  # event, number of the name, cell
+
+
+def with_derived(values: EventValues, codes: NDArray[np.bool_], derived: list[Derived]) -> EventValues:
+    """The values with those of the joins. codes: which names are joins; what an event itself has under such a name is
+    none of them and is left out."""
+    values = _without(values, codes)
+    by_kind: list[list[Derived]] = [[], [], [], []]
+    for each in derived:
+        by_kind[each[2][0]].append(each)
+    n, s, t, b = values.numbers, values.strings, values.times, values.booleans
+    if rows := by_kind[NUMBER]:
+        keys = [number_key(plain_value(cell)) for _, _, cell in rows]
+        value, rest = np.array([k[0] for k in keys]), np.array([k[1] for k in keys], np.int16)
+        n = Numbers(*_appended(n[:2], rows), np.append(n.value, value), np.append(n.rest, rest))
+    if rows := by_kind[TIME]:
+        t = Times(*_appended(t[:2], rows), np.append(t.microseconds, np.array([c[1] for *_, c in rows], np.int64)))
+    if rows := by_kind[BOOLEAN]:
+        b = Booleans(*_appended(b[:2], rows), np.append(b.value, np.array([c[1] for *_, c in rows], np.uint8)))
+    if rows := by_kind[STRING]:
+        texts = [cell[1].encode() for *_, cell in rows]
+        ends = s.offsets[-1] + np.cumsum([len(text) for text in texts])
+        data = np.append(s.data, np.frombuffer(b"".join(texts), np.uint8))
+        s = Strings(*_appended(s[:2], rows), np.append(s.offsets, ends), data)
+    return replace(values, numbers=n, strings=s, times=t, booleans=b)
+
+
+def _appended(columns: Iterable[Any], rows: list[Derived]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    event, name = columns
+    more = np.array([row[:2] for row in rows], np.int32)
+    return np.append(event, more[:, 0]), np.append(name, more[:, 1])
+
+
+def _without(values: EventValues, codes: NDArray[np.bool_]) -> EventValues:
+    """Without the values of these names, of which there hardly ever are any."""
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    if not any(codes[each.name].any() for each in (n, s, t, b, u)) and not any(codes[x] for _, x, _ in values.ranges):
+        return values
+    kept = ~codes[s.name]
+    texts = [s.data[a:z] for a, z, keep in zip(s.offsets[:-1], s.offsets[1:], kept) if keep]
+    offsets = np.append(0, np.cumsum([len(text) for text in texts])).astype(np.int64)
+    data = np.concatenate([np.empty(0, np.uint8), *texts])
+    return replace(
+        values,
+        numbers=Numbers._make(column[~codes[n.name]] for column in n),
+        strings=Strings(s.event[kept], s.name[kept], offsets, data),
+        times=Times._make(column[~codes[t.name]] for column in t),
+        booleans=Booleans._make(column[~codes[b.name]] for column in b),
+        unreadable=Unreadable(*(column[~codes[u.name]] for column in u)),
+        ranges=[row for row in values.ranges if not codes[row[1]]],
+    )

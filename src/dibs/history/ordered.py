@@ -1,0 +1,131 @@
+"""An ordered index over documents: the values of some attributes, sorted, with the documents that have them.
+
+    names   (result, user, time): the attributes of a key, those asked for by equality first, at most one by order last
+    key     (kind, value, kind, value, ...): one for each combination of a document's values, so that a document with an
+            array has several; a document that lacks one of the attributes has none, because it can satisfy nothing here
+    run     keys in order, and the document of each; equal keys by document
+
+An index is a value that never changes. A document that comes is put into a copy of the last run, which is short; when
+it is full it is sorted in with the runs before it that are not much longer, so that a document is moved a logarithmic
+number of times and there are a logarithmic number of runs. Whatever is asked is a stretch of each run, found by two
+searches.
+
+Useful for: conditions with equality and one bound, COUNT, MIN and MAX. Not useful for: <> and patterns.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.history.keys import Cells
+from dibs.thresholds import thresholds
+
+Key = tuple[Any, ...]
+Entry = tuple[Key, int]
+
+
+class Run(NamedTuple):
+    keys: list[Key]
+    rows: NDArray[np.int64] | list[int]  # documents; an array in a run that is not the last
+    oldest: int  # of the rows
+
+
+class Stretch(NamedTuple):
+    run: Run
+    start: int
+    end: int  # not included, above start
+
+
+class Bounds(NamedTuple):
+    """Which keys are asked for: those not below `low` and below `high`. A key that begins with another one is above it,
+    so (kind,) is below all keys of the kind and (kind + 1,) above them."""
+
+    low: Key
+    high: Key
+
+
+class Ordered(NamedTuple):
+    names: tuple[str, ...]
+    runs: tuple[Run, ...]
+    is_multiple: bool  # some document has more than one key
+
+    @classmethod
+    def build(cls, names: tuple[str, ...], documents: Iterable[tuple[int, list[Cells]]]) -> Ordered:
+        """Of documents in order: row, and the cells of each name."""
+        entries: list[Entry] = []
+        is_multiple = False
+        for row, cells in documents:
+            before = len(entries)
+            entries += entries_of(row, cells)
+            is_multiple |= len(entries) > before + 1
+        return cls(names, (_run(entries),) if entries else (), is_multiple)
+
+    def added(self, row: int, cells: list[Cells]) -> Ordered:
+        """With one more document, the newest."""
+        new = entries_of(row, cells)
+        if not new:
+            return self
+        *older, last = self.runs or (Run([], [], row),)
+        if len(last.keys) >= thresholds.history_tail:
+            older, last = [*older, last], Run([], [], row)
+        keys, rows = last.keys.copy(), np.asarray(last.rows).tolist()
+        for key, _ in new:
+            place = bisect_right(keys, key)
+            keys.insert(place, key)
+            rows.insert(place, row)
+        runs = (*older, Run(keys, rows, min(last.oldest, row)))
+        if len(keys) >= thresholds.history_tail:
+            runs = _merged(runs)
+        return Ordered(self.names, runs, self.is_multiple or len(new) > 1)
+
+    def stretches(self, bounds: Bounds) -> Iterator[Stretch]:
+        """Where the keys within the bounds are, the newest run first."""
+        low, high = bounds
+        for run in reversed(self.runs):
+            start = bisect_left(run.keys, low)
+            end = bisect_left(run.keys, high, start)
+            if start < end:
+                yield Stretch(run, start, end)
+
+    @property
+    def entries(self) -> int:
+        return sum(len(run.keys) for run in self.runs)
+
+
+def entries_of(row: int, cells: list[Cells]) -> list[Entry]:
+    """The keys of a document: one for each combination of its values."""
+    if len(cells) == 1:
+        return [(cell, row) for cell in dict.fromkeys(cells[0])]
+    if all(len(each) == 1 for each in cells):
+        return [(tuple(part for each in cells for part in each[0]), row)]
+    combined = product(*(dict.fromkeys(each) for each in cells))
+    return [(tuple(part for cell in each for part in cell), row) for each in combined]
+
+
+def after(key: Key) -> Key:
+    """Above the key and below all that are above it (of the same length)."""
+    return (*key, 0)
+
+
+def _run(entries: list[Entry]) -> Run:
+    entries = sorted(entries)
+    rows = np.fromiter((row for _, row in entries), np.int64, len(entries))
+    return Run([key for key, _ in entries], rows, int(rows.min()))
+
+
+def _merged(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """With the last run sorted into those before it that are at most twice as long as all that come after."""
+    total, first = 0, len(runs)
+    for run in reversed(runs):
+        if total and len(run.keys) > 2 * total:
+            break
+        total += len(run.keys)
+        first -= 1
+    entries = [entry for run in runs[first:] for entry in zip(run.keys, np.asarray(run.rows).tolist())]
+    return (*runs[:first], _run(entries))

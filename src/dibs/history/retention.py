@@ -1,0 +1,141 @@
+"""Which documents are kept, and the states without the others."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+from dibs.arguments import checked_number, is_integer
+from dibs.errors import ArgumentError, shown
+from dibs.history.keys import TIME, Cells
+from dibs.history.ordered import Bounds
+from dibs.history.state import Part, State
+from dibs.thresholds import thresholds
+
+MICROSECOND = dt.timedelta(microseconds=1)
+EXPECTED = "a number of documents, a timedelta, or dibs.Retain(count=..., age=..., by=...)"
+
+
+@dataclass(frozen=True)
+class Retain:
+    """How much history is kept: the last `count` documents, and of these only such that are at most `age` older, by the
+    time in their attribute `by`, than the latest that came. None: no limit.
+
+    A document exactly `age` older is kept. One without such a time is kept until its turn by `count`. Time is that of
+    the documents and not of a clock, so that the same documents always leave the same history."""
+
+    count: int | None = None
+    age: dt.timedelta | None = None
+    by: str = "time"
+
+    def __post_init__(self) -> None:
+        if self.count is not None:
+            checked_number("count", self.count, 0, "a number of documents")
+        if self.age is not None and (not isinstance(self.age, dt.timedelta) or self.age < dt.timedelta()):
+            raise ArgumentError(f"age must be a timedelta that is not negative, not {shown(self.age)}")
+        if not isinstance(self.by, str) or not self.by:
+            raise ArgumentError(f"by must be the name of an attribute, not {shown(self.by)}")
+
+    @property
+    def microseconds(self) -> int | None:
+        return None if self.age is None else self.age // MICROSECOND
+
+
+Retention = Union[int, dt.timedelta, Retain, None]
+
+
+def checked_retain(retain: Any) -> Retain:
+    if retain is None:
+        return Retain()
+    if isinstance(retain, Retain):
+        return retain
+    if isinstance(retain, dt.timedelta):
+        return Retain(age=retain)
+    if is_integer(retain):
+        return Retain(count=int(retain))
+    raise ArgumentError(f"retain must be {EXPECTED}, not {shown(retain)}")
+
+
+# ---- states with fewer documents ----
+
+
+def with_last(state: State, count: int) -> State:
+    """With the last so many documents."""
+    surplus = len(state) - count
+    if surplus <= 0:
+        return state
+    first, gone = state.first, set(state.gone)
+    while surplus:
+        if first in gone:
+            gone.discard(first)
+        else:
+            surplus -= 1
+        first += 1
+    return _tidied(replace(state, first=first, gone=frozenset(gone), answers={}))
+
+
+def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
+    """Without documents that are more than `age` older than the latest."""
+    column = state.column(by)
+    last = range(state.end - 1 if not all_times else state.first, state.end)
+    times = [time for row in last if (time := _latest(column[row - state.base])) is not None]
+    if not times:
+        return state
+    newest = max(times) if state.newest is None else max(state.newest, *times)
+    limit = newest - age
+    low: tuple[int, ...] = (TIME,)
+    if not all_times and state.newest is not None:
+        low = (TIME, state.newest - age)  # all that is earlier is gone already, but for the one that has just come
+    rows = earlier(state, by, low, limit)
+    if not all_times and times[0] < limit:
+        rows.append(state.end - 1)
+    return replace(without(state, rows), newest=newest)
+
+
+def earlier(state: State, by: str, low: tuple[int, ...], limit: int) -> list[int]:
+    """The documents whose latest time in this attribute is earlier than the limit, from `low` on."""
+    column = state.column(by)
+    rows = {
+        row
+        for stretch in state.index((by,)).stretches(Bounds(low, (TIME, limit)))
+        for row in state.there(stretch).tolist()
+    }
+    latest = {row: _latest(column[row - state.base]) for row in rows}
+    return [row for row, time in latest.items() if time is not None and time < limit]
+
+
+def _latest(cells: Cells) -> int | None:
+    return max((key for kind, key in cells if kind == TIME), default=None)
+
+
+def without(state: State, rows: Iterable[int]) -> State:
+    gone = state.gone.union(rows)
+    return state if len(gone) == len(state.gone) else _tidied(replace(state, gone=gone, answers={}))
+
+
+def _tidied(state: State) -> State:
+    """With those that are gone at the beginning told by `first`."""
+    first, gone = state.first, set(state.gone)
+    while first in gone:
+        gone.discard(first)
+        first += 1
+    return replace(state, first=first, gone=frozenset(gone))
+
+
+def compacted(state: State) -> State:
+    """Without anything of the documents that are gone, if these have become more than those that are there."""
+    lost = state.first - state.base + len(state.gone)
+    if lost <= max(len(state), thresholds.history_compacted):
+        return state
+    place = state.first - state.base
+    size = state.end - state.base
+    parts = tuple(part for part in state.parts if part.first + len(part.rows) > state.first)
+    if parts and isinstance(parts[0].rows, list) and parts[0].first < state.first:
+        rows = parts[0].rows[state.first - parts[0].first :]
+        parts = (Part(state.first, rows, parts[0].attributes), *parts[1:])
+    columns = {name: column[place:size] for name, column in state.columns.copy().items()}
+    return replace(
+        state, base=state.first, parts=parts, keys=state.keys[place:size], columns=columns, indexes={}, answers={}
+    )

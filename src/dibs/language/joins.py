@@ -1,0 +1,112 @@
+"""Joins over history: what a subscription asks of the documents that came before the event.
+
+A join is an attribute of the event, computed from the event and the history before anything is matched. Its name is
+JOIN, a character that no text and so no subscription can name, and its canonical text; equal joins have equal names, so
+that all subscriptions share one. The tree of a subscription holds ordinary predicates on that name:
+
+    EXISTS (SELECT 1 FROM history d WHERE ...)        name = TRUE      (NOT EXISTS: name <> TRUE)
+    price < (SELECT MIN(d.price) FROM history d ...)  name = TRUE
+    (SELECT COUNT(*) FROM history d WHERE ...) >= 5   name >= 5
+
+The condition of a join is a normal form (normal_form.py) over one document d: predicates with constants on attributes
+of d, and PairCompare. AND and OR inside it are sorted, so that the order in which people write them does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, compared_by_class, predicates
+from dibs.language.normal_form import normal_form
+from dibs.language.printer import JOIN, name_text, pieces
+
+EXISTS, COUNT, MIN, MAX = "EXISTS", "COUNT", "MIN", "MAX"
+EXTREMES = (MIN, MAX)
+KEPT = 65_536  # joins whose texts need not be read again
+
+
+@compared_by_class
+class Join(NamedTuple):
+    """What is asked of the documents for which the condition is TRUE. With `event`: whether that attribute of the event
+    stands in the relation `operator` to it."""
+
+    function: str
+    condition: Expression  # TRUE: all documents
+    attribute: str | None = None  # of which MIN and MAX are taken
+    event: str | None = None
+    operator: str | None = None
+
+    @property
+    def event_attributes(self) -> list[str]:
+        """The attributes of the event that it reads."""
+        found = [p.event for p in predicates(self.condition) if isinstance(p, PairCompare)]
+        return list(dict.fromkeys([self.event, *found] if self.event is not None else found))
+
+    @property
+    def document_attributes(self) -> list[str]:
+        """The attributes of documents that it reads."""
+        found = [p.attribute for p in predicates(self.condition)]
+        return list(dict.fromkeys([self.attribute, *found] if self.attribute is not None else found))
+
+
+def is_join(name: str) -> bool:
+    return name[:1] == JOIN
+
+
+def joins_in(expression: Expression) -> Iterator[str]:
+    """The names of the joins that a subscription mentions, repeats included."""
+    return (p.attribute for p in predicates(expression) if is_join(p.attribute))
+
+
+def canonical(condition: Expression) -> Expression:
+    """The condition of a join in the one form that all its spellings have."""
+    return _sorted(normal_form(condition))[1]
+
+
+def _sorted(form: Expression) -> tuple[str, Expression]:
+    """The form with its ANDs and ORs sorted, and a text of it that tells it from others. (Trees are not deep.)"""
+    if not isinstance(form, (And, Or)):
+        return "".join(pieces(form)), form
+    children = dict(map(_sorted, form.children))
+    texts = sorted(children)
+    joint = " AND " if isinstance(form, And) else " OR "
+    return f"({joint.join(texts)})", type(form)(tuple(children[text] for text in texts))
+
+
+def name_of(join: Join) -> str:
+    """The attribute that stands for the join."""
+    return JOIN + text_of(join)
+
+
+def text_of(join: Join) -> str:
+    """Its canonical text, which SQL engines take as it stands where `history` has one column of the alias' name that
+    holds the document."""
+    alias = _alias(join.condition)
+    where = ""
+    if join.condition != TRUE:
+        where = " WHERE " + "".join(pieces(join.condition, lambda name: f"{alias}.{name_text(name)}"))
+    if join.function == EXISTS:
+        return f"EXISTS (SELECT 1 FROM history {alias}{where})"
+    asked = "*" if join.attribute is None else f"{alias}.{name_text(join.attribute)}"
+    query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
+    return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"
+
+
+def _alias(condition: Expression) -> str:
+    """d, or the first of d1, d2, ... that no attribute of the event inside begins with."""
+    first = {p.event.split(".")[0] for p in predicates(condition) if isinstance(p, PairCompare)}
+    alias, number = "d", 0
+    while alias in first:
+        number += 1
+        alias = f"d{number}"
+    return alias
+
+
+@lru_cache(KEPT)
+def join_of(name: str) -> Join:
+    """The join behind an attribute."""
+    from dibs.language.subqueries import read_join  # which reads by what stands here
+
+    return read_join(name[1:])

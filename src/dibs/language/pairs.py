@@ -1,0 +1,168 @@
+"""Reading what stands inside a join: conditions on pairs of an event and an earlier document. See subqueries.py."""
+
+from __future__ import annotations
+
+from dibs.language.conditions import ConditionReader
+from dibs.language.expression import (
+    FLIPPED_OPERATOR,
+    UNKNOWN,
+    And,
+    Constant,
+    Expression,
+    Not,
+    Or,
+    PairCompare,
+    Predicate,
+    StringTest,
+)
+from dibs.language.literals import NUMBER
+from dibs.language.operands import Operand, OperandReader
+from dibs.language.predicates import COMPARISONS, Condition
+from dibs.language.problems import Refused
+
+LONGEST = 2**63  # microseconds: more than all times that can be told apart
+UNITS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_INTERVAL_FORM = "write INTERVAL 10 MINUTES, with DAYS, HOURS, MINUTES or SECONDS"
+_OUTSIDE = "write d.attribute for an attribute of the earlier document; what is asked of the event alone stands outside"
+
+
+def below(path: str, alias: str) -> str | None:
+    """The attribute that a path names in a document of this alias; None: it is the event's."""
+    return path[len(alias) + 1 :] if path.startswith(alias + ".") else None
+
+
+class PairReader(ConditionReader):
+    """What stands inside a join. Operands have the names of the text; predicates those of the document."""
+
+    ends = ("end", ")")
+
+    def __init__(self, outer: OperandReader, alias: str):
+        super().__init__(outer.tokens, outer.problems)
+        self.at, self.next = outer.at, outer.next
+        self.numbers = outer.numbers
+        self.name = alias
+        self.offsets: dict[int, int] = {}  # what is added to the attribute that begins at this character
+
+    def report_empty(self) -> None:
+        advice = f"write a condition, as in {self.name}.price > price"
+        self.problems.add("the condition of the join is empty", advice, self.next.start, self.next.end)
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def start_of_condition(self) -> Operand | Condition:
+        begin = self.at
+        token = self.next
+        if token.kind == "reserved" and token.word in ("EXISTS", "FORALL", "SELECT"):
+            advice = "join their conditions outside, as in EXISTS d (...) AND EXISTS d (...)"
+            refused = Refused("a subquery within a subquery is not supported", advice, token.start, token.end)
+            return self.broken(refused, begin)
+        return super().start_of_condition()
+
+    def condition(self, operand: Operand) -> Condition:
+        condition = super().condition(operand)
+        if operand.attribute is None:
+            return condition
+        return condition._replace(expression=self.of_document(condition.expression, operand))
+
+    def predicate(self, left: Operand) -> Expression:
+        is_comparison = self.next.kind in COMPARISONS
+        found = super().predicate(left)
+        return found if is_comparison or left.attribute is None else self.of_document(found, left)
+
+    def comparison(self, left: Operand, operator: str, right: Operand) -> Expression:
+        if left.attribute is None or right.attribute is None:
+            found = super().comparison(left, operator, right)
+            named = right if left.attribute is None else left
+            return found if named.attribute is None else self.of_document(found, named)
+        document, other = below(left.attribute, self.name), right
+        place = self.offsets.get(right.start), self.offsets.get(left.start)
+        if document is None:
+            document, other, operator = below(right.attribute, self.name), left, FLIPPED_OPERATOR[operator]
+            place = place[::-1]
+        assert other.attribute is not None
+        if document is None:
+            advice = f"one side is the earlier document's: write {self.name}.attribute for it"
+            self.problems.add("both sides are attributes of the event", advice, left.start, right.end)
+            return UNKNOWN
+        if below(other.attribute, self.name) is not None:
+            advice = f"one side is the event's: write it without {self.name}."
+            self.problems.add("both sides are attributes of the earlier document", advice, left.start, right.end)
+        offset = None if place == (None, None) else (place[0] or 0) - (place[1] or 0)
+        return PairCompare(document, operator, other.attribute, offset)
+
+    def string_test(self) -> Condition:
+        tested = super().string_test()
+        if not isinstance(tested.expression, StringTest):
+            return tested
+        name = Operand(tested.expression.attribute, None, tested.start, self.tokens[self.at - 1].end)
+        return tested._replace(expression=self.of_document(tested.expression, name))
+
+    def of_document(self, found: Expression, operand: Operand) -> Expression:
+        """The predicate on an attribute and constants, with its name in the document."""
+        assert operand.attribute is not None
+        name = below(operand.attribute, self.name)
+        if name is None:
+            self.problems.add("this asks nothing of the earlier document", _OUTSIDE, operand.start, operand.end)
+            return found
+        if operand.start in self.offsets:
+            message = "an interval is added to an attribute that is compared with a constant"
+            self.problems.add(message, "work out the time and write it as a constant", operand.start, operand.end)
+        return renamed(found, name)
+
+    # -- intervals ---------------------------------------------------------------------------------------------------
+
+    def operand(self, expected: str) -> Operand:
+        operand = super().operand(expected)
+        while operand.attribute is not None and self.next.kind in ("+", "-"):
+            following = self.tokens[self.at + 1]
+            if following.kind != "reserved" or following.word != "INTERVAL":
+                break
+            sign = -1 if self.advance().kind == "-" else 1
+            self.advance()
+            self.offsets[operand.start] = self.offsets.get(operand.start, 0) + sign * self.interval()
+            operand = operand._replace(end=self.tokens[self.at - 1].end)
+        return operand
+
+    def interval(self) -> int:
+        """The microseconds of 10 MINUTES, '10' MINUTES or '10 minutes'."""
+        amount = self.advance()
+        written, unit = amount.value, self.next
+        if amount.kind == "string" and " " in written.strip():
+            written, _, word = written.strip().partition(" ")
+            word = word.strip().upper()
+        elif amount.kind in ("string", "number") and unit.word:
+            word = self.advance().word
+        else:
+            wrong = amount if amount.kind not in ("string", "number") else unit
+            raise Refused("an interval is a number and a unit", _INTERVAL_FORM, wrong.start, wrong.end)
+        size = UNITS.get(word) or UNITS.get(word.removesuffix("S"))
+        place = Operand(None, None, amount.start, self.tokens[self.at - 1].end)
+        if size is None:
+            long = word.removesuffix("S") in ("MONTH", "QUARTER", "YEAR")
+            message = f"{word} are not all of one length" if long else f"{word} is no unit of time"
+            raise Refused(message, _INTERVAL_FORM, place.start, place.end)
+        if not (NUMBER.fullmatch(written) and written.isascii() and written.isdigit()):
+            raise Refused(f"{written} is no whole number of {word}", _INTERVAL_FORM, place.start, place.end)
+        if len(written) > 20 or int(written) * size >= LONGEST:
+            message = "the interval is longer than all times that can be told apart"
+            raise Refused(message, "shorten it", place.start, place.end)
+        return int(written) * size
+
+
+def renamed(found: Expression, name: str) -> Expression:
+    """A predicate, a constant, or one connective of these, for another attribute."""
+    if isinstance(found, Constant):
+        return found
+    if isinstance(found, (And, Or)):
+        return type(found)(tuple(renamed(child, name) for child in found.children))
+    assert not isinstance(found, Not)
+    predicate: Predicate = found
+    return predicate._replace(attribute=name)

@@ -1,0 +1,209 @@
+"""Reading joins over history from the tokens of a text:
+
+    condition = EXISTS ( SELECT 1 FROM history d [WHERE pairs] )  | EXISTS d ( pairs )  | FORALL d ( pairs )
+    operand   = ( SELECT COUNT(*) | COUNT(d.attribute) | MIN(d.attribute) | MAX(d.attribute)
+                  FROM history d [WHERE pairs] )
+    pairs     = AND, OR, NOT, parentheses over
+                d.attribute (= == <> != < <= > >=) attribute [+ - INTERVAL number unit], or the other way round
+                any predicate of sql.py on an attribute of d
+
+The alias d is any name; names without it are the event's. FORALL d (p) is NOT EXISTS d (NOT (p)). No subquery stands
+within another, so that the reader of what is inside is the only one that is ever opened.
+"""
+
+from __future__ import annotations
+
+from dibs.language.conditions import ConditionReader
+from dibs.language.expression import (
+    FALSE,
+    FLIPPED_OPERATOR,
+    TRUE,
+    And,
+    Compare,
+    Expression,
+    IsNull,
+    Not,
+    StringTest,
+)
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, Join, canonical, is_join, name_of
+from dibs.language.operands import Operand
+from dibs.language.pairs import PairReader, below
+from dibs.language.predicates import Condition
+from dibs.language.printer import YES
+from dibs.language.problems import Problems, Refused
+from dibs.language.tokens import Token, Tokens, scan, shown, unexpected
+
+AGGREGATES = (COUNT, *EXTREMES)
+_EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
+_FORALL_FORM = "write FORALL d (d.price > price)"
+_SELECT_FORM = "write (SELECT COUNT(*) FROM history d WHERE d.user = user) >= 5, or MIN(d.price) or MAX(d.price)"
+
+
+def read_join(text: str) -> Join:
+    """The join of a canonical text that is not followed by anything."""
+    reader = SubscriptionReader(scan(text, Problems(text)), Problems(text))
+    reader.tree()
+    return list(reader.joins.values())[-1]
+
+
+class SubscriptionReader(ConditionReader):
+    """Conditions with joins. `joins` has those that were read, by name, the outermost last."""
+
+    def __init__(self, tokens: Tokens, problems: Problems):
+        super().__init__(tokens, problems)
+        self.joins: dict[str, Join] = {}
+
+    def attribute_of(self, join: Join) -> str:
+        name = name_of(join)
+        self.joins.pop(name, None)
+        self.joins[name] = join
+        return name
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def start_of_condition(self) -> Operand | Condition:
+        if self.next.kind != "reserved" or self.next.word not in ("EXISTS", "FORALL"):
+            return super().start_of_condition()
+        begin = self.at
+        try:
+            return self.quantified()
+        except Refused as refused:
+            return self.broken(refused, begin)
+
+    def quantified(self) -> Condition:
+        """EXISTS or FORALL."""
+        word = self.advance()
+        is_forall = word.word == "FORALL"
+        if self.next.kind == "(" and not is_forall:
+            self.advance()
+            self.take_word("SELECT", _EXISTS_FORM)
+            if self.next.kind != "number" and self.next.value != "*":
+                raise self.unexpected("1", _EXISTS_FORM)
+            self.advance()
+            condition = self.from_history(_EXISTS_FORM)[1]
+        else:
+            form = _FORALL_FORM if is_forall else _EXISTS_FORM
+            alias = self.alias(form)
+            self.take("(", "(", form)
+            condition = self.pairs(alias)
+        self.take(")", "AND, OR or )", "the parenthesis of the join is closed by )")
+        join = Join(EXISTS, canonical(Not(condition) if is_forall else condition))
+        return Condition(Compare(self.attribute_of(join), "<>" if is_forall else "=", YES), 0, word.start)
+
+    def condition(self, operand: Operand) -> Condition:
+        if operand.attribute is not None and is_join(operand.attribute):
+            self.problems.add("a condition is expected, not a value", _SELECT_FORM, operand.start, operand.end)
+        return super().condition(operand)
+
+    def predicate(self, left: Operand) -> Expression:
+        if left.attribute is not None and is_join(left.attribute):
+            at = 1 if self.next.kind == "NOT" else 0
+            if self.tokens.kind(self.at + at) in ("LIKE", "RLIKE"):
+                advice = "compare it by =, <>, <, <=, > or >=, or with IN or BETWEEN"
+                raise Refused("patterns are tested on attributes only", advice, self.next.start, self.next.end)
+        return super().predicate(left)
+
+    def comparison(self, left: Operand, operator: str, right: Operand) -> Expression:
+        joins = [side.attribute is not None and is_join(side.attribute) for side in (left, right)]
+        if all(joins):
+            advice = "compare it with an attribute of the event or with a constant"
+            raise Refused("a subquery is compared with a subquery", advice, left.start, right.end)
+        if left.attribute is None or right.attribute is None or not any(joins):
+            return super().comparison(left, operator, right)
+        if joins[0]:
+            left, operator, right = right, FLIPPED_OPERATOR[operator], left
+        assert left.attribute is not None and right.attribute is not None
+        join = self.joins[right.attribute]._replace(event=left.attribute, operator=operator)
+        return Compare(self.attribute_of(join), "=", YES)
+
+    def in_list(self, attribute: str, negated: bool) -> Expression:
+        query = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        if query.kind == "reserved" and query.word == "SELECT":
+            advice = "write EXISTS (SELECT 1 FROM history d WHERE d.attribute = attribute)"
+            raise Refused("IN takes a list of constants, no query", advice, query.start, query.end)
+        return super().in_list(attribute, negated)
+
+    def null_test(self, left: Operand) -> Expression:
+        test = super().null_test(left)
+        if not isinstance(test, IsNull) or not is_join(test.attribute):
+            return test
+        join = self.joins[test.attribute]
+        if join.attribute is None:  # a number is always there
+            return TRUE if test.negated else FALSE
+        some = Join(EXISTS, canonical(And((join.condition, IsNull(join.attribute, True)))))
+        return Compare(self.attribute_of(some), "=" if test.negated else "<>", YES)
+
+    def string_test(self) -> Condition:
+        tested = super().string_test()
+        expression = tested.expression
+        if isinstance(expression, StringTest) and is_join(expression.attribute):
+            end = self.tokens[self.at - 1].end
+            raise Refused("patterns are tested on attributes only", "compare it by = or <", tested.start, end)
+        return tested
+
+    # -- subqueries --------------------------------------------------------------------------------------------------
+
+    def atom(self, expected: str, negative: bool) -> Operand:
+        is_subquery = self.next.kind == "reserved" and self.next.word == "SELECT"
+        if not (is_subquery and self.at and self.tokens.kind(self.at - 1) == "("):
+            return super().atom(expected, negative)
+        start = self.advance().start
+        function = self.take("name", "COUNT, MIN or MAX", _SELECT_FORM)
+        if function.word not in AGGREGATES:
+            message = f"{shown(function)} is not supported in a subquery"
+            raise Refused(message, _SELECT_FORM, function.start, function.end)
+        self.take("(", "(", _SELECT_FORM)
+        asked = self.next
+        if asked.kind != "name" and not (asked.value == "*" and function.word == COUNT):
+            raise unexpected(asked, "an attribute of the documents", _SELECT_FORM)
+        self.advance()
+        if asked.word == "DISTINCT" and self.next.kind == "name":
+            raise Refused("DISTINCT is not supported", _SELECT_FORM, asked.start, asked.end)
+        self.take(")", ")", _SELECT_FORM)
+        alias, condition = self.from_history(_SELECT_FORM)
+        attribute = None
+        if asked.kind == "name":
+            attribute = below(asked.value, alias)
+            if attribute is None:
+                message = f"{function.word} is taken of an attribute of the documents"
+                self.problems.add(message, f"write {alias}.{asked.value}", asked.start, asked.end)
+                attribute = asked.value
+            if function.word == COUNT:
+                condition, attribute = And((condition, IsNull(attribute, True))), None
+        join = Join(function.word, canonical(condition), attribute)
+        return Operand(self.attribute_of(join), None, start, self.tokens[self.at - 1].end)
+
+    def from_history(self, form: str) -> tuple[str, Expression]:
+        """FROM history d [WHERE ...], up to the parenthesis that closes it: the alias, and the condition."""
+        self.take_word("FROM", form)
+        table = self.take("name", "history", form)
+        if table.word != "HISTORY":
+            advice = "documents that came before the event are in the table history; no other can be asked"
+            raise Refused(f"there is no table {shown(table)}", advice, table.start, table.end)
+        if self.next.word == "AS":
+            self.advance()
+        alias = self.alias(form) if self.next.kind == "name" else table.value
+        if self.next.kind == "reserved" and self.next.word == "WHERE":
+            self.advance()
+            return alias, self.pairs(alias)
+        if self.next.kind != ")":
+            raise self.unexpected("WHERE or )", form)
+        return alias, TRUE
+
+    def pairs(self, alias: str) -> Expression:
+        """The condition on pairs of an event and a document, up to the parenthesis that closes it."""
+        inside = PairReader(self, alias)
+        condition = inside.tree()
+        self.at, self.next = inside.at, inside.next
+        return TRUE if self.problems else condition  # a broken one may hold what cannot be written
+
+    def alias(self, form: str) -> str:
+        name = self.take("name", "a name for the earlier document", form)
+        if not name.word:
+            raise Refused("the name of the earlier document is a plain word, as d", form, name.start, name.end)
+        return name.value
+
+    def take_word(self, word: str, form: str) -> Token:
+        if self.next.word != word:
+            raise self.unexpected(word, form)
+        return self.advance()

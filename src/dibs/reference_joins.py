@@ -1,0 +1,95 @@
+"""Joins over history in plain Python: every document is looked at. The judge of dibs.history, with which it shares no
+code but the language.
+
+    join_values(join, values, documents)   what the attribute that stands for the join has for values: [True] or [False]
+                                           for a condition, the number for COUNT, for MIN and MAX one value of each kind
+
+`values` and `documents` are what reference.values_of makes of the event and of the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dibs.coding.values import Range
+from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And, Constant, Kind, Or, PairCompare
+from dibs.language.joins import COUNT, EXISTS, MIN, Join
+
+ValuesByName = Mapping[str, list[Any]]
+
+
+def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
+    found = [document for document in documents if is_met(join, values, document)]
+    if join.function == EXISTS:
+        return [bool(found)]
+    result = [len(found)] if join.function == COUNT else extremes(join, found)
+    if join.event is None:
+        return result
+    assert join.operator is not None
+    pairs = [(value, each) for value in values.get(join.event, []) for each in result]
+    holds, fails = FLIPPED_OPERATOR[join.operator], FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]
+    truths = {True: any(stands(*pair, holds) for pair in pairs), False: any(stands(*pair, fails) for pair in pairs)}
+    return [truth for truth, there in truths.items() if there]
+
+
+def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
+    """Whether the condition of the join is TRUE for this pair."""
+    from dibs.reference import children_first, truth_of, truth_of_and, truth_of_or  # which asks for joins here
+
+    truths: list[bool | None] = []
+    for node in children_first(join.condition):
+        match node:
+            case And(children):
+                truths.append(truth_of_and([truths.pop() for _ in children]))
+            case Or(children):
+                truths.append(truth_of_or([truths.pop() for _ in children]))
+            case Constant(value):
+                truths.append(value)
+            case PairCompare(attribute, operator, event, offset):
+                pairs = [(v, d) for v in values.get(event, []) for d in document.get(attribute, [])]
+                truths.append(any(stands(v, d, operator, offset) for v, d in pairs))
+            case predicate:
+                truths.append(truth_of(predicate, document))
+    return truths.pop() is True
+
+
+def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> bool:
+    """Whether a document's value `other` stands in this relation to the event's value (+ offset), or, for a Range, to
+    some value in it. False as well where that is unknown."""
+    from dibs.reference import OfNoKind, keyed, range_ends
+
+    if isinstance(value, OfNoKind) or isinstance(other, OfNoKind):
+        return False
+    kind, key = keyed(other)
+    if isinstance(value, Range):
+        own, low, high = range_ends(value)
+    else:
+        own, low = keyed(value)
+        high = low
+    if own != kind or (offset is not None and kind != Kind.TIME):
+        return False
+    if offset is not None:
+        low, high = low + offset, high + offset
+    return {
+        "=": low <= key <= high,
+        "<>": low != high or key != low,
+        "<": key < high,
+        "<=": key <= high,
+        ">": key > low,
+        ">=": key >= low,
+    }[operator]
+
+
+def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
+    """The least or greatest value of each kind."""
+    from dibs.reference import OfNoKind, keyed
+
+    assert join.attribute is not None
+    by_kind: dict[Kind, list[Any]] = {}
+    for document in found:
+        for value in document.get(join.attribute, []):
+            if not isinstance(value, (Range, OfNoKind)):
+                by_kind.setdefault(keyed(value)[0], []).append(value)
+    choose = min if join.function == MIN else max
+    return [choose(values, key=lambda value: keyed(value)[1]) for values in by_kind.values()]

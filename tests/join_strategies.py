@@ -1,0 +1,80 @@
+"""Hypothesis strategies for joins over history: conditions on pairs, joins, and subscriptions that mix them with tests
+of the event alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Not, Or, PairCompare, literal
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, Join, canonical, name_of
+from strategies import ATTRIBUTES, OPERATORS, USUAL_KIND, events, expressions, literals, predicates
+
+YES = literal(True)
+OFFSETS = [None, None, 0, 1, -1, 43_200_000_000, -86_400_000_000]
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> PairCompare:
+    """A document's attribute against one of the event, mostly of the same kind."""
+    name = draw(st.sampled_from(ATTRIBUTES))
+    alike = [each for each in ATTRIBUTES if USUAL_KIND[each] == USUAL_KIND[name]]
+    other = draw(st.sampled_from([*alike * 4, *ATTRIBUTES]))
+    operator = draw(st.sampled_from(["=", "=", "=", *OPERATORS]))
+    offset = draw(st.sampled_from(OFFSETS)) if USUAL_KIND[name] == Kind.TIME else None
+    return PairCompare(name, operator, other, offset)
+
+
+def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
+    leaf: st.SearchStrategy[Expression] = st.one_of(
+        pairs(), pairs(), pairs(), predicates(extremes=True), st.sampled_from([Constant(True), Constant(None)])
+    )
+    several = st.lists(pairs(), min_size=1, max_size=3).map(lambda found: And(tuple(found)))
+    tree = st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=2, max_size=3).map(lambda children: And(tuple(children))),
+            st.lists(inner, min_size=2, max_size=3).map(lambda children: Or(tuple(children))),
+            inner.map(Not),
+        ),
+        max_leaves=max_leaves,
+    )
+    return st.one_of(several, tree)
+
+
+@st.composite
+def join_predicates(draw: st.DrawFn) -> Expression:
+    """A predicate on a join, as parse gives them."""
+    condition = canonical(draw(conditions()))
+    function = draw(st.sampled_from([EXISTS, EXISTS, COUNT, *EXTREMES]))
+    negated = draw(st.booleans())
+    if function == EXISTS:
+        return Compare(name_of(Join(EXISTS, condition)), "<>" if negated else "=", YES)
+    attribute = draw(st.sampled_from(ATTRIBUTES)) if function in EXTREMES else None
+    if draw(st.booleans()):
+        join = Join(function, condition, attribute, draw(st.sampled_from(ATTRIBUTES)), draw(st.sampled_from(OPERATORS)))
+        return Compare(name_of(join), "<>" if negated else "=", YES)
+    name = name_of(Join(function, condition, attribute))
+    kind = Kind.NUMBER if attribute is None else USUAL_KIND[attribute]
+    constants = st.integers(0, 4).map(literal) if attribute is None else literals([kind])
+    if draw(st.integers(0, 4)) == 0:
+        return In(name, tuple(draw(st.lists(constants, min_size=1, max_size=3, unique=True))), negated)
+    return Compare(name, draw(st.sampled_from(OPERATORS)), draw(constants))
+
+
+def subscriptions() -> st.SearchStrategy[Expression]:
+    leaf = st.one_of(join_predicates(), join_predicates(), join_predicates(), expressions(max_leaves=2))
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=2, max_size=3).map(lambda children: And(tuple(children))),
+            st.lists(inner, min_size=2, max_size=3).map(lambda children: Or(tuple(children))),
+            inner.map(Not),
+        ),
+        max_leaves=3,
+    )
+
+
+def documents() -> st.SearchStrategy[dict[str, Any]]:
+    return events(with_ranges=False)

@@ -1,0 +1,134 @@
+"""`dibs warm` compiles whatever `auto` needs, and says so; `dibs doctor` knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from command_line import run
+from dibs.jit import ready
+from dibs.warming import processes
+from test_cold import COMPILER_FAILS, doctest_of, readme_examples
+
+UNREACHED = """
+import importlib, json, os
+from numba.core.dispatcher import Dispatcher
+from dibs.jit.ready import own_modules
+kernels = {
+    f"{name}.{value.py_func.__qualname__}": value
+    for name in own_modules()
+    for value in vars(importlib.import_module(name)).values()
+    if isinstance(value, Dispatcher) and value.py_func.__module__ == name
+    and value.targetoptions.get("inline") != "always"  # those are parts of others
+}
+assert len(kernels) > 100
+indexes = {name: kernel._cache._cache_file._index_path for name, kernel in kernels.items()}
+print(json.dumps([name for name, path in indexes.items() if not os.path.isfile(path)]))
+"""
+LONGER = """
+import dibs, pyarrow as pa, tempfile
+from pathlib import Path
+m = dibs.Matcher()
+assert type(m).__module__ == "dibs.matcher"
+for i in range(300):
+    m.add(i, f"price < {i} AND color IN ('red', 'c{i}')", weight=i % 7)
+    m.add(f"s{i}", f"price > {i} OR brand LIKE '%x{i}' OR NOT (size = {i})")
+    if i % 50 == 0:
+        m.match({"price": 5, "color": "red"})
+texts = [f"a{i % 20} BETWEEN {i} AND {i + 9}" for i in range(3000)]
+table = pa.table({"id": [f"t{i}" for i in range(3000)], "expression": texts})
+m.add_table(table)
+events = [{"price": i, "color": "red", "a3": i, "size": [1, i], "brand": f"x{i}"} for i in range(2000)]
+expected = [sorted(ids, key=str) for ids in m.match_batch(events)]
+assert sorted(m.match(events[3]), key=str) == expected[3]
+assert m.count(events).tolist() == [len(ids) for ids in expected]
+m.match_batch(pa.Table.from_pylist([{"price": 1.5, "color": "red"}] * 600)).pairs(weights=True)
+m.remove_many([f"t{i}" for i in range(1500)])
+m.match_batch(b'{"price": 5}\\n{"a1": 7}\\n' * 300)
+m.compact()
+m.match(events[5], top=3)
+with tempfile.TemporaryDirectory() as folder:
+    m.save(Path(folder, "saved"))
+    dibs.Matcher.load(Path(folder, "saved")).match_batch(events[:50])
+    with dibs.Matcher.open(Path(folder, "durable")) as live:
+        live.add_table(table)
+        live.match(events[5])
+dibs.backtest(["price < 7", "brand LIKE '%x1%' OR size = 5"], events)
+print("good")
+"""
+
+
+@pytest.fixture(scope="module")
+def warm() -> None:
+    """The cache of the tests has everything, as after `make setup`."""
+    processes.warm()
+    assert ready.is_ready()
+
+
+def in_a_process(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
+def test_the_workload_reaches_every_kernel() -> None:
+    assert json.loads(in_a_process(UNREACHED)) == []
+
+
+@pytest.mark.usefixtures("warm")
+def test_nothing_is_left_to_compile() -> None:
+    """By README's examples, and by a longer use."""
+    examples = "import dibs.matcher, os, tempfile; os.chdir(tempfile.mkdtemp())\n" + doctest_of(readme_examples())
+    assert in_a_process(COMPILER_FAILS + examples) == "good\n"
+    assert in_a_process(COMPILER_FAILS + "import dibs.matcher\n" + LONGER) == "good\n"
+
+
+@pytest.mark.usefixtures("warm")
+def test_the_command_keeps_what_is_there() -> None:
+    done = run("warm")
+    assert done.exit_code == 0
+    assert "everything was compiled already" in done.stderr
+    assert str(ready.note().parent) in done.stderr
+
+
+@pytest.mark.usefixtures("warm")
+def test_the_doctor_is_content() -> None:
+    done = run("doctor", "--json")
+    found = {finding["name"]: finding for finding in orjson.loads(done.stdout)}
+    assert found["kernels"]["found"].startswith("warm: ")
+    assert {"python", "numba", "java", "processor", "free disk"} <= found.keys()
+    assert done.exit_code == (1 if any(f["advice"] and f["needed"] for f in found.values()) else 0)
+
+
+def test_the_doctor_of_a_cold_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("DIBS_CACHE", str(tmp_path))
+    done = run("doctor")
+    assert done.exit_code == 1
+    assert "cold: 0.0 MB" in done.stdout and "run `dibs warm`" in done.stdout
+
+
+def test_a_part_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("DIBS_CACHE", str(tmp_path))
+    monkeypatch.setattr(processes, "PARTS", ("no such part",))
+    done = run("warm")
+    assert done.exit_code == 3
+    assert "the kernels cannot be compiled: dibs.errors.UnknownIndex" in done.stderr
+    assert "Traceback" in (tmp_path / "warming.log").read_text()
+    assert not ready.is_ready()
+
+
+def test_the_parts_are_those_of_the_workload() -> None:
+    from dibs.warming import workload
+
+    assert list(processes.PARTS) == list(workload.PARTS)
+    assert processes.LAST == workload.LAST
