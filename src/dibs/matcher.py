@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ from dibs.arguments import OnError as OnError
 from dibs.arguments import check_flag, check_on_error, checked_number, checked_path, checked_several, checked_threads
 from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.batch import numbered
+from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.describe import described, planned
@@ -41,6 +43,7 @@ from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
+from dibs.history.phases import Candidates, Costs
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.witness import explained
 from dibs.index import AUTO, INDEXES, Pairs, Sink, find
@@ -98,6 +101,7 @@ class Matcher:
         self._names = WantedNames(())
         self._singles = Singles(self._counters, self._layers.upkeep.wake)
         self._joins: Joins | None = None  # of the subscriptions that were matched last
+        self._costs = Costs()  # of answering them
         self.history = History(checked_retain(retain))
 
     # ---- subscriptions ----
@@ -320,9 +324,8 @@ class Matcher:
         state = self.snapshot()
         segments = [x.segment for x in state.layers]
         values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
-        joins = tuple(dict.fromkeys(name for s in segments for name in s.joins))
-        if joins or turn is not None:
-            values = self._joined(values, joins, turn)
+        if turn is not None or any(s.joins for s in segments):
+            values = self._joined(segments, values, turn)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
@@ -330,12 +333,27 @@ class Matcher:
         self._counters["events"] += values.events
         return segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers]
 
-    def _joined(self, values: EventValues, names: tuple[str, ...], turn: Remembering | None) -> EventValues:
-        """The events with what joins say of them."""
+    def _joined(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
+        """The events with what joins over history say of them."""
+        names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
-        if joins is None or joins.names != names:
-            joins = self._joins = Joins(names)
-        return joins.derived(values, self.history.state) if turn is None else turn.derived(joins, values)
+        if names and (joins is None or joins.names != names):
+            joins = self._joins = Joins(names, self._costs)
+        states = repeat(self.history.state) if turn is None else turn.states(joins if names else None, values)
+        return joins.derived(values, partial(self._candidates, segments), states) if names and joins else values
+
+    def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
+        """The joins of the subscriptions that match."""
+        for segment in segments:
+            offsets, places = segment.joins_by_row
+            if len(places):
+                pairs = segment.match(values, self.threads)
+                sizes = np.diff(offsets)[pairs.row]
+                yield (
+                    segment.joins,
+                    np.repeat(pairs.event, sizes).astype(np.int64),
+                    places[runs(offsets[pairs.row], sizes)],
+                )
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -383,8 +401,13 @@ class Matcher:
         return result if durable is None else result | {"storage": durable.stats()}
 
     def explain_plan(self) -> str:
-        """How the index has filed the subscriptions, and why."""
-        return planned(self.snapshot())
+        """How the index has filed the subscriptions, and why; and in which order joins and constants are looked at."""
+        plan = planned(self.snapshot())
+        joins = self.joins
+        if not joins:
+            return plan
+        order = Joins(tuple(JOIN + join for join in joins), self._costs).told()
+        return f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents\n  order: {order}"
 
     def replay(
         self,

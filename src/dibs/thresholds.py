@@ -164,6 +164,11 @@ class Thresholds:
     history_tail: int = _threshold(
         64, 2, "documents of an ordered index that are not sorted in with the older ones yet"
     )
+    few_joins: int = _threshold(
+        32, 0, "joins that are always answered before the constants of subscriptions are matched"
+    )
+    open_joins: int = _threshold(1 << 20, 1, "joins of events that are left open at once, to see which are needed")
+    derived_at_once: int = _threshold(1 << 18, 1, "answers to joins that are collected before they become columns")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
     history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
     # storage.durable

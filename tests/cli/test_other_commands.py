@@ -155,3 +155,26 @@ def test_commands_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     assert found(results[1]) == [["bob"], ["bob"], []]
     assert pq.read_table("out/shop/pairs.parquet").num_rows > 500
+
+
+# ---- joins over history ----
+
+
+def test_commands_refuse_joins_over_history(tmp_path: Path) -> None:
+    """They have no history yet, and must not answer as if it were empty."""
+    join = "FORALL d (isbn <> d.isbn)"
+    subs, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
+    subs.write_bytes(lines_of([{"id": "a", "expression": join}]))
+    events.write_bytes(lines_of([{"isbn": 1}]))
+    for command in (
+        ["match", "-s", subs, "-e", events],
+        ["explain", "-x", join, "-e", '{"isbn": 1}'],
+        ["explain", "-s", subs, "--id", "a", "-e", '{"isbn": 1}'],
+        ["compile", "-s", subs, "--out", tmp_path / "index"],
+        ["backtest", "-x", join, events],
+        ["backtest", "-s", subs, events],
+    ):
+        result = run(*command)
+        assert result.exit_code not in (0, 1), command
+        assert "joins over history are not supported" in " ".join(result.output.split()), result.output
+    assert run("validate", join).exit_code == 0

@@ -398,3 +398,11 @@ def test_an_event_with_many_problems_is_one_row(tmp_path: Path, caplog: pytest.L
     caplog.clear()
     run_worker(tmp_path / "index", [batch], names=names, warn=False)
     assert not caplog.text
+
+
+def test_joins_over_history_are_refused(spark: SparkSession) -> None:
+    """A worker has no history yet, and must not answer as if it were empty."""
+    subscriptions = spark.createDataFrame([(1, "a = 1"), (2, "FORALL d (a <> d.a)")], "id INT, expression STRING")
+    events = spark.createDataFrame([(1, 1)], "id INT, a INT")
+    with pytest.raises(DibsError, match="joins over history cannot be saved yet"):
+        match(events, subscriptions, event_id="id").collect()

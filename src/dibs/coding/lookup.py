@@ -190,7 +190,7 @@ def _few_bytes(data, start, end):
     return word
 
 
-class Room(NamedTuple):
+class CodedRoom(NamedTuple):
     """For the entries of events: as many as there are values."""
 
     offsets: NDArray[np.int64]  # events + 1
@@ -204,7 +204,7 @@ def code_by_lookup(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], bool]:
     """As batch_kernels.code_values: (offsets, attribute, cell, points)."""
     n = len(values.name)
-    room = Room(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
+    room = CodedRoom(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
     starts, data = writable(strings.offsets), writable(strings.data)
     kept, points = _code(values, starts, data, own, d.lookup, constants_of(d), room)
     return room.offsets, room.attribute[:kept], room.cell[:kept], points

@@ -123,8 +123,8 @@ class History:
         """Removes all documents."""
         with self.lock:
             self.check()
-            self._by_key = {}
             self.state = State()
+            self._by_key = {}
 
     def close(self) -> None:
         with self.lock:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import total_ordering
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, Unreadable, number_key
+from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, number_key
 from dibs.language.expression import Kind, Literal
 from dibs.language.flatten import microseconds
 
@@ -96,35 +96,39 @@ def plain_value(cell: Cell) -> Any:
 def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int, EventCells]]:
     """The cells of the wanted attributes, by name and event."""
     found: dict[str, dict[int, EventCells]] = {name: {} for name in wanted}
-    is_wanted = np.array([name in found for name in values.names], np.bool_)
-    names = values.names
+    by_code = [found.get(name) for name in values.names]
+    is_wanted = np.array([each is not None for each in by_code], np.bool_)
 
-    def put(event: int, name: int, cell: Cell | Span) -> None:
-        of_name = found[names[name]]
-        of_name[event] = (*of_name.get(event, NONE), cell)
+    def put(kind: int, event: list[int], name: list[int], keys: Iterable[Any]) -> None:
+        for e, code, key in zip(event, name, keys):
+            of_name: Any = by_code[code]
+            old = of_name.get(e)
+            of_name[e] = ((kind, key),) if old is None else (*old, (kind, key))
 
-    n, s, t, b = values.numbers, values.strings, values.times, values.booleans
-    for e, name, value, rest in _rows(is_wanted, n.event, n.name, n.value, n.rest):
-        put(e, name, (NUMBER, number_of(value, rest)))
-    for e, name, start, end in _rows(is_wanted, s.event, s.name, s.offsets[:-1], s.offsets[1:]):
-        put(e, name, (STRING, s.data[start:end].tobytes().decode()))
-    for e, name, value in _rows(is_wanted, t.event, t.name, t.microseconds):
-        put(e, name, (TIME, value))
-    for e, name, value in _rows(is_wanted, b.event, b.name, b.value):
-        put(e, name, (BOOLEAN, bool(value)))
-    for e, name in _rows(is_wanted, values.unreadable.event, values.unreadable.name):
-        put(e, name, (UNREADABLE, 0))
-    for e, name, each in values.ranges:
-        if is_wanted[name]:
-            put(e, name, _span(each))
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    if len(n.event):
+        event, name, value, rest = _rows(is_wanted, n.event, n.name, n.value, n.rest)
+        put(NUMBER, event, name, map(number_of, value, rest) if any(rest) else value)
+    if len(s.event):
+        event, name, start, end = _rows(is_wanted, s.event, s.name, s.offsets[:-1], s.offsets[1:])
+        data = s.data.tobytes()
+        put(STRING, event, name, (data[a:z].decode() for a, z in zip(start, end)))
+    if len(t.event):
+        put(TIME, *_rows(is_wanted, t.event, t.name, t.microseconds))
+    if len(b.event):
+        put(BOOLEAN, *_rows(is_wanted, b.event, b.name, b.value.astype(np.bool_)))
+    if len(u.event):
+        put(UNREADABLE, *_rows(is_wanted, u.event, u.name, np.zeros(len(u.event))))
+    for e, code, each in values.ranges:
+        if is_wanted[code]:
+            of_name = found[values.names[code]]
+            of_name[e] = (*of_name.get(e, NONE), _span(each))
     return found
 
 
-def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Iterable[tuple[Any, ...]]:
-    if not len(event):
-        return ()
+def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Any:
     keep = is_wanted[name]
-    return zip(*(column[keep].tolist() for column in (event, name, *columns)))
+    return [column[keep].tolist() for column in (event, name, *columns)]
 
 
 def _span(value: Range) -> Span:
@@ -182,16 +186,30 @@ def _without(values: EventValues, codes: NDArray[np.bool_]) -> EventValues:
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     if not any(codes[each.name].any() for each in (n, s, t, b, u)) and not any(codes[x] for _, x, _ in values.ranges):
         return values
-    kept = ~codes[s.name]
-    texts = [s.data[a:z] for a, z, keep in zip(s.offsets[:-1], s.offsets[1:], kept) if keep]
-    offsets = np.append(0, np.cumsum([len(text) for text in texts])).astype(np.int64)
-    data = np.concatenate([np.empty(0, np.uint8), *texts])
-    return replace(
-        values,
-        numbers=Numbers._make(column[~codes[n.name]] for column in n),
-        strings=Strings(s.event[kept], s.name[kept], offsets, data),
-        times=Times._make(column[~codes[t.name]] for column in t),
-        booleans=Booleans._make(column[~codes[b.name]] for column in b),
-        unreadable=Unreadable(*(column[~codes[u.name]] for column in u)),
-        ranges=[row for row in values.ranges if not codes[row[1]]],
-    )
+    ranges = [row for row in values.ranges if not codes[row[1]]]
+    return replace(values, **_rows_where(values, lambda event, name: ~codes[name]), ranges=ranges)
+
+
+def events_between(values: EventValues, first: int, end: int) -> EventValues:
+    """These events, numbered from 0."""
+
+    def is_between(event: NDArray[np.int32], name: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return (event >= first) & (event < end)
+
+    kept = {key: rows._replace(event=rows.event - first) for key, rows in _rows_where(values, is_between).items()}
+    ranges = [(event - first, name, each) for event, name, each in values.ranges if first <= event < end]
+    return EventValues(end - first, values.names, ranges=ranges, **kept)
+
+
+def _rows_where(values: EventValues, is_kept: Callable[[Any, Any], NDArray[np.bool_]]) -> dict[str, Any]:
+    """The rows of each kind of which that is true."""
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    kept = is_kept(s.event, s.name)
+    lengths = np.diff(s.offsets)
+    offsets = np.append(0, np.cumsum(lengths[kept])).astype(np.int64)
+    rows: dict[str, Any] = {"strings": Strings(s.event[kept], s.name[kept], offsets, s.data[np.repeat(kept, lengths)])}
+    others: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
+    for key, columns in others.items():
+        own = is_kept(columns.event, columns.name)
+        rows[key] = columns._make(column[own] for column in columns)
+    return rows

@@ -16,7 +16,7 @@ Useful for: conditions with equality and one bound, COUNT, MIN and MAX. Not usef
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -27,7 +27,6 @@ from dibs.history.keys import Cells
 from dibs.thresholds import thresholds
 
 Key = tuple[Any, ...]
-Entry = tuple[Key, int]
 
 
 class Run(NamedTuple):
@@ -56,26 +55,28 @@ class Ordered(NamedTuple):
     is_multiple: bool  # some document has more than one key
 
     @classmethod
-    def build(cls, names: tuple[str, ...], documents: Iterable[tuple[int, list[Cells]]]) -> Ordered:
+    def build(cls, names: tuple[str, ...], documents: Iterable[tuple[int, Sequence[Cells]]]) -> Ordered:
         """Of documents in order: row, and the cells of each name."""
-        entries: list[Entry] = []
+        keys: list[Key] = []
+        rows: list[int] = []
         is_multiple = False
         for row, cells in documents:
-            before = len(entries)
-            entries += entries_of(row, cells)
-            is_multiple |= len(entries) > before + 1
-        return cls(names, (_run(entries),) if entries else (), is_multiple)
+            own = keys_of(cells)
+            keys += own
+            rows += [row] * len(own)
+            is_multiple |= len(own) > 1
+        return cls(names, (_run(keys, rows),) if keys else (), is_multiple)
 
-    def added(self, row: int, cells: list[Cells]) -> Ordered:
+    def added(self, row: int, cells: Sequence[Cells]) -> Ordered:
         """With one more document, the newest."""
-        new = entries_of(row, cells)
+        new = keys_of(cells)
         if not new:
             return self
         *older, last = self.runs or (Run([], [], row),)
         if len(last.keys) >= thresholds.history_tail:
             older, last = [*older, last], Run([], [], row)
         keys, rows = last.keys.copy(), np.asarray(last.rows).tolist()
-        for key, _ in new:
+        for key in new:
             place = bisect_right(keys, key)
             keys.insert(place, key)
             rows.insert(place, row)
@@ -98,14 +99,14 @@ class Ordered(NamedTuple):
         return sum(len(run.keys) for run in self.runs)
 
 
-def entries_of(row: int, cells: list[Cells]) -> list[Entry]:
+def keys_of(cells: Sequence[Cells]) -> Sequence[Key]:
     """The keys of a document: one for each combination of its values."""
     if len(cells) == 1:
-        return [(cell, row) for cell in dict.fromkeys(cells[0])]
+        return cells[0] if len(cells[0]) < 2 else list(dict.fromkeys(cells[0]))
     if all(len(each) == 1 for each in cells):
-        return [(tuple(part for each in cells for part in each[0]), row)]
+        return [tuple(part for each in cells for part in each[0])]
     combined = product(*(dict.fromkeys(each) for each in cells))
-    return [(tuple(part for cell in each for part in cell), row) for each in combined]
+    return [tuple(part for cell in each for part in cell) for each in combined]
 
 
 def after(key: Key) -> Key:
@@ -113,10 +114,40 @@ def after(key: Key) -> Key:
     return (*key, 0)
 
 
-def _run(entries: list[Entry]) -> Run:
-    entries = sorted(entries)
-    rows = np.fromiter((row for _, row in entries), np.int64, len(entries))
-    return Run([key for key, _ in entries], rows, int(rows.min()))
+def _run(keys: list[Key], rows: list[int]) -> Run:
+    """Of keys in any order; equal ones are in the order of their rows."""
+    order = _quick_order(keys)
+    if order is None:
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+    sorted_rows = np.array(rows, np.int64)[order]
+    return Run([keys[place] for place in order], sorted_rows, int(sorted_rows.min()))
+
+
+def _quick_order(keys: list[Key]) -> list[int] | None:
+    """The order of many keys whose parts are of one kind each, by NumPy; None where it cannot tell them all apart."""
+    if len(keys) <= thresholds.history_rebuilt:
+        return None
+    columns: list[NDArray[Any]] = []
+    for place, parts in enumerate(zip(*keys)):
+        if place % 2 == 0:
+            if len(set(parts)) > 1:  # kinds
+                return None
+        elif (ranks := _ranks(parts)) is not None:
+            columns.append(ranks)
+        else:
+            return None
+    result: list[int] = np.lexsort(columns[::-1]).tolist()
+    return result
+
+
+def _ranks(values: tuple[Any, ...]) -> NDArray[Any] | None:
+    """Numbers in the order of the values."""
+    if isinstance(values[0], str):
+        rank = {value: number for number, value in enumerate(sorted(set(values)))}
+        return np.fromiter((rank[value] for value in values), np.int64, len(values))
+    if all(type(value) is float for value in values):  # neither TOP, nor an integer that is no float64
+        return np.array(values, np.float64)
+    return np.array(values, np.int64) if all(type(value) in (int, bool) for value in values) else None
 
 
 def _merged(runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -127,5 +158,6 @@ def _merged(runs: tuple[Run, ...]) -> tuple[Run, ...]:
             break
         total += len(run.keys)
         first -= 1
-    entries = [entry for run in runs[first:] for entry in zip(run.keys, np.asarray(run.rows).tolist())]
-    return (*runs[:first], _run(entries))
+    keys = [key for run in runs[first:] for key in run.keys]
+    rows = [row for run in runs[first:] for row in np.asarray(run.rows).tolist()]
+    return (*runs[:first], _run(keys, rows))

@@ -53,8 +53,3 @@ def phase(function: Callable[..., Any] | None = None, *, inline: bool = True) ->
     result = kernel(function, forceinline=inline, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
     result.__class__ = Phase
     return result
-
-
-def helper(function: Callable[..., Any] | None = None, *, forceinline: bool = True) -> Any:
-    """The former name of `phase`."""
-    return phase(function, inline=forceinline)

@@ -28,7 +28,7 @@ SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "ENABLE_AVX", "LO
 
 _IMPORT = re.compile(r"^(?:from|import) +(dibs[\w.]*)(?: +import +(\([^)]*\)|[^\n]*))?", re.MULTILINE)
 _COMPILES = re.compile(r"^(?:from|import) +(?:numba|llvmlite|dibs\.jit\.(?:kernel|interpreter))\b", re.MULTILINE)
-_KERNEL = re.compile(r"^@(?:kernel|helper|phase|step)\b|\bkeeping\(", re.MULTILINE)
+_KERNEL = re.compile(r"^@(?:kernel|phase|step)\b|\bkeeping\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 _CALLED = re.compile(r"(?<!def )(?<!class )\b(\w+)\(|^@(\w+)", re.MULTILINE)
 

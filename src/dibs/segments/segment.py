@@ -72,6 +72,19 @@ class Segment:
         """The joins over history that the subscriptions mention."""
         return tuple(sorted(self.joins_of(np.arange(len(self)))))
 
+    @lazy
+    def joins_by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row r mentions the joins of the places [offsets[r], offsets[r + 1]) of the second array, which are places in
+        `joins`; some perhaps twice."""
+        known = {name: number for number, name in enumerate(self.joins)}
+        attributes = self.domains.attributes
+        place = np.fromiter((known.get(name, -1) for name, _ in attributes), np.int64, len(attributes))
+        of_step = place[self.clauses.attribute]
+        row = np.repeat(np.arange(len(self)), np.diff(self.clauses.offsets))
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.bincount(row[of_step >= 0], minlength=len(self)), out=offsets[1:])
+        return offsets, of_step[of_step >= 0]
+
     def joins_of(self, rows: NDArray[np.int64]) -> set[str]:
         """The joins that these subscriptions mention."""
         numbers = [number for number, (name, _) in enumerate(self.domains.attributes) if is_join(name)]

@@ -32,7 +32,7 @@ class Columns(NamedTuple):
     form: NDArray[np.uint8]
 
 
-class Room(NamedTuple):
+class ColumnRoom(NamedTuple):
     """For the values of all columns, kind by kind: as in coding.values."""
 
     number_event: NDArray[np.int32]

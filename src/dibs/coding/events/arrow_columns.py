@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.events import arrow_column_kernels as kernels
-from dibs.coding.events.arrow_column_kernels import Columns, Room, count_values, take_values
+from dibs.coding.events.arrow_column_kernels import ColumnRoom, Columns, count_values, take_values
 from dibs.coding.events.rows import ValueParts
 from dibs.coding.events.wanted import WantedNames
 from dibs.jit.memory import fresh
@@ -79,7 +79,7 @@ def _form(type_: pa.DataType) -> int | None:
     return _FORMS.get(type_.id)
 
 
-class Texts(NamedTuple):
+class ColumnTexts(NamedTuple):
     """Strings that are not known to be UTF-8."""
 
     array: pa.Array
@@ -87,7 +87,7 @@ class Texts(NamedTuple):
     name: NDArray[np.int32]
 
 
-def read_columns(batch: pa.RecordBatch, plan: Plan, first: int, parts: ValueParts) -> Texts | None:
+def read_columns(batch: pa.RecordBatch, plan: Plan, first: int, parts: ValueParts) -> ColumnTexts | None:
     """Adds the values of the planned columns to the parts, but for the texts."""
     if not len(plan.columns.place) or not batch.num_rows:
         return None
@@ -110,11 +110,11 @@ def read_columns(batch: pa.RecordBatch, plan: Plan, first: int, parts: ValuePart
     if not texts:
         return None
     buffers = [None, pa.py_buffer(room.text_offsets), pa.py_buffer(room.text_bytes)]
-    return Texts(pa.Array.from_buffers(pa.large_string(), texts, buffers), room.text_event, room.text_name)
+    return ColumnTexts(pa.Array.from_buffers(pa.large_string(), texts, buffers), room.text_event, room.text_name)
 
 
-def _room(numbers: int, booleans: int, times: int, texts: int, size: int) -> Room:
-    return Room(
+def _room(numbers: int, booleans: int, times: int, texts: int, size: int) -> ColumnRoom:
+    return ColumnRoom(
         number_event=fresh(numbers, np.int32),
         number_name=fresh(numbers, np.int32),
         number_value=fresh(numbers, np.float64),

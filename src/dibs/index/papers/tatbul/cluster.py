@@ -199,7 +199,8 @@ def _once(start, place, first, last):
 
 @kernel
 def depth(nodes, roots):
-    """The most nodes from a root to a leaf. A child comes after its parent."""
+    """The most nodes from a root down: of any tree whose nodes have their children in LEFT and RIGHT, counted from the
+    root, and behind themselves."""
     result = 0
     levels = np.ones(len(nodes), np.int32)
     for a in range(len(roots) - 1):

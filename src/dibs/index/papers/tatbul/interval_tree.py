@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
+from dibs.index.papers.tatbul.cluster import depth
 from dibs.index.papers.tatbul.found import FoundIntervals
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel, phase
@@ -57,7 +58,7 @@ class IntervalTree(AttributeTrees):
 
     def __init__(self, clauses: Any, arrays: dict[str, NDArray[Any]]):
         super().__init__(clauses, arrays)
-        self._depth = int(_depth(arrays["nodes"], arrays["roots"]))
+        self._depth = int(depth(arrays["nodes"], arrays["roots"]))
 
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
@@ -183,20 +184,6 @@ def _part(order, lo, hi, point, kept, right):
     for i in range(r):
         order[end + i] = right[i]
     return begin, end
-
-
-@kernel
-def _depth(nodes, roots):
-    """The most nodes from a root down. A child comes after its parent."""
-    result = 0
-    levels = np.ones(len(nodes), np.int32)
-    for a in range(len(roots) - 1):
-        for n in range(roots[a], roots[a + 1]):
-            result = max(result, levels[n])
-            for side in range(LEFT, RIGHT + 1):
-                if nodes[n, side] >= 0:
-                    levels[roots[a] + nodes[n, side]] = levels[n] + 1
-    return result
 
 
 @kernel

@@ -1,0 +1,97 @@
+"""Constants first or joins first: the same matches, and an order that is chosen by what was measured."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dibs
+from dibs.history.phases import LOOK_AGAIN, Costs
+from dibs.language.expression import Expression
+from dibs.language.printer import to_sql
+from dibs.reference import matches
+from dibs.thresholds import using
+from join_strategies import documents, subscriptions
+from strategies import events
+
+
+class ConstantsFirst(Costs):
+    def constants_first(self, joins: int) -> bool:
+        return True
+
+
+@given(
+    st.lists(subscriptions(), min_size=1, max_size=5),
+    st.lists(documents(), max_size=5),
+    st.lists(events(), min_size=1, max_size=4),
+    st.sampled_from([1, 3, 1 << 20]),
+    st.booleans(),
+)
+def test_constants_first(trees: list[Expression], older: list[Any], seen: list[Any], at_once: int, few: bool) -> None:
+    with using({"open_joins": at_once, "derived_at_once": at_once}), dibs.Matcher(index="auto") as m:
+        m._costs = ConstantsFirst()
+        m.add_many(list(enumerate(map(to_sql, trees))))
+        m.history.load(older)
+        expected = [[n for n, tree in enumerate(trees) if matches(tree, event, older)] for event in seen]
+        found = [m.match(event) for event in seen] if few else [list(ids) for ids in m.match_batch(seen)]
+        assert found == expected
+
+
+@given(st.lists(subscriptions(), min_size=1, max_size=4), st.lists(documents(), max_size=5))
+def test_constants_first_and_remembering(trees: list[Expression], seen: list[Any]) -> None:
+    with dibs.Matcher() as m:
+        m._costs = ConstantsFirst()
+        m.add_many(list(enumerate(map(to_sql, trees))))
+        expected = [
+            [n for n, tree in enumerate(trees) if matches(tree, event, seen[:place])]
+            for place, event in enumerate(seen)
+        ]
+        assert [list(ids) for ids in m.match_batch(seen, remember=True)] == expected
+
+
+@pytest.mark.parametrize("index", ["scan", "counting", "betree", "opindex", "propagation"])
+def test_every_index_takes_joins(index: str) -> None:
+    random = Random(7)
+    texts = [
+        f"a = {n % 6} AND {random.choice(['', 'NOT '])}EXISTS d (d.b = b AND d.a > {random.randint(0, 5)})"
+        for n in range(60)
+    ]
+    history = [{"a": random.randint(0, 5), "b": random.randint(0, 3)} for _ in range(6)]
+    for costs in (Costs(), ConstantsFirst()):
+        with dibs.Matcher(index=index) as m:
+            m._costs = costs
+            m.add_many(list(enumerate(texts)))
+            m.history.load(history)
+            trees = [dibs.parse(text) for text in texts]
+            for event in ({"a": 1, "b": 2}, {"a": 2}, {"a": 3, "b": [0, 1]}):
+                assert m.match(event) == [n for n, tree in enumerate(trees) if matches(tree, event, history)]
+
+
+def test_the_cheaper_order_is_chosen() -> None:
+    costs = Costs()
+    assert not costs.constants_first(5)  # few joins
+    assert not costs.constants_first(1000)  # a join has to be measured
+    costs.note(a_join=1e-5)
+    assert costs.constants_first(1000)  # and now the other order
+    costs.note(narrowing=1e-4, share=0.01)
+    assert costs.constants_first(1000) and "constants first" in costs.told(1000)
+    assert [costs.constants_first(1000) for _ in range(LOOK_AGAIN)].count(False) == 1  # now and then it looks again
+    costs.note(share=20.0)
+    assert not costs.constants_first(1000) and "joins first" in costs.told(1000)
+
+
+def test_the_plan_is_told() -> None:
+    with dibs.Matcher() as m:
+        m.add_many([(n, f"kind = {n} AND EXISTS d (d.a = a AND d.b > {n})") for n in range(200)])
+        m.history.load([{"a": 1, "b": 5}, {"a": 2, "b": 199}])
+        assert "joins: 200 over 2 documents\n  order: not decided yet" in m.explain_plan()
+        for _ in range(4):
+            assert m.match({"kind": 3, "a": 1}) == [3]
+            assert m.match({"kind": 3, "a": 3}) == []
+        assert "order: constants first: about" in m.explain_plan()
+        assert "1.0 joins are needed" in m.explain_plan()
+        assert "joins" not in dibs.Matcher().explain_plan()
