@@ -36,7 +36,7 @@ def vocabulary(size: int) -> list[str]:
 
 def words_of(kind: str) -> list[str]:
     """Few words for wildcards, so that many patterns begin to match; for all others many."""
-    return vocabulary(1_000 if kind == "prefixes and wildcards" else 30_000)
+    return vocabulary({"two of 300 words": 300, "prefixes and wildcards": 1_000}.get(kind, 30_000))
 
 
 def strings(kind: str, number: int, count: int) -> list[str]:
@@ -68,6 +68,7 @@ def rules(kind: str) -> list[str]:
             lambda a, b: f"t LIKE '%{a}%{b}'",
             lambda a, b: f"t LIKE '%{a}_{b[:3]}%'",
         ],
+        "two of 300 words": [lambda a, b: f"t LIKE '%{a}%{b}%'"],
         "regular expressions": [
             lambda a, b: f"t RLIKE '(?i)\\\\b{a.title()}\\\\b'",
             lambda a, b: f"t RLIKE '{a} [a-f]+'",
@@ -204,8 +205,8 @@ def main() -> None:
     before = {"before": Rival("dibs", sys.executable, options.before)} if options.before else {}
     other = {"hyperscan": Rival("hyperscan", options.hyperscan)} if options.hyperscan else {}
     measure("literals", {"dibs": own, **other}, 10_000)
-    for kind in ("prefixes and wildcards", "regular expressions"):
-        measure(kind, {"dibs": own, **before}, 2_000, passes=3)
+    for kind in ("prefixes and wildcards", "two of 300 words", "regular expressions"):
+        measure(kind, {"dibs": own, **before}, 5_000, passes=3)
     measure("literals: 100,000", {"dibs": own}, 10_000)
     for rival in (own, *before.values(), *other.values()):
         rival.end()
