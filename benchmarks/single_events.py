@@ -132,7 +132,8 @@ def measures(name: str) -> tuple[dict[str, Callable[[], float]], int]:
         lines = b"\n".join(texts)
         batch = lambda: matcher.match_batch(lines)  # noqa: E731
         result["pairs"] = lambda: cpu_time(lambda: batch().pairs()) * 1e6 / len(events)
-        result["lists"] = lambda: cpu_time(lambda: list(batch())) * 1e6 / len(events)
+        result["lists"] = lambda: cpu_time(lambda: sum(map(len, batch()))) * 1e6 / len(events)  # one after the other
+        result["lists, all kept"] = lambda: cpu_time(lambda: list(batch())) * 1e6 / len(events)
     return result, zlib.crc32(json.dumps(answers).encode())
 
 

@@ -16,6 +16,7 @@ from dibs.index.papers.propagation.kernels import match_events as match_bits
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.arrays import (
     bits_at,
@@ -63,6 +64,8 @@ from dibs.segments.single.layout import (
     TEXT,
     UNSURE,
 )
+
+AHEAD, SOON = 12, 6  # so many values before one is coded, what it needs is prefetched
 
 
 @kernel
@@ -127,7 +130,13 @@ def _code_values(found, numbers, domain, coded, first):
     has several."""
     attribute, cell = coded
     last, points = first, True
+    for i in range(min(AHEAD, found.counts[0])):
+        _ask_for_offsets(found, i, domain)
     for i in range(found.counts[0]):
+        if i + AHEAD < found.counts[0]:
+            _ask_for_offsets(found, i + AHEAD, domain)
+        if i + SOON < found.counts[0]:
+            _ask_for_constants(found, i + SOON, domain)
         a = np.int64(domain.own[found.name[i]])
         if a < 0:
             continue
@@ -146,6 +155,27 @@ def _code_values(found, numbers, domain, coded, first):
         attribute[at], cell[at] = a, c
         last += 1
     return last, points
+
+
+@phase
+def _ask_for_offsets(found, i, domain):
+    """Prefetches where the constants of a value's attribute stand: of very many attributes, little is in the caches."""
+    a = np.int64(domain.own[found.name[i]])
+    if a >= 0:
+        prefetch(domain.number_offsets if found.kind[i] == NUMBER else domain.string_offsets, a)
+
+
+@phase
+def _ask_for_constants(found, i, domain):
+    """Prefetches those that a search begins with."""
+    a = np.int64(domain.own[found.name[i]])
+    if a >= 0:
+        if found.kind[i] == NUMBER:
+            middle = (domain.number_offsets[a] + domain.number_offsets[a + 1]) >> 1
+            prefetch(domain.number_value, middle)
+            prefetch(domain.number_rest, middle)
+        else:
+            prefetch(domain.string_prefix, (domain.string_offsets[a] + domain.string_offsets[a + 1]) >> 1)
 
 
 @phase
