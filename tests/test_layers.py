@@ -58,6 +58,7 @@ ALLOWED = {
             "exchange",
             "warming",
             "loading",
+            "front",
         ]
         for shell in SHELLS
     },
