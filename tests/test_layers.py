@@ -59,6 +59,7 @@ ALLOWED = {
             "exchange",
             "warming",
             "loading",
+            "front",
         ]
         for shell in SHELLS
     },

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,6 +16,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from dibs.errors import DibsError, FormatError, SubscriptionErrors, UnknownIndex
+from dibs.jit.ready import processor
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.spark import match, problems, worker
@@ -406,3 +409,19 @@ def test_joins_over_history_are_refused(spark: SparkSession) -> None:
     events = spark.createDataFrame([(1, 1)], "id INT, a INT")
     with pytest.raises(DibsError, match="joins over history cannot be saved yet"):
         match(events, subscriptions, event_id="id").collect()
+
+
+def test_kernels_travel_to_workers_that_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = Matcher()
+    matcher.add("x", "a = 1")
+    matcher.save(tmp_path / "index")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("DIBS_CACHE", str(tmp_path / "cache"))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as parcel:
+        parcel.writestr("index.scan-0/scan.nbc", b"code")
+    batch = pa.record_batch([[7], [7], [1]], ["event_id", "id", "a"])
+    for here, arrives in (("another processor", False), (processor(), True)):
+        (rows,) = run_worker(tmp_path / "index", [batch], kernels=(here, content.getvalue()))
+        assert rows.num_rows == 1
+        assert (tmp_path / "cache" / "index.scan-0" / "scan.nbc").exists() == arrives

@@ -44,7 +44,7 @@ def explain(
             raise typer.BadParameter("only one of --subscriptions and --event can be standard input")
         import orjson
 
-        from dibs.matcher import Matcher
+        from dibs.front import Matcher  # needs no kernels for this
 
         found: Any = "expression"
         if expression is None:

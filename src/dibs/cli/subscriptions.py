@@ -67,6 +67,9 @@ def load_file(
 ) -> tuple[Matcher, int]:
     """A matcher with the file's subscriptions, or with those of a compiled index; and how many bad ones it lacks.
     With on_error=raise a bad one is the end, with a list of all of them."""
+    from dibs import loading
+
+    loading.wait()
     from dibs.matcher import Matcher
 
     matcher = Matcher(threads=threads) if index is None else Matcher(index=index, threads=threads)
