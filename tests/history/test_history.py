@@ -91,6 +91,17 @@ def test_joins_are_shared() -> None:
     assert len(m.joins) == 2
 
 
+def test_what_a_matcher_says_of_itself() -> None:
+    m = matcher("EXISTS d (d.a = b)", "NOT EXISTS d (d.a = b) AND c = 1")
+    m.history.add({"a": 1})
+    assert m.attributes == {"b", "c"} and m.stats()["attributes"] == 2
+    assert m.stats()["history"] == {"documents": 1, "joins": 1}
+    assert repr(m.history) == "<History: 1 documents>"
+    m.remove(0)
+    m.remove(1)
+    assert m.joins == []
+
+
 # ---- documents come and go ----
 
 
