@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Not, Or, PairCompare, literal
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, Join, canonical, name_of
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
 from strategies import ATTRIBUTES, OPERATORS, USUAL_KIND, events, expressions, literals, predicates
 
 YES = literal(True)
@@ -47,15 +47,17 @@ def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
 def join_predicates(draw: st.DrawFn) -> Expression:
     """A predicate on a join, as parse gives them."""
     condition = canonical(draw(conditions()))
-    function = draw(st.sampled_from([EXISTS, EXISTS, COUNT, *EXTREMES]))
+    function = draw(st.sampled_from([EXISTS, EXISTS, COUNT, MAX_BY, *EXTREMES]))
     negated = draw(st.booleans())
     if function == EXISTS:
         return Compare(name_of(Join(EXISTS, condition)), "<>" if negated else "=", YES)
-    attribute = draw(st.sampled_from(ATTRIBUTES)) if function in EXTREMES else None
+    attribute = draw(st.sampled_from(ATTRIBUTES)) if function != COUNT else None
+    by = draw(st.sampled_from(ATTRIBUTES)) if function == MAX_BY else None
     if draw(st.booleans()):
-        join = Join(function, condition, attribute, draw(st.sampled_from(ATTRIBUTES)), draw(st.sampled_from(OPERATORS)))
+        other, operator = draw(st.sampled_from(ATTRIBUTES)), draw(st.sampled_from(OPERATORS))
+        join = Join(function, condition, attribute, by, other, operator)
         return Compare(name_of(join), "<>" if negated else "=", YES)
-    name = name_of(Join(function, condition, attribute))
+    name = name_of(Join(function, condition, attribute, by))
     kind = Kind.NUMBER if attribute is None else USUAL_KIND[attribute]
     constants = st.integers(0, 4).map(literal) if attribute is None else literals([kind])
     if draw(st.integers(0, 4)) == 0:

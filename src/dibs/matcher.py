@@ -397,6 +397,7 @@ class Matcher:
         """What is stored and what matching has cost so far."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._counters)}
         result = own | described(self.snapshot(), self._layers.upkeep)
+        result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
 

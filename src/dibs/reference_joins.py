@@ -2,7 +2,8 @@
 code but the language.
 
     join_values(join, values, documents)   what the attribute that stands for the join has for values: [True] or [False]
-                                           for a condition, the number for COUNT, for MIN and MAX one value of each kind
+                                           for a condition, the number for COUNT, for MIN and MAX one value of each
+                                           kind, for MAX_BY the values of the last document
 
 `values` and `documents` are what reference.values_of makes of the event and of the documents.
 """
@@ -23,7 +24,7 @@ def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByNa
     found = [document for document in documents if is_met(join, values, document)]
     if join.function == EXISTS:
         return [bool(found)]
-    result = [len(found)] if join.function == COUNT else extremes(join, found)
+    result = [len(found)] if join.function == COUNT else last(join, found) if join.by else extremes(join, found)
     if join.event is None:
         return result
     assert join.operator is not None
@@ -93,3 +94,18 @@ def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
                 by_kind.setdefault(keyed(value)[0], []).append(value)
     choose = min if join.function == MIN else max
     return [choose(values, key=lambda value: keyed(value)[1]) for values in by_kind.values()]
+
+
+def last(join: Join, found: list[Values]) -> list[Any]:
+    """The values of the document that is greatest by the other attribute (within each kind); of equal ones, of the one
+    that came last. Documents that lack one of the two do not count."""
+    from dibs.reference import Unreadable, keyed
+
+    assert join.attribute is not None and join.by is not None
+    best: dict[Kind, tuple[Any, list[Any]]] = {}
+    for document in found:
+        own = [value for value in document.get(join.attribute, []) if not isinstance(value, (Range, Unreadable))]
+        for kind, key in (keyed(v) for v in document.get(join.by, []) if not isinstance(v, (Range, Unreadable))):
+            if own and (kind not in best or key >= best[kind][0]):
+                best[kind] = key, own
+    return [value for _, own in best.values() for value in own]

@@ -91,6 +91,17 @@ def test_joins_are_shared() -> None:
     assert len(m.joins) == 2
 
 
+def test_what_a_matcher_says_of_itself() -> None:
+    m = matcher("EXISTS d (d.a = b)", "NOT EXISTS d (d.a = b) AND c = 1")
+    m.history.add({"a": 1})
+    assert m.attributes == {"b", "c"} and m.stats()["attributes"] == 2
+    assert m.stats()["history"] == {"documents": 1, "joins": 1}
+    assert repr(m.history) == "<History: 1 documents>"
+    m.remove(0)
+    m.remove(1)
+    assert m.joins == []
+
+
 # ---- documents come and go ----
 
 
@@ -235,6 +246,24 @@ def test_windows_are_exact_at_their_edges() -> None:
     assert m.match({"time": NOON + 10 * MINUTE}) == [1, 2]
     assert m.match({"time": NOON + 10 * MINUTE + tick}) == [3]
     assert m.match({"time": "2024-01-01"}) == [] and m.match({"time": 5}) == []
+
+
+def test_the_last_value() -> None:
+    m = matcher(
+        "price < (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku)",
+        "(SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku AND d.time <= time) = 5",
+        "(SELECT MAX_BY(d.price, d.time) FROM history d) IS NULL",
+    )
+    assert m.match({"sku": "a", "price": 5}) == [2]
+    for minute, price in [(0, 10), (5, 5), (3, 20)]:
+        m.history.add({"sku": "a", "price": price, "time": NOON + minute * MINUTE})
+    m.history.add({"sku": "a", "time": NOON + 9 * MINUTE})  # without a price it does not count
+    assert m.match({"sku": "a", "price": 7, "time": NOON + 4 * MINUTE}) == []
+    assert m.match({"sku": "a", "price": 4, "time": NOON + 5 * MINUTE}) == [0, 1]
+    m.history.add({"sku": "a", "price": 6, "time": NOON + 5 * MINUTE})  # of the same time, it came last
+    assert m.match({"sku": "a", "price": 5}) == [0]
+    told = m.explain(0, {"sku": "a", "price": 5}).headline
+    assert told == "0 matches: price is 5, the last price by time of 5 documents is 6 (document 4)"
 
 
 # ---- what cannot be read ----

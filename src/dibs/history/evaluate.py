@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dibs.history.keys import BOOLEAN, NUMBER, UNREADABLE, Cell, Cells
@@ -12,7 +12,7 @@ from dibs.history.plan import Access, Conjunction, Plan, access_of
 from dibs.history.state import State
 from dibs.history.verify import Event, holds, stands
 from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And
-from dibs.language.joins import COUNT, EXISTS, MIN
+from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN
 
 ALL = Conjunction((), (), (), ())  # every document
 YES, NO = ((BOOLEAN, True),), ((BOOLEAN, False),)
@@ -46,6 +46,11 @@ def _found(plan: Plan, state: State, event: Event) -> Cells:
         return YES if witness(plan, state, event) is not None else NO
     if plan.join.function == COUNT:
         return ((NUMBER, count(plan, state, event)),)
+    if plan.join.function == MAX_BY:
+        assert plan.join.attribute is not None
+        column, base = state.column(plan.join.attribute), state.base
+        cells = (cell for row in latest(plan, state, event) for cell in column[row - base])
+        return tuple(dict.fromkeys(cell for cell in cells if cell[0] != UNREADABLE))
     return tuple(cell for cell, _ in extremes(plan, state, event))
 
 
@@ -159,6 +164,45 @@ def extremes(plan: Plan, state: State, event: Event) -> list[tuple[Cell, int]]:
                     best[cell[0]] = cell, row
     best.pop(UNREADABLE, None)
     return list(best.values())
+
+
+def latest(plan: Plan, state: State, event: Event) -> list[int]:
+    """The documents for MAX_BY, one for each kind of value by which they are ordered."""
+    by, attribute = plan.join.by, plan.join.attribute
+    assert by is not None and attribute is not None
+    column, own, base = state.column(by), state.column(attribute), state.base
+    best: dict[int, tuple[Any, int]] = {}
+
+    def has_value(row: int) -> bool:
+        return any(cell[0] != UNREADABLE for cell in own[row - base])
+
+    for conjunction in plan.conjunctions:
+        found = _find(conjunction, state, event) if conjunction.names[-1:] == (by,) else None
+        if found is not None and not found.access.rest and not (found.ordered.is_multiple and conjunction.order):
+            keys = _from_the_end(state, found, has_value)
+        else:
+            rows = (row for row in _rows(plan, conjunction, state, event) if has_value(row))
+            keys = ((cell, row) for row in rows for cell in column[row - base])
+        for (kind, key), row in keys:
+            if kind not in best or (key, row) > best[kind]:
+                best[kind] = key, row
+    best.pop(UNREADABLE, None)
+    return [row for _, row in best.values()]
+
+
+def _from_the_end(state: State, found: _Found, has_value: Callable[[int], bool]) -> Iterator[tuple[Cell, int]]:
+    """Of each stretch, the last key of each kind whose document counts."""
+    for bounds in found.access.bounds:
+        for run, start, end in found.ordered.stretches(bounds):
+            done: set[int] = set()
+            for place in range(end - 1, start - 1, -1):
+                cell, row = run.keys[place][-2:], int(run.rows[place])
+                if cell[0] in done:
+                    if len(done) > UNREADABLE or run.keys[start][-2] in done:
+                        break
+                elif state.is_there(row) and has_value(row):
+                    done.add(cell[0])
+                    yield cell, row
 
 
 def _ends(plan: Plan, state: State, found: _Found) -> list[tuple[Cell, int]]:

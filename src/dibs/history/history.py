@@ -188,11 +188,14 @@ class History:
             return state
         values = self.read(state, rows, attributes)
         cells, first, count = self.cells(values), state.end, len(rows)
-        parts = _with_documents(state.parts, first, rows, attributes)
-        if count <= thresholds.history_rebuilt:
+        # A document that displaces another, and is too old a moment later, does so only if they come one by one.
+        one_by_one = self.retain.count is not None and self.retain.age is not None
+        if one_by_one or count <= thresholds.history_rebuilt:
             for event in range(count):
                 state = self.appended(state, cells, event, None if keys is None else keys[event])
-            return replace(state, parts=parts)
+                state = self.kept(state) if one_by_one else state
+            return replace(state, parts=_with_documents(state.parts, first, rows, attributes))
+        parts = _with_documents(state.parts, first, rows, attributes)
         place = first - state.base
         columns = {name: column for name, column in state.columns.copy().items() if name in cells}
         for name, column in columns.items():

@@ -4,8 +4,9 @@
     constants first   the events are matched with every join left open, which gives the subscriptions that may match;
                       only their joins are answered, and then the events are matched again: j' joins
 
-A join is left open by values of both kinds: TRUE and FALSE for a condition, any number for COUNT. (Normal forms have no
-NOT, so that more values never make fewer matches.) MIN and MAX that are compared with constants are always answered.
+A join is left open by all the values that it could have: TRUE and FALSE for a condition, any number for COUNT, anything
+for MIN and MAX. (Normal forms have no NOT, and IS NULL is never asked of a join, so that more values never make fewer
+matches.)
 
 What is cheaper depends on j' and on what matching costs, which are measured as events come. The two orders give the
 same matches.
@@ -13,6 +14,7 @@ same matches.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -24,13 +26,21 @@ from numpy.typing import NDArray
 from dibs.coding.values import Booleans, EventValues, Range
 from dibs.history.keys import events_between
 from dibs.history.plan import Plan
-from dibs.language.joins import COUNT, EXISTS
+from dibs.language.joins import COUNT
+from dibs.language.printer import is_condition
 from dibs.thresholds import thresholds
 
 # The subscriptions that may match: for each segment the events, and for each of these the joins (by their names) that a
 # subscription of the segment mentions.
 Candidates = Iterable[tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]]
 Needed = NDArray[np.bool_]  # event, join
+ANY_COUNT = Range(0, math.nan)
+ANY_VALUE = (  # with TRUE and FALSE
+    Range(-math.inf, math.nan),
+    Range("", None),
+    Range(None, dt.datetime.max),
+    Range(dt.datetime.max, None),
+)
 FADING = 0.8  # of what was measured before, in an average
 LOOK_AGAIN = 64  # batches after which the other order is tried once
 
@@ -79,12 +89,11 @@ def needed_joins(
     """Which joins have to be answered for which event, so that all others make no difference."""
     begin = time.perf_counter()
     number = {plan.name: place for place, plan in enumerate(plans)}
-    left_open = [plan for plan in plans if _can_be_open(plan)]
-    needed = np.tile(np.array([not _can_be_open(plan) for plan in plans], np.bool_), (values.events, 1))
-    size = max(1, thresholds.open_joins // max(len(left_open), 1))
+    needed = np.zeros((values.events, len(plans)), np.bool_)
+    size = max(1, thresholds.open_joins // max(len(plans), 1))
     for first in range(0, values.events, size):
         some = events_between(values, first, min(first + size, values.events)) if values.events > size else values
-        for names, event, place in candidates(_with_open(some, left_open)):
+        for names, event, place in candidates(_with_open(some, plans)):
             own = np.array([number[name] for name in names], np.int64)
             needed[first + event, own[place]] = True
     took = (time.perf_counter() - begin) / max(values.events, 1)
@@ -92,23 +101,23 @@ def needed_joins(
     return needed
 
 
-def _can_be_open(plan: Plan) -> bool:
-    return plan.join.function in (EXISTS, COUNT) or plan.join.event is not None
-
-
 def _with_open(values: EventValues, plans: list[Plan]) -> EventValues:
-    """The events with every join that it could be."""
+    """The events with every value of each join that it could have."""
     codes = values.names.codes  # type: ignore[attr-defined]
     is_number = [plan.join.function == COUNT and plan.join.event is None for plan in plans]
-    conditions = np.array([codes[p.name] for p, n in zip(plans, is_number) if not n], np.int32)
-    counts = [codes[p.name] for p, n in zip(plans, is_number) if n]
-    events, b = np.arange(values.events, dtype=np.int32), values.booleans
-    event = np.repeat(events, 2 * len(conditions))
-    name = np.tile(np.repeat(conditions, 2), values.events)
-    value = np.tile(np.array([0, 1], np.uint8), len(conditions) * values.events)
-    any_number = Range(0, math.nan)
+    truths = np.array([codes[p.name] for p, number in zip(plans, is_number) if not number], np.int32)
+    ranges = [
+        (codes[plan.name], each)
+        for plan, number in zip(plans, is_number)
+        if not is_condition(plan.name)
+        for each in ((ANY_COUNT,) if number else ANY_VALUE)
+    ]
+    b = values.booleans
+    event = np.repeat(np.arange(values.events, dtype=np.int32), 2 * len(truths))
+    name = np.tile(np.repeat(truths, 2), values.events)
+    value = np.tile(np.array([0, 1], np.uint8), len(truths) * values.events)
     return replace(
         values,
         booleans=Booleans(np.append(b.event, event), np.append(b.name, name), np.append(b.value, value)),
-        ranges=[*values.ranges, *((e, code, any_number) for e in range(values.events) for code in counts)],
+        ranges=[*values.ranges, *((e, code, each) for e in range(values.events) for code, each in ranges)],
     )

@@ -31,6 +31,7 @@ from dibs.language.expression import (
 )
 from dibs.language.joins import EXTREMES, Join, join_of
 
+NO_PREFIX: list[Key] = [()]
 MOST_STRETCHES = 64  # that one conjunction looks for; with more, the documents are tested one by one
 BOUNDS = frozenset(["<", "<=", ">", ">="])
 
@@ -40,6 +41,7 @@ class Conjunction(NamedTuple):
     equal: tuple[Predicate, ...]  # one for each of the names but perhaps the last
     order: tuple[Predicate, ...]  # on the last name
     rest: tuple[Expression, ...]
+    keys: tuple[list[Key] | None, ...] = ()  # of `equal`, where they are constants
 
 
 class Plan(NamedTuple):
@@ -61,14 +63,14 @@ def plan_of(name: str) -> Plan:
     join = join_of(name)
     form = join.condition
     parts = form.children if isinstance(form, Or) else () if form == FALSE else (form,)
-    extreme = join.attribute if join.function in EXTREMES else None
+    extreme = join.attribute if join.function in EXTREMES else join.by
     conjunctions = tuple(conjunction_of(part, extreme) for part in parts)
     is_fixed = not any(isinstance(p, PairCompare) for p in predicates(form))
     return Plan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
 
 
 def conjunction_of(form: Expression, extreme: str | None) -> Conjunction:
-    """extreme: the attribute of which MIN or MAX is taken: an index that ends with it gives it at once."""
+    """extreme: the attribute of which the least or greatest is asked for, which an index that ends with it gives."""
     parts: Sequence[Expression] = form.children if isinstance(form, And) else () if form == TRUE else (form,)
     equal: dict[str, Predicate] = {}
     for part in sorted(parts, key=lambda part: not isinstance(part, PairCompare)):
@@ -81,7 +83,8 @@ def conjunction_of(form: Expression, extreme: str | None) -> Conjunction:
     rest = tuple(part for part in parts if not any(part is each for each in used))
     if last is not None and last not in equal:
         names = (*names, last)
-    return Conjunction(names, tuple(equal[name] for name in sorted(equal)), tuple(order), rest)
+    in_order = tuple(equal[name] for name in sorted(equal))
+    return Conjunction(names, in_order, tuple(order), rest, tuple(map(_constant_keys, in_order)))
 
 
 def _equates(part: Compare | PairCompare | In) -> bool:
@@ -116,8 +119,8 @@ class Access(NamedTuple):
 def access_of(conjunction: Conjunction, index: Ordered, event: Event) -> Access | None:
     """None: all documents have to be tested."""
     parts: list[list[Key]] = []
-    for predicate in conjunction.equal:
-        keys = _equal_keys(predicate, event)
+    for predicate, constants in zip(conjunction.equal, conjunction.keys):
+        keys = _event_cells(predicate, event) if isinstance(predicate, PairCompare) else constants
         if keys is None:
             return None
         parts.append(keys)
@@ -135,25 +138,22 @@ def access_of(conjunction: Conjunction, index: Ordered, event: Event) -> Access 
         used, rest = ranges[0], (*rest, *conjunction.order[1:])  # each bound may be met by another element
     else:
         used = [Bounds(max(each[0].low for each in ranges), min(each[0].high for each in ranges))]
-    prefixes = [sum(each, ()) for each in product(*parts)]
+    prefixes = [sum(each, ()) for each in product(*parts)] if parts else NO_PREFIX
     if len(prefixes) * len(used) > MOST_STRETCHES:
         return None
     return Access([Bounds(start + low, start + high) for start in prefixes for low, high in used], rest)
 
 
-def _equal_keys(predicate: Predicate, event: Event) -> list[Key] | None:
+def _constant_keys(predicate: Predicate) -> list[Key] | None:
     if isinstance(predicate, In):
         return [literal_cell(each) for each in predicate.literals]
-    if isinstance(predicate, Compare):
-        return [literal_cell(predicate.literal)]
-    assert isinstance(predicate, PairCompare)
-    return _event_cells(predicate, event)
+    return [literal_cell(predicate.literal)] if isinstance(predicate, Compare) else None
 
 
 def _event_cells(predicate: PairCompare, event: Event) -> list[Cell] | None:
     """The values of the event that documents are compared with; None: one of them is a range."""
     cells = []
-    for cell in dict.fromkeys(event.get(predicate.event, ())):
+    for cell in dict.fromkeys(event.get(predicate.event, ())):  # the same value twice counts once
         if isinstance(cell, Span):
             return None
         if predicate.offset is not None:
@@ -183,12 +183,12 @@ def _ranges(predicate: Predicate, event: Event) -> list[Bounds] | None:
 
 def _bounds(symbol: str, cell: Cell) -> list[Bounds]:
     kind = cell[0]
-    above, below = Bounds(after(cell), (kind + 1,)), Bounds((kind,), cell)
-    return {
-        ">": [above],
-        ">=": [Bounds(cell, (kind + 1,))],
-        "<": [below],
-        "<=": [Bounds((kind,), after(cell))],
-        "<>": [below, above],
-        "=": [Bounds(cell, after(cell))],
-    }[symbol]
+    if symbol == ">":
+        return [Bounds(after(cell), (kind + 1,))]
+    if symbol == ">=":
+        return [Bounds(cell, (kind + 1,))]
+    if symbol == "<":
+        return [Bounds((kind,), cell)]
+    if symbol == "<=":
+        return [Bounds((kind,), after(cell))]
+    return [Bounds((kind,), cell), Bounds(after(cell), (kind + 1,))]

@@ -66,6 +66,8 @@ def with_last(state: State, count: int) -> State:
     surplus = len(state) - count
     if surplus <= 0:
         return state
+    if not state.gone:
+        return replace(state, first=state.first + surplus, answers={})
     first, gone = state.first, set(state.gone)
     while surplus:
         if first in gone:
@@ -117,6 +119,8 @@ def without(state: State, rows: Iterable[int]) -> State:
 
 def _tidied(state: State) -> State:
     """With those that are gone at the beginning told by `first`."""
+    if state.first not in state.gone:
+        return state
     first, gone = state.first, set(state.gone)
     while first in gone:
         gone.discard(first)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dibs.coding.events import read_events
 from dibs.history.keys import NONE, Cells, cells_of
 from dibs.history.ordered import Ordered, Stretch
+from dibs.lazy import lazy
 
 LONG = 65_536  # documents that are read at a time
 
@@ -80,8 +81,14 @@ class State:
         if run.oldest < self.first:
             rows = rows[rows >= self.first]
         if self.gone:
-            rows = rows[~np.isin(rows, np.fromiter(self.gone, np.int64, len(self.gone)))]
+            gone = self._gone_in_order
+            rows = rows[gone[np.searchsorted(gone, rows)] != rows]
         return rows
+
+    @lazy
+    def _gone_in_order(self) -> NDArray[np.int64]:
+        """With one more at the end that no document has for a number."""
+        return np.array([*sorted(self.gone), np.iinfo(np.int64).max])
 
     def are_all_there(self, stretch: Stretch) -> bool:
         return stretch.run.oldest >= self.first and not self.gone

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dibs.coding.events import read_events
-from dibs.history.evaluate import answer, count, extremes, witness
+from dibs.history.evaluate import answer, count, extremes, latest, witness
 from dibs.history.keys import UNREADABLE, Cell, Cells, Span, cells_of, plain_value
 from dibs.history.plan import Plan, plan_of
 from dibs.history.state import State
 from dibs.history.verify import Event, constant_test, holds, pair_of
 from dibs.language.expression import And, Constant, Expression, IsNull, Or, PairCompare
-from dibs.language.joins import COUNT, EXISTS, MIN
+from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN
 from dibs.language.printer import interval_text, predicate_text
 
 Explained = tuple[list[Any], str]  # the values of the attribute that stands for a join, and the reason
@@ -45,6 +45,14 @@ def _reason(plan: Plan, event: Event, state: State) -> str:
         return f"because of {_name(state, row)}" + (f": {because}" if because else "")
     if join.function == COUNT:
         found = f"{count(plan, state, event):,} of {total}"
+    elif join.function == MAX_BY:
+        told = [
+            f"{' or '.join(map(_value, state.column(str(join.attribute))[row - state.base]))} ({_name(state, row)})"
+            for row in latest(plan, state, event)
+        ]
+        found = f"the last {join.attribute} by {join.by} of {total} is {' or '.join(told)}"
+        if not told:
+            found = f"none of {total} that count has a {join.attribute}" if len(state) else "there is no document"
     else:
         word = "least" if join.function == MIN else "greatest"
         ends = extremes(plan, state, event)

@@ -22,7 +22,7 @@ from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, com
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import JOIN, name_text, pieces
 
-EXISTS, COUNT, MIN, MAX = "EXISTS", "COUNT", "MIN", "MAX"
+EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
 EXTREMES = (MIN, MAX)
 KEPT = 65_536  # joins whose texts need not be read again
 
@@ -34,7 +34,8 @@ class Join(NamedTuple):
 
     function: str
     condition: Expression  # TRUE: all documents
-    attribute: str | None = None  # of which MIN and MAX are taken
+    attribute: str | None = None  # of which MIN, MAX and MAX_BY are taken
+    by: str | None = None  # MAX_BY: the attribute that tells which document is the last
     event: str | None = None
     operator: str | None = None
 
@@ -47,8 +48,8 @@ class Join(NamedTuple):
     @property
     def document_attributes(self) -> list[str]:
         """The attributes of documents that it reads."""
-        found = [p.attribute for p in predicates(self.condition)]
-        return list(dict.fromkeys([self.attribute, *found] if self.attribute is not None else found))
+        asked = [name for name in (self.attribute, self.by) if name is not None]
+        return list(dict.fromkeys([*asked, *(p.attribute for p in predicates(self.condition))]))
 
 
 def is_join(name: str) -> bool:
@@ -89,7 +90,7 @@ def text_of(join: Join) -> str:
         where = " WHERE " + "".join(pieces(join.condition, lambda name: f"{alias}.{name_text(name)}"))
     if join.function == EXISTS:
         return f"EXISTS (SELECT 1 FROM history {alias}{where})"
-    asked = "*" if join.attribute is None else f"{alias}.{name_text(join.attribute)}"
+    asked = ", ".join(f"{alias}.{name_text(name)}" for name in (join.attribute, join.by) if name is not None) or "*"
     query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
     return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"
 

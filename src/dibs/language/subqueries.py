@@ -2,7 +2,7 @@
 
     condition = EXISTS ( SELECT 1 FROM history d [WHERE pairs] )  | EXISTS d ( pairs )  | FORALL d ( pairs )
     operand   = ( SELECT COUNT(*) | COUNT(d.attribute) | MIN(d.attribute) | MAX(d.attribute)
-                  FROM history d [WHERE pairs] )
+                         | MAX_BY(d.attribute, d.attribute) FROM history d [WHERE pairs] )
     pairs     = AND, OR, NOT, parentheses over
                 d.attribute (= == <> != < <= > >=) attribute [+ - INTERVAL number unit], or the other way round
                 any predicate of sql.py on an attribute of d
@@ -25,7 +25,7 @@ from dibs.language.expression import (
     Not,
     StringTest,
 )
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, Join, canonical, is_join, name_of
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, is_join, name_of
 from dibs.language.operands import Operand
 from dibs.language.pairs import PairReader, below
 from dibs.language.predicates import Condition
@@ -33,9 +33,10 @@ from dibs.language.printer import YES
 from dibs.language.problems import Problems, Refused
 from dibs.language.tokens import Token, Tokens, scan, shown, unexpected
 
-AGGREGATES = (COUNT, *EXTREMES)
+AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
 _FORALL_FORM = "write FORALL d (d.price > price)"
+_LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
 _SELECT_FORM = "write (SELECT COUNT(*) FROM history d WHERE d.user = user) >= 5, or MIN(d.price) or MAX(d.price)"
 
 
@@ -130,7 +131,8 @@ class SubscriptionReader(ConditionReader):
         join = self.joins[test.attribute]
         if join.attribute is None:  # a number is always there
             return TRUE if test.negated else FALSE
-        some = Join(EXISTS, canonical(And((join.condition, IsNull(join.attribute, True)))))
+        asked = (IsNull(name, True) for name in (join.attribute, join.by) if name is not None)
+        some = Join(EXISTS, canonical(And((join.condition, *asked))))
         return Compare(self.attribute_of(some), "=" if test.negated else "<>", YES)
 
     def string_test(self) -> Condition:
@@ -159,19 +161,26 @@ class SubscriptionReader(ConditionReader):
         self.advance()
         if asked.word == "DISTINCT" and self.next.kind == "name":
             raise Refused("DISTINCT is not supported", _SELECT_FORM, asked.start, asked.end)
+        last = None
+        if function.word == MAX_BY:
+            self.take(",", "a comma", _LAST_FORM)
+            last = self.take("name", "an attribute of the documents", _LAST_FORM)
         self.take(")", ")", _SELECT_FORM)
         alias, condition = self.from_history(_SELECT_FORM)
-        attribute = None
-        if asked.kind == "name":
-            attribute = below(asked.value, alias)
-            if attribute is None:
-                message = f"{function.word} is taken of an attribute of the documents"
-                self.problems.add(message, f"write {alias}.{asked.value}", asked.start, asked.end)
-                attribute = asked.value
-            if function.word == COUNT:
-                condition, attribute = And((condition, IsNull(attribute, True))), None
-        join = Join(function.word, canonical(condition), attribute)
+        attribute = self.asked(asked, alias, function) if asked.kind == "name" else None
+        by = None if last is None else self.asked(last, alias, function)
+        if attribute is not None and function.word == COUNT:
+            condition, attribute = And((condition, IsNull(attribute, True))), None
+        join = Join(function.word, canonical(condition), attribute, by)
         return Operand(self.attribute_of(join), None, start, self.tokens[self.at - 1].end)
+
+    def asked(self, name: Token, alias: str, function: Token) -> str:
+        """The attribute of documents that an argument names."""
+        attribute = below(name.value, alias)
+        if attribute is None:
+            message = f"{function.word} is taken of an attribute of the documents"
+            self.problems.add(message, f"write {alias}.{name.value}", name.start, name.end)
+        return attribute or name.value
 
     def from_history(self, form: str) -> tuple[str, Expression]:
         """FROM history d [WHERE ...], up to the parenthesis that closes it: the alias, and the condition."""

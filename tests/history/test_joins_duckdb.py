@@ -22,10 +22,12 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "w": (pa.string(), ["a", "b"]),
     "flag": (pa.bool_(), [False, True]),
     "time": (pa.timestamp("us"), [NOON + dt.timedelta(minutes=k) for k in (0, 5, 10, 15)]),
+    "place": (pa.int64(), []),  # another one in each document, so that there is one last
     "since": (pa.timestamp("us"), [NOON + dt.timedelta(minutes=k, microseconds=j) for k in (0, 10) for j in (-1, 0)]),
 }
 LIKE = {"n": ["n", "m", "x"], "x": ["x", "n"], "s": ["s", "w"], "w": ["w", "s"], "flag": ["flag"]}
 LIKE |= {"m": ["m", "n"], "time": ["time", "since"], "since": ["since", "time"]}
+PLAIN = [name for name in COLUMNS if name != "place"]
 OPERATORS = ["=", "=", "=", "<>", "<", "<=", ">", ">="]
 INTERVALS = ["", "", " - INTERVAL 10 MINUTES", " + INTERVAL 300 SECONDS", " - INTERVAL 1 MICROSECONDS"]
 
@@ -40,7 +42,7 @@ def constant(random: Random, name: str) -> str:
 
 
 def pair(random: Random) -> str:
-    name = random.choice(list(COLUMNS))
+    name = random.choice(PLAIN)
     if random.random() < 0.25:
         if random.random() < 0.3:
             return f"d.{name} IS {random.choice(['', 'NOT '])}NULL"
@@ -68,11 +70,15 @@ def expression(random: Random, depth: int = 1) -> str:
         parts = [expression(random, 0) for _ in range(2)] + [f"n {random.choice(OPERATORS)} 2"]
         return f"{random.choice(['', 'NOT '])}({random.choice([' AND ', ' OR ']).join(parts[: random.randint(2, 3)])})"
     where = condition(random)
-    shape = random.choice(["exists", "exists", "not exists", "forall", "count", "extreme", "extreme value"])
+    shape = random.choice(["exists", "exists", "not exists", "forall", "count", "extreme", "extreme value", "last"])
     if shape == "count":
         return f"(SELECT COUNT(*) FROM history d WHERE {where}) {random.choice(OPERATORS)} {random.randint(0, 5)}"
+    if shape == "last":
+        name = random.choice(PLAIN)
+        query = f"(SELECT MAX_BY(d.{name}, d.place) FROM history d WHERE {where})"
+        return f"{random.choice(LIKE[name])} {random.choice(OPERATORS)} {query}"
     if shape.startswith("extreme"):
-        name = random.choice([each for each in COLUMNS if each != "flag"])
+        name = random.choice([each for each in PLAIN if each != "flag"])
         query = f"(SELECT {random.choice(['MIN', 'MAX'])}(d.{name}) FROM history d WHERE {where})"
         other = random.choice(LIKE[name]) if shape == "extreme" else constant(random, name)
         return f"{query} {random.choice(OPERATORS)} {other}"
@@ -84,7 +90,9 @@ def expression(random: Random, depth: int = 1) -> str:
 def rows(random: Random, count: int) -> pa.Table:
     return pa.table(
         {
-            name: pa.array([None if random.random() < 0.2 else random.choice(values) for _ in range(count)], kind)
+            name: pa.array(
+                [None if random.random() < 0.2 else random.choice(values or [n]) for n in range(count)], kind
+            )
             for name, (kind, values) in COLUMNS.items()
         }
     )
