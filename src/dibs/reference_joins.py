@@ -96,16 +96,16 @@ def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
     return [choose(values, key=lambda value: keyed(value)[1]) for values in by_kind.values()]
 
 
-def last(join: Join, found: list[Values]) -> list[Any]:
+def last(join: Join, found: list[ValuesByName]) -> list[Any]:
     """The values of the document that is greatest by the other attribute (within each kind); of equal ones, of the one
     that came last. Documents that lack one of the two do not count."""
-    from dibs.reference import Unreadable, keyed
+    from dibs.reference import OfNoKind, keyed
 
     assert join.attribute is not None and join.by is not None
     best: dict[Kind, tuple[Any, list[Any]]] = {}
     for document in found:
-        own = [value for value in document.get(join.attribute, []) if not isinstance(value, (Range, Unreadable))]
-        for kind, key in (keyed(v) for v in document.get(join.by, []) if not isinstance(v, (Range, Unreadable))):
+        own = [value for value in document.get(join.attribute, []) if not isinstance(value, (Range, OfNoKind))]
+        for kind, key in (keyed(v) for v in document.get(join.by, []) if not isinstance(v, (Range, OfNoKind))):
             if own and (kind not in best or key >= best[kind][0]):
                 best[kind] = key, own
     return [value for _, own in best.values() for value in own]
