@@ -143,7 +143,7 @@ def segments_of(matcher: Matcher) -> list[Segment]:
 
 def wanted_names(matcher: Matcher) -> WantedNames:
     """The matcher's own list of names: what is coded once for it would be coded again for another one."""
-    return matcher._wanted(segments_of(matcher))
+    return matcher._matching.wanted(segments_of(matcher))
 
 
 def coded_events(events: Any, segment: Segment, attributes: str | None = None) -> CodedEvents:

@@ -77,13 +77,13 @@ def test_a_new_name_among_very_many() -> None:
     with dibs.Matcher() as m:
         m.add_many((i, f"n{i:05} = 1 AND b.n{i % 7} > 0") for i in range(size))
         assert m.match({"n00003": 1, "b": {"n3": 1}}) == [3]
-        before = m._names
+        before = m._matching.names
         codes = m.snapshot().layers[0].segment.domains.numbered.code
         m.add("new", "a_first = 1 AND zz.last = 2 AND n00003 = 1")
         event = {"n00003": 1, "b": {"n3": 1}, "zz": {"last": 2}, "a_first": 1}
         for form in (m.match(event), list(m.match_batch(pa.Table.from_pylist([event])))[0]):
             assert form == [3, "new"]
-        assert m._names.names[:-2] == before.names and not m._names.is_sorted
+        assert m._matching.names.names[:-2] == before.names and not m._matching.names.is_sorted
         assert m.snapshot().layers[0].segment.domains.numbered.code is codes
         m.compact()
         assert m.match(event) == [3, "new"]

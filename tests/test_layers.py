@@ -34,6 +34,7 @@ ALLOWED = {
     "loading": ["errors", "jit", "warming", "cli.progress"],
     "front": ["arguments", "jit", "history.retention", "cold", "loading", "matcher"],
     "matches": BELOW,
+    "matching": [*BELOW, "matches", "history"],
     "intake": [*BELOW, "items"],
     "changes": BELOW,
     "additions": [*BELOW, "changes", "intake"],
@@ -65,6 +66,7 @@ ALLOWED = {
     },
 }
 ALLOWED["matcher"] += [
+    "matching",
     "reference",
     "explain",
     "intake",

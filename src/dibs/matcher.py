@@ -9,11 +9,9 @@ collects changes and does the same once for all of them.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
@@ -22,12 +20,9 @@ from numpy.typing import NDArray
 
 from dibs.additions import add_columns, add_items
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, check_on_error, checked_number, checked_path, checked_several, checked_threads
+from dibs.arguments import check_flag, checked_number, checked_path, checked_several, checked_threads
 from dibs.changes import CLOSED, Batch, Changes
-from dibs.coding.batch import numbered
-from dibs.coding.clauses import runs
-from dibs.coding.events import WantedNames, read_events
-from dibs.coding.values import EventValues
+from dibs.coding.events import WantedNames
 from dibs.describe import described, planned
 from dibs.errors import (
     ArgumentError,
@@ -41,27 +36,24 @@ from dibs.errors import (
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
-from dibs.history.derive import Joins, Remembering
+from dibs.history.derive import Remembering
 from dibs.history.history import History
-from dibs.history.phases import Candidates, Costs
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.witness import explained
-from dibs.index import AUTO, INDEXES, Pairs, Sink, find
+from dibs.index import AUTO, INDEXES, find
 from dibs.intake import checked_columns, checked_id, checked_weight, sought_id
 from dibs.language.joins import is_join, joins_in
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
-from dibs.matches import Heaviest, Matches, Part, Reader
+from dibs.matches import Matches
+from dibs.matching import Matching
 from dibs.segments.compile import form_of
-from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Segment
-from dibs.segments.single.call import Singles
+from dibs.segments.segment import DEFAULT_WEIGHT, Choice
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store
-from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -96,13 +88,8 @@ class Matcher:
         self.threads = checked_threads(threads)
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
-        counters = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
-        self._counters = dict.fromkeys(counters, 0)
-        self._names = WantedNames(())
-        self._singles = Singles(self._counters, self._layers.upkeep.wake)
-        self._joins: Joins | None = None  # of the subscriptions that were matched last
-        self._costs = Costs()  # of answering them
         self.history = History(checked_retain(retain))
+        self._matching = Matching(self.threads, self._layers.upkeep.wake, self.history)
 
     # ---- subscriptions ----
 
@@ -236,7 +223,7 @@ class Matcher:
         be read."""
         text = text_of(event)
         if top is None and remember is False and text is not None:
-            ids = self._singles.match(self.snapshot(), text, self._wanted)
+            ids = self._matching.match_text(self.snapshot(), text)
             if ids is not None:
                 return ids
         matches = self.match_batch([dict_of(event)], top=top, remember=remember)
@@ -262,44 +249,20 @@ class Matcher:
         """
         top = None if top is None else min(checked_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
+        matching = self._matching
         if not remember:
-            return self._matches(self._read(events, attributes, on_error), top)
+            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
         turn = Remembering(self.history, events, attributes)
         with self.history.lock:
-            matches = self._matches(self._read(turn.rows, attributes, on_error, turn), top)
+            read = matching.read(self.snapshot(), turn.rows, attributes, on_error, turn)
+            matches = matching.matches(read, top)
             turn.remember()
-        return matches
-
-    def _matches(self, read: tuple[list[Segment], EventValues, list[Reader]], top: int | None) -> Matches:
-        segments, values, readers = read
-        parts: list[Part] = []
-        for segment, seen in zip(segments, readers):
-            if top is None:
-                parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, values, None).chunks]
-            else:
-                best = Heaviest(segment.weights_at, seen, top)
-                self._matched(segment, values, best.add)
-                parts.append((segment, *best.pairs()))
-        id_types = frozenset(s.ids.ids.type for s in segments)
-        matches = Matches(values.events, parts, values.problems, id_types)
-        self._counters["pairs"] += matches.count
         return matches
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
-        segments, values, readers = self._read(events, attributes, on_error)
-        result = np.zeros(values.events, np.int64)
-        lock = threading.Lock()
-        for segment, seen in zip(segments, readers):
-
-            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
-                found = np.bincount(s(event, row)[0], minlength=len(result))
-                with lock:
-                    np.add(result, found, out=result)
-
-            self._matched(segment, values, add)
-        self._counters["pairs"] += int(result.sum())
-        return result
+        matching = self._matching
+        return matching.count(matching.read(self.snapshot(), events, attributes, on_error))
 
     def _news(self) -> None:
         """Before the state is asked: it must be open, and have what another process has written since."""
@@ -315,68 +278,6 @@ class Matcher:
             else:
                 durable.check_process()
                 self._changes.settle()
-
-    def _read(
-        self, events: Any, attributes: str | None, on_error: OnError, turn: Remembering | None = None
-    ) -> tuple[list[Segment], EventValues, list[Reader]]:
-        """The segments to match, the values of the events, and for each segment which of its pairs count."""
-        check_on_error(on_error)
-        state = self.snapshot()
-        segments = [x.segment for x in state.layers]
-        values = read_events(events, self._wanted(segments), attributes=attributes, on_error=on_error)
-        if turn is not None or any(s.joins for s in segments):
-            values = self._joined(segments, values, turn)
-        dead = None
-        if len(values.unreadable_events):
-            dead = np.zeros(values.events, np.bool_)
-            dead[values.unreadable_events] = True
-        self._counters["events"] += values.events
-        return segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers]
-
-    def _joined(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
-        """The events with what joins over history say of them."""
-        names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
-        joins = self._joins
-        if names and (joins is None or joins.names != names):
-            joins = self._joins = Joins(names, self._costs)
-        states = repeat(self.history.state) if turn is None else turn.states(joins if names else None, values)
-        return joins.derived(values, partial(self._candidates, segments), states) if names and joins else values
-
-    def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
-        """The joins of the subscriptions that match."""
-        for segment in segments:
-            offsets, places = segment.joins_by_row
-            if len(places):
-                pairs = segment.match(values, self.threads)
-                sizes = np.diff(offsets)[pairs.row]
-                yield (
-                    segment.joins,
-                    np.repeat(pairs.event, sizes).astype(np.int64),
-                    places[runs(offsets[pairs.row], sizes)],
-                )
-
-    def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
-        pairs = segment.match(values, self.threads, sink)
-        if segment.has_pending_work:
-            self._layers.upkeep.wake()
-        self._counters["candidates"] += pairs.candidates
-        self._counters["predicates"] += pairs.predicates
-        self._counters["nodes"] += pairs.nodes
-        self._counters["false candidates"] += pairs.false_candidates
-        return pairs
-
-    def _wanted(self, segments: list[Segment]) -> WantedNames:
-        """The attributes that some subscription mentions, or once did: made anew, or extended, only for new names."""
-        wanted = self._names
-        of = [numbered(wanted.names, s.domains) for s in segments]
-        new = [s for s, n in zip(segments, of) if not n.complete]
-        if new or (
-            not wanted.is_sorted
-            and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
-        ):
-            extended = wanted.extended(name for s in new for name in s.names) if new else None
-            wanted = self._names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
-        return wanted
 
     def _check_no_joins(self, done: str) -> None:
         joins = self.joins
@@ -395,7 +296,7 @@ class Matcher:
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
-        own = {"index": self.index, "threads": self.threads, "matching": dict(self._counters)}
+        own = {"index": self.index, "threads": self.threads, "matching": dict(self._matching.counters)}
         result = own | described(self.snapshot(), self._layers.upkeep)
         result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
@@ -407,7 +308,7 @@ class Matcher:
         joins = self.joins
         if not joins:
             return plan
-        order = Joins(tuple(JOIN + join for join in joins), self._costs).told()
+        order = self._matching.told_order(tuple(JOIN + join for join in joins))
         return f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents\n  order: {order}"
 
     def replay(
@@ -451,7 +352,7 @@ class Matcher:
         """Merges everything and forgets what was removed: fastest matching, least memory."""
         self._news()
         self._layers.compact()
-        self._names = WantedNames(())
+        self._matching.names = WantedNames(())
         durable = self._changes.durable
         if durable is not None and not durable.read_only:
             self._layers.upkeep.run(partial(durable.checkpoint, self._layers))
@@ -540,7 +441,7 @@ class Matcher:
         """Of an empty one: the subscriptions of a matcher without kernels (dibs.cold), and what it has counted."""
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
-            self._counters[name] += count
+            self._matching.counters[name] += count
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also
@@ -581,15 +482,3 @@ def _checked(index: str, threads: int | None, memory: int | None) -> Choice:
         )
     memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
     return Choice(index, (("memory", memory),))
-
-
-def _seen(
-    gone: Bits | None, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The pairs that count: of subscriptions that are there, of events that could be read."""
-    if gone is not None:
-        event, row = alive(gone, event, row)
-    if dead is not None:
-        keep = ~dead[event]
-        event, row = event[keep], row[keep]
-    return event, row

@@ -36,7 +36,7 @@ class ConstantsFirst(Costs):
 )
 def test_constants_first(trees: list[Expression], older: list[Any], seen: list[Any], at_once: int, few: bool) -> None:
     with using({"open_joins": at_once, "derived_at_once": at_once}), dibs.Matcher(index="auto") as m:
-        m._costs = ConstantsFirst()
+        m._matching.costs = ConstantsFirst()
         m.add_many(list(enumerate(map(to_sql, trees))))
         m.history.load(older)
         expected = [[n for n, tree in enumerate(trees) if matches(tree, event, older)] for event in seen]
@@ -55,7 +55,7 @@ def test_values_of_every_kind_are_left_open(value: Any, shape: str) -> None:
     is_late = isinstance(value, np.datetime64)  # later than any constant
     constant = "1" if is_late else dibs.to_sql(Compare("a", "=", literal(value))).split(" = ")[1]
     with dibs.Matcher() as m:
-        m._costs = ConstantsFirst()
+        m._matching.costs = ConstantsFirst()
         m.add(1, shape.format("b", constant) + " AND NOT EXISTS d (d.c = c)")
         m.history.add({"a": value})
         assert m.match({"b": value}) == ([] if is_late and "{1}" in shape else [1])
@@ -64,7 +64,7 @@ def test_values_of_every_kind_are_left_open(value: Any, shape: str) -> None:
 @given(st.lists(subscriptions(), min_size=1, max_size=4), st.lists(documents(), max_size=5))
 def test_constants_first_and_remembering(trees: list[Expression], seen: list[Any]) -> None:
     with dibs.Matcher() as m:
-        m._costs = ConstantsFirst()
+        m._matching.costs = ConstantsFirst()
         m.add_many(list(enumerate(map(to_sql, trees))))
         expected = [
             [n for n, tree in enumerate(trees) if matches(tree, event, seen[:place])]
@@ -83,7 +83,7 @@ def test_every_index_takes_joins(index: str) -> None:
     history = [{"a": random.randint(0, 5), "b": random.randint(0, 3)} for _ in range(6)]
     for costs in (Costs(), ConstantsFirst()):
         with dibs.Matcher(index=index) as m:
-            m._costs = costs
+            m._matching.costs = costs
             m.add_many(list(enumerate(texts)))
             m.history.load(history)
             trees = [dibs.parse(text) for text in texts]

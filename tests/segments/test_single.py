@@ -72,7 +72,7 @@ def test_dicts_and_texts_match_as_a_batch_does(count):
             matcher.match((text, bytearray(text), memoryview(text), text.decode(), b" \n" + text + b"\t")[i % 5])
             == right
         )
-    assert matcher._singles.served == 120
+    assert matcher._matching.singles.served == 120
 
 
 def test_all_thresholds_at_their_smallest():
@@ -81,7 +81,7 @@ def test_all_thresholds_at_their_smallest():
         for _ in range(40):
             given = event(random)
             assert matcher.match(given) == by_batch(matcher, given)
-        assert matcher._singles.served > 0
+        assert matcher._matching.singles.served > 0
 
 
 def test_segments_of_both_types_of_ids_and_rows_that_are_gone():
@@ -97,7 +97,7 @@ def test_segments_of_both_types_of_ids_and_rows_that_are_gone():
         given = event(random)
         assert matcher.match(given) == by_batch(matcher, given)
     assert len(matcher._layers.state.layers) > 2
-    assert matcher._singles.served == 100
+    assert matcher._matching.singles.served == 100
 
 
 @pytest.mark.parametrize(
