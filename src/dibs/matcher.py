@@ -85,11 +85,19 @@ class Matcher:
     ):
         self._choice = _checked(index, threads, memory)
         self.index = index
-        self.threads = checked_threads(threads)
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
         self.history = History(checked_retain(retain))
-        self._matching = Matching(self.threads, self._layers.upkeep.wake, self.history)
+        self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, self.history)
+
+    @property
+    def threads(self) -> int:
+        """How many cores a batch may use."""
+        return self._matching.threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self._matching.threads = checked_threads(threads)
 
     # ---- subscriptions ----
 

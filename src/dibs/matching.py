@@ -52,7 +52,7 @@ class Matching:
         self.singles = Singles(self.counters, wake)
         self.costs = Costs()  # of answering joins
         self._joins: Joins | None = None  # of the subscriptions that were matched last
-        self._threads = threads
+        self.threads = threads
         self._wake = wake
         self._history = history
 
@@ -128,7 +128,7 @@ class Matching:
         return Joins(joins, self.costs).told()
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
-        pairs = segment.match(values, self._threads, sink)
+        pairs = segment.match(values, self.threads, sink)
         if segment.has_pending_work:
             self._wake()
         self.counters["candidates"] += pairs.candidates
@@ -153,7 +153,7 @@ class Matching:
         for segment in segments:
             offsets, places = segment.joins_by_row
             if len(places):
-                pairs = segment.match(values, self._threads)
+                pairs = segment.match(values, self.threads)
                 sizes = np.diff(offsets)[pairs.row]
                 yield (
                     segment.joins,
