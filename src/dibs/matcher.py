@@ -404,8 +404,8 @@ class Matcher:
         joins = self.joins
         if not joins:
             return plan
-        order = Joins(tuple(JOIN + join for join in joins), self._costs).told()
-        return f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents\n  order: {order}"
+        told = Joins(tuple(JOIN + join for join in joins), self._costs).told()
+        return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(
         self,
