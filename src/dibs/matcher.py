@@ -316,8 +316,8 @@ class Matcher:
         joins = self.joins
         if not joins:
             return plan
-        order = self._matching.told_order(tuple(JOIN + join for join in joins))
-        return f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents\n  order: {order}"
+        told = self._matching.told_of(tuple(JOIN + join for join in joins))
+        return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(
         self,

@@ -123,8 +123,8 @@ class Matching:
             wanted = self.names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
         return wanted
 
-    def told_order(self, joins: tuple[str, ...]) -> str:
-        """In which order these joins and constants are looked at, and why."""
+    def told_of(self, joins: tuple[str, ...]) -> list[str]:
+        """How these joins are answered, line by line: in which order with the constants, and why."""
         return Joins(joins, self.costs).told()
 
     def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:

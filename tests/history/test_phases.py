@@ -114,4 +114,8 @@ def test_the_plan_is_told() -> None:
             assert m.match({"kind": 3, "a": 3}) == []
         assert "order: constants first: about" in m.explain_plan()
         assert "1.0 joins are needed" in m.explain_plan()
-        assert "joins" not in dibs.Matcher().explain_plan()
+        assert "joins" not in dibs.Matcher().explain_plan() and "every document" not in m.explain_plan()
+        m.add("slow", "EXISTS d (d.name LIKE '%x%')")
+        assert (
+            "by testing every document: 1, as EXISTS (SELECT 1 FROM history d WHERE CONTAINS(d.name" in m.explain_plan()
+        )

@@ -23,6 +23,7 @@ from dibs.history.plan import plan_of
 from dibs.history.sources import documents_of
 from dibs.history.state import State
 from dibs.history.verify import Event
+from dibs.language.joins import text_of
 from dibs.thresholds import thresholds
 
 
@@ -60,9 +61,13 @@ class Joins:
             self._costs.note(a_join=(time.perf_counter() - begin) / answered)
         return with_derived(values, none, found)
 
-    def told(self) -> str:
-        """In which order joins and constants are looked at, and why."""
-        return self._costs.told(len(self.plans))
+    def told(self) -> list[str]:
+        """In which order joins and constants are looked at, and why; and which joins are slow."""
+        lines = [f"order: {self._costs.told(len(self.plans))}"]
+        slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
+        if slow:
+            lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
+        return lines
 
     def _events(self, values: EventValues) -> list[Event]:
         events: list[dict[str, EventCells]] = [{} for _ in range(values.events)]

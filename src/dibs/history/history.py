@@ -127,6 +127,7 @@ class History:
             self._by_key = {}
 
     def close(self) -> None:
+        """Lets go of all documents, and takes no more: what Matcher.close does."""
         with self.lock:
             self.refused = "its matcher is closed"
             self.state = State()
@@ -160,6 +161,7 @@ class History:
 
     @staticmethod
     def cells(values: EventValues) -> dict[str, dict[int, Cells]]:
+        """The same as cells, by name and document."""
         return cells_of(values, values.names)  # type: ignore[return-value]
 
     def appended(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:

@@ -53,8 +53,9 @@ class Plan(NamedTuple):
     is_fixed: bool  # the documents that satisfy it are the same for all events
 
     @property
-    def indexes(self) -> set[tuple[str, ...]]:
-        return {each.names for each in self.conjunctions if each.names}
+    def tests_all(self) -> bool:
+        """Whether no index helps: some conjunction has neither an equality nor a bound."""
+        return any(each.rest and not each.equal and not each.order for each in self.conjunctions)
 
 
 @lru_cache(65_536)
