@@ -100,7 +100,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "get": (lambda v: one().get(v), ""),
     "expression": (lambda v: one().expression(v), ""),
     "weight": (lambda v: one().weight(v), ""),
-    "match": (lambda v: one().match(v), "dict"),
+    "match": (lambda v: one().match(v), "dict|JSON"),
     "match top": (lambda v: one().match(EVENT, top=v), "None number huge|more than huge"),
     "match_batch": (lambda v: one().match_batch(v), "empty DataFrame table JSON"),
     "match_batch event": (lambda v: one().match_batch([v]), "dict"),
