@@ -118,11 +118,11 @@ MUTATIONS = (
         ("tests/index/test_operators.py",),
     ),
     Mutation(
-        "operators: by the suite",
+        "operators: the floor",
         "operators.py",
         "within = floor[a] <= low and high <= ceiling[a]",
         "within = high <= ceiling[a]",
-        suite("propagation"),
+        ("tests/index/test_operators.py",),
     ),
     Mutation(
         "counting",
