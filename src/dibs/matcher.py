@@ -87,8 +87,8 @@ class Matcher:
         self.index = index
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
-        self.history = History(checked_retain(retain))
-        self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, self.history)
+        history = History(checked_retain(retain))
+        self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, history)
 
     @property
     def threads(self) -> int:
@@ -98,6 +98,15 @@ class Matcher:
     @threads.setter
     def threads(self, threads: int) -> None:
         self._matching.threads = checked_threads(threads)
+
+    @property
+    def history(self) -> History:
+        """The documents that EXISTS, FORALL and (SELECT ...) speak of."""
+        return self._matching.history
+
+    @history.setter
+    def history(self, history: History) -> None:
+        self._matching.history = history
 
     # ---- subscriptions ----
 

@@ -54,7 +54,7 @@ class Matching:
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
         self._wake = wake
-        self._history = history
+        self.history = history
 
     def match_text(self, state: State, text: bytes) -> list[Id] | None:
         """The ids for the event of a JSON text; None: it must be read as a batch."""
@@ -145,7 +145,7 @@ class Matching:
         joins = self._joins
         if names and (joins is None or joins.names != names):
             joins = self._joins = Joins(names, self.costs)
-        states = repeat(self._history.state) if turn is None else turn.states(joins if names else None, values)
+        states = repeat(self.history.state) if turn is None else turn.states(joins if names else None, values)
         return joins.derived(values, partial(self._candidates, segments), states) if names and joins else values
 
     def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
