@@ -92,7 +92,7 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     assert sections["bulk"]["predicates"] > 1000 and sections["bulk"]["bytes a subscription"]["index"] > 0
     points = sections["growth-dense"]["points"]
     assert [p["subscriptions"] for p in points] == [62, 250, 1000, 4000]
-    assert sections["single"]["few matches"]["match(dict) / kernel"] > 0
+    assert 0 < sections["single"]["few matches"]["match(dict) / kernel"] < 5  # the promise of BENCHMARKS.md
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
     json_events = sections["json"]
     assert 550 < json_events["bytes an event"] < 650

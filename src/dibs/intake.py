@@ -1,5 +1,5 @@
-"""What may come into a matcher: the checks on tables of ids, expressions and weights before anything is compiled.
-(Those on single ones are in dibs.items.)"""
+"""What may come into a matcher: the checks on tables of ids, expressions and weights before anything is compiled,
+and on the choice of its index. (Those on single ones are in dibs.items.)"""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.arguments import DEFAULT_WEIGHT, Id
+from dibs.arguments import DEFAULT_WEIGHT, Id, checked_number, checked_threads
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
-from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, shown
+from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, shown
+from dibs.index import INDEXES, find
 from dibs.items import checked_id as checked_id
 from dibs.items import checked_item as checked_item
 from dibs.items import checked_weight as checked_weight
 from dibs.items import sought_id as sought_id
+from dibs.segments.segment import Choice
 
 GivenColumns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
@@ -151,3 +153,21 @@ def _marked(mask: pa.Array) -> NDArray[np.bool_]:
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def checked_choice(index: str, threads: int | None, memory: int | None) -> Choice:
+    """The index of a matcher, by its name, and its settings."""
+    if not isinstance(index, str):
+        raise ArgumentError(f"an index is chosen by its name, not by {shown(index)}; dibs.indexes() has the names")
+    if index not in INDEXES:
+        raise UnknownIndex(index, list(INDEXES))
+    checked_threads(threads)
+    if memory is None:
+        return Choice(index)
+    least = getattr(find(index), "least_memory", None)
+    if least is None:
+        raise ArgumentError(
+            f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
+        )
+    memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
+    return Choice(index, (("memory", memory),))

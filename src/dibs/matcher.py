@@ -25,14 +25,11 @@ from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.events import WantedNames
 from dibs.describe import described, planned
 from dibs.errors import (
-    ArgumentError,
     DibsError,
     DuplicateId,
     EventError,
     Rejected,
     UnknownId,
-    UnknownIndex,
-    shown,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
@@ -40,8 +37,8 @@ from dibs.history.derive import Remembering
 from dibs.history.history import History
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.witness import explained
-from dibs.index import AUTO, INDEXES, find
-from dibs.intake import checked_columns, checked_id, checked_weight, sought_id
+from dibs.index import AUTO
+from dibs.intake import checked_choice, checked_columns, checked_id, checked_weight, sought_id
 from dibs.language.joins import is_join, joins_in
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
@@ -50,7 +47,7 @@ from dibs.matching import Matching
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT, Choice
+from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store
@@ -83,7 +80,7 @@ class Matcher:
     def __init__(
         self, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
     ):
-        self._choice = _checked(index, threads, memory)
+        self._choice = checked_choice(index, threads, memory)
         self.index = index
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
@@ -439,7 +436,7 @@ class Matcher:
         folder = checked_path(path)
         check_flag("read_only", read_only)
         if index is not None or not store.is_durable(folder):
-            _checked(AUTO if index is None else index, threads, memory)  # before anything is made
+            checked_choice(AUTO if index is None else index, threads, memory)  # before anything is made
         durable = Durable.open(folder, read_only, index)
         try:
             matcher = cls(durable.index, threads, memory)
@@ -482,20 +479,3 @@ class Matcher:
 
     def __repr__(self) -> str:
         return f"<Matcher: {len(self):,} subscriptions, index {self.index!r}>"
-
-
-def _checked(index: str, threads: int | None, memory: int | None) -> Choice:
-    if not isinstance(index, str):
-        raise ArgumentError(f"an index is chosen by its name, not by {shown(index)}; dibs.indexes() has the names")
-    if index not in INDEXES:
-        raise UnknownIndex(index, list(INDEXES))
-    checked_threads(threads)
-    if memory is None:
-        return Choice(index)
-    least = getattr(find(index), "least_memory", None)
-    if least is None:
-        raise ArgumentError(
-            f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
-        )
-    memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
-    return Choice(index, (("memory", memory),))
