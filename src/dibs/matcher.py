@@ -429,7 +429,7 @@ class Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk. A folder has one writer;
         with read_only=True any number of processes follow what it does, each match seeing the latest state.
 
-        index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
+        index: by default that of the folder ("auto" for a new one); another one is built. Raises WriterActive,
         StorageError, DamagedError, FormatError."""
         from dibs.storage.durable import Durable  # most programs do without SQLite
 

@@ -6,7 +6,7 @@
     these, for one event or two         -> bits      a bit for each predicate (index.propagation)
 
 A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
-for single events (in the background; ten to forty bytes a clause).
+for single events (in the background; ten to forty bytes per clause).
 
 The choice is made clause by clause from the share of events that have an attribute, or a value of it: first guessed
 from the subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned
