@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dibs.errors import (
-    ArgumentError,
     DibsError,
     DuplicateId,
     EventError,
@@ -18,6 +17,7 @@ from dibs.errors import (
     SubscriptionErrors,
     UnknownId,
 )
+from dibs.service.delivery import OutboxFull
 
 TITLES = {
     "argument": (400, "A parameter is wrong"),
@@ -41,6 +41,7 @@ TITLES = {
     "internal": (500, "The service has failed"),
     "unavailable": (503, "Not now"),
 }
+FAILED = "the service has failed at this request; its log says more"
 SHOWN = 1_000  # rejected subscriptions, or problems, of one answer
 
 
@@ -96,6 +97,11 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal("body", text)
     if isinstance(error, StorageError):  # its text names files of the server: that is for the log
         return Refusal("unavailable", "the service cannot write its files now; ask its operator", {}, {"Retry-After": "5"})
-    if isinstance(error, ArgumentError | DibsError):
+    if isinstance(error, OutboxFull):
+        more = {"destinations": error.destinations}
+        return Refusal("quota", text, more, {"Retry-After": "5"})
+    if isinstance(error, KeyError):  # a destination, a delivery: of this tenant
+        return Refusal("not-found", text) if isinstance(error, DibsError) else Refusal("internal", FAILED)
+    if isinstance(error, DibsError):
         return Refusal("argument", text)
-    return Refusal("internal", "the service has failed at this request; its log says more")
+    return Refusal("internal", FAILED)

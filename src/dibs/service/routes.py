@@ -77,7 +77,7 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
     DELETE /v1/destinations/{name}  write    -> 200 {"removed": ...}; what waits for it is dropped
     GET    /v1/destinations         read     -> {"destinations": [...]}
     GET    /v1/deliveries           read     -> what the outbox says of itself (queued, dead, by destination)
-    GET    /v1/deliveries/dead      read     ?limit ?after ?subscription -> {"dead": [...], "next"}
+    GET    /v1/deliveries/dead      read     ?limit ?after ?destination -> {"dead": [...], "next"}
     POST   /v1/deliveries/dead/{delivery}/resend  write  -> 202
     GET    /v1/stream               read     server-sent events: `event: published`, data {"seq", "id", "time",
                                              "event", "count", "subscriptions" (the first 100)}; `event: lost`,
@@ -117,7 +117,7 @@ class Parameter:
     repeated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Route:
     method: str
     path: str  # with {name} for one segment, whatever it holds
@@ -385,7 +385,7 @@ ROUTES: tuple[Route, ...] = (
         f"{DELIVERIES}:dead_letters",
         "read",
         "What could not be delivered",
-        (LIMIT, AFTER, Parameter("subscription", "Only of this one."), INTEGER),
+        (LIMIT, AFTER, Parameter("destination", "Only of this one.")),
         answer=schemas.DEAD,
     ),
     Route(
@@ -421,6 +421,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", f"{ABOUT}:health", "nobody", "Does the process answer?", answer=schemas.STATUS, local=True),
     Route("GET", "/ready", f"{ABOUT}:ready", "nobody", "Is it ready for requests?", answer=schemas.STATUS, local=True),
     Route("GET", "/metrics", f"{ABOUT}:metrics", "read", "Metrics for Prometheus", answer=schemas.TEXT),
+    Route("POST", "/internal/metrics", f"{ABOUT}:take_metrics", "nobody", "From a matching process to the writer"),
     Route(
         "GET",
         "/openapi.json",

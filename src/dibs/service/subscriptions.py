@@ -9,7 +9,7 @@ import base64
 import binascii
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from heapq import merge
@@ -185,7 +185,7 @@ class Subscriptions:
         with self._turn:
             old = self._find(new.id)
             condition.check(old, new.id)
-            self._check_size(new.expression)
+            self.check_size(new.expression)
             if old is None:
                 self._check_room(1)
             self._make([new], [] if old is None else [old])
@@ -213,8 +213,9 @@ class Subscriptions:
                 self._make([replace(old, paused=paused)], [old])
             return self.get(id)
 
-    def _make(self, new: list[Detail], old: list[Detail]) -> None:
-        """Of subscriptions that were checked; old: those of their ids that are there."""
+    def _make(self, new: list[Detail], old: list[Detail], before: Callable[[], None] | None = None) -> None:
+        """Of subscriptions that were checked; old: those of their ids that are there. before: what belongs to the same
+        change of the matcher, which may raise."""
         there = {detail.id: detail for detail in old}
         now = time.time_ns() // 1_000
         for detail in new:
@@ -225,9 +226,11 @@ class Subscriptions:
         if kept:
             self.details.begin(kept)
         with self.matcher.batch():
+            if before is not None:
+                before()
             for detail in new:
-                before = there.get(detail.id)
-                matches = before is not None and not before.paused
+                was = there.get(detail.id)
+                matches = was is not None and not was.paused
                 if detail.paused and matches:
                     self.matcher.remove(detail.id)
                 elif not detail.paused and matches:
@@ -264,11 +267,12 @@ class Subscriptions:
     ) -> tuple[int, int]:
         there = {id: found for id in (*put, *removed) if (found := self._find(id)) is not None}
         good: list[Detail] = []
-        plain_new: list[tuple[int, Detail]] = []
+        plain_new: list[tuple[int, Detail]] = []  # the matcher reads many at once, and finds the bad ones
+        quick = all(detail.is_plain for _, detail in put.values())  # else details are written first
         for id, (place, detail) in put.items():
             try:
-                self._check_size(detail.expression)
-                if id in there or not detail.is_plain:
+                self.check_size(detail.expression)
+                if id in there or not quick:
                     parse(detail.expression)
                     good.append(detail)
                 else:
@@ -280,23 +284,26 @@ class Subscriptions:
                 rejected.append(Rejected(place, id, None, UnknownId(id)))
         self._check_room(sum(id not in there for id in put))
         gone = [there[id] for id in removed if id in there]
-        count = len(good) + len(plain_new)
-        with self.matcher.batch():
+        bad: list[Rejected] = []
+
+        def add_and_remove() -> None:
             items = [(d.id, d.expression, d.weight) for _, d in plain_new]
-            bad = self.matcher.add_many(items, on_error="skip") if items else []
-            rejected += [r.__class__(plain_new[r.position][0], r.id, r.expression, r.error) for r in bad]
+            bad.extend(self.matcher.add_many(items, on_error="skip") if items else [])
+            rejected.extend(Rejected(plain_new[r.position][0], r.id, r.expression, r.error) for r in bad)
             rejected.sort(key=lambda r: r.position)
             if rejected and on_error == "raise":
                 raise SubscriptionErrors(rejected)
-            if gone:
-                self.matcher.remove_many(d.id for d in gone if not d.paused)
-            self._make(good, [there[d.id] for d in good if d.id in there])
+            self.matcher.remove_many(d.id for d in gone if not d.paused)
+
+        if rejected and on_error == "raise" and not plain_new:
+            raise SubscriptionErrors(sorted(rejected, key=lambda r: r.position))
+        self._make(good, [there[d.id] for d in good if d.id in there], add_and_remove)
         forgotten = [d.id for d in gone if not d.is_plain]
         if forgotten:
             self.details.forget(forgotten)
-        return count - len(bad), len(gone)
+        return len(good) + len(plain_new) - len(bad), len(gone)
 
-    def _check_size(self, expression: str) -> None:
+    def check_size(self, expression: str) -> None:
         most = self.limits.expression
         if most and len(expression) > most:
             raise Refusal("quota", f"the expression has {len(expression):,} characters; at most {most:,} are taken")
