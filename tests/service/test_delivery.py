@@ -292,6 +292,18 @@ def test_without_the_library_kafka_is_an_error_that_says_what_to_install(monkeyp
         check_kafka_target("kafka://kafka:9092/topic", ("kafka:9092",))
 
 
+def test_a_broker_that_does_not_answer_is_a_failure_like_others(outbox: Outbox) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        broker = f"127.0.0.1:{probe.getsockname()[1]}"
+    outbox.put_destination(Destination("topic", "kafka", f"kafka://{broker}/events"))
+    publish(outbox, 1, "topic")
+    settings = DeliverySettings(brokers=(broker,), seconds=2, first=0.01, attempts=2)
+    with delivering(outbox.folder, settings):
+        wait_until(lambda: outbox.stats()[0].dead == 1)
+    assert "KafkaConnectionError" in outbox.dead_letters()[0].reason
+
+
 # ---- streams ----
 
 

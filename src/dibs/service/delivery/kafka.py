@@ -84,8 +84,8 @@ class KafkaSender:
 
 def _library() -> Any:
     try:
-        import aiokafka  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        import aiokafka.errors  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        import aiokafka
+        import aiokafka.errors
     except ImportError:
         raise KafkaMissing from None
     return aiokafka
