@@ -1,5 +1,7 @@
 """Delivery: what published events have matched goes to webhooks, streams and Kafka topics, at least once."""
 
+from dibs.service.delivery.addresses import Reach
+from dibs.service.delivery.deliverer import Deliverer, DeliverySettings, check_destination, run_deliverer
 from dibs.service.delivery.model import (
     DeadLetter,
     Delivery,
@@ -17,7 +19,9 @@ from dibs.service.delivery.outbox import Outbox
 
 __all__ = [
     "DeadLetter",
+    "Deliverer",
     "Delivery",
+    "DeliverySettings",
     "Destination",
     "DestinationStats",
     "Enqueued",
@@ -26,6 +30,9 @@ __all__ = [
     "Outbox",
     "OutboxFull",
     "Publication",
+    "Reach",
     "UnknownDelivery",
     "UnknownDestination",
+    "check_destination",
+    "run_deliverer",
 ]

@@ -39,6 +39,7 @@ from dibs.service.delivery.model import (
     UnknownDelivery,
 )
 from dibs.service.delivery.schema import FILE, check_outbox, create_outbox
+from dibs.service.delivery.signing import new_secret
 from dibs.service.delivery.writing import COLUMNS, Writing, find_lane, read_lane
 from dibs.storage.catalog_session import Session
 
@@ -113,13 +114,13 @@ class Outbox:
             old = connection.execute(
                 "SELECT secret FROM destinations WHERE tenant = ? AND name = ?", (destination.tenant, destination.name)
             ).fetchone()
-            secret = destination.secret or (old[0] if old else os.urandom(32).hex())
+            secret = destination.secret or (old[0] if old else new_secret())
             d = replace(destination, secret=secret)
             connection.execute(
                 "INSERT INTO destinations (tenant, name, kind, target, secret, most, when_full, paused) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, name) DO UPDATE SET kind = excluded.kind, "
                 "target = excluded.target, secret = excluded.secret, most = excluded.most, "
-                "when_full = excluded.when_full, paused = excluded.paused, retry_at = NULL",
+                "when_full = excluded.when_full, paused = excluded.paused, retry_at = NULL, failures = 0",
                 (d.tenant, d.name, d.kind, d.target, d.secret, d.limit, d.when_full, d.paused),
             )
             return d

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from dibs.errors import DamagedError, FormatError, StorageError
@@ -31,7 +32,8 @@ TABLES = (
     "paused INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 0, placed INTEGER NOT NULL DEFAULT 0, "
     "delivered INTEGER NOT NULL DEFAULT 0, "
     "suppressed INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0, dropped INTEGER NOT NULL DEFAULT 0, "
-    "dead INTEGER NOT NULL DEFAULT 0, failing_since REAL, retry_at REAL, last_error TEXT NOT NULL DEFAULT '', "
+    "dead INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0, failing_since REAL, retry_at REAL, "
+    "last_error TEXT NOT NULL DEFAULT '', "
     "last_success REAL, UNIQUE (tenant, name))",
     "CREATE TABLE deliveries (number INTEGER PRIMARY KEY, destination INTEGER NOT NULL, place INTEGER NOT NULL, "
     "event TEXT NOT NULL, created REAL NOT NULL, attempts INTEGER NOT NULL, body BLOB NOT NULL)",
@@ -95,7 +97,8 @@ def create_outbox(folder: Path) -> None:
     except (OSError, sqlite3.Error) as e:
         raise StorageError(folder, f"the outbox cannot be made ({e}): check permissions and room") from e
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def check_outbox(connection: sqlite3.Connection) -> None:
