@@ -187,8 +187,6 @@ class Thresholds:
     pbtree_rows_a_row_seen: int = _threshold(
         16, 1_000_000, "when more than one in so many rows was met, all counters are set back, not only theirs"
     )
-    # service.gathering
-    gathered_events: int = _threshold(16, 2, "single events of several clients that are matched as a batch")
 
 
 def smallest() -> dict[str, Any]:

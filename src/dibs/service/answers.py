@@ -1,5 +1,5 @@
-"""Changes, once: answers to requests with an Idempotency-Key are kept for a day, and every change is written to the audit
-log. Both are one transaction, after the change itself."""
+"""Changes, once: answers to requests with an Idempotency-Key are kept for a day, and every change is written to the
+audit log. Both are one transaction, after the change itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The service as an ASGI application: a request is dispatched by the table of routes, its token, rate, parameters and body
-are checked, and its handler is called; whatever is raised becomes a problem document.
+"""The service as an ASGI application: a request is dispatched by the table of routes, its token, rate, parameters and
+body are checked, and its handler is called; whatever is raised becomes a problem document.
 
 A matching process (`follows`) answers the routes that are `local`, from a matcher that follows the writer's; all others
 it forwards to the writer (forwarding.py).
@@ -18,19 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Union
 from urllib.parse import parse_qsl, unquote
 
+from dibs.errors import DibsError
 from dibs.service.answers import Answers
 from dibs.service.call import BODY_TYPES, LINE_TYPES, Answer, Call, Receive, Scope, Send
 from dibs.service.checking import checked_parameters
 from dibs.service.database import Database
-from dibs.service.delivery import Outbox
+from dibs.service.delivering import DelivererProcess
+from dibs.service.delivery import DeliverySettings, Destination, Outbox, Reach, check_destination
 from dibs.service.forwarding import Forwarder
 from dibs.service.metrics import Metrics
 from dibs.service.problems import Refusal, refusal_of
 from dibs.service.publishing import Publisher
 from dibs.service.routes import EXTENSIONS, ROUTES, TENANT, Route
 from dibs.service.settings import ALL, DATABASE, MAIN, Settings
-from dibs.service.tenants import Tenant, Tenants
+from dibs.service.tenants import Tenants
 from dibs.service.tokens import EVERYBODY, Identity, Tokens
+from dibs.warming.sample import run_once
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Handler = Callable[[Call], Awaitable[Union[Answer, Application]]]
@@ -99,7 +102,11 @@ class Service:
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="dibs-service")
         self.metrics = Metrics()
         self.state = "opening"  # then ready, then closing
+        reach = Reach(loopback=settings.private_targets, private=settings.private_targets)
+        self.delivery = DeliverySettings(reach, settings.brokers)
+        self._deliverer: DelivererProcess | None = None
         self._upkeep: asyncio.Task[None] | None = None
+        self.closing: asyncio.Event  # set: streams end
         self.database: Database
         self.tenants: Tenants
         self.tokens: Tokens
@@ -110,6 +117,7 @@ class Service:
     # ---- its life ----
 
     async def start(self) -> None:
+        self.closing = asyncio.Event()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._open)
         await self.tenants.get(MAIN)
@@ -127,6 +135,8 @@ class Service:
             self.answers = Answers(self.database)
             self.outbox = Outbox.open(folder)
             self.publisher = Publisher(self.outbox, self.pool)
+            self._deliverer = DelivererProcess(folder, self.delivery)
+        run_once()  # what matching needs is loaded before anybody asks
 
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
@@ -151,25 +161,22 @@ class Service:
             self._upkeep.cancel()
         if self.forward is not None:
             await self.forward.close()
-        for tenant in self.tenants:
-            for follower in list(tenant.recent.followers):
-                follower.end()
+        self.closing.set()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
         self.pool.shutdown(wait=True)
         self.tenants.close()
-        if not self.follows:
+        if self._deliverer is not None:
+            self._deliverer.stop()
             self.outbox.close()
         self.database.close()
 
     def check_target(self, destination: Destination) -> None:
-        """Where webhooks may not go at all is said when the destination comes; the address that a name has is looked at
-        each time that something is sent."""
-        if destination.kind != "webhook":
-            return
+        """Where deliveries may not go at all is said when the destination comes; the address that a name has is looked
+        at each time that something is sent."""
         try:
-            check_target(parse_target(destination.target), self.reach)
+            check_destination(destination, self.delivery)
         except DibsError as error:
             raise Refusal("destination", str(error)) from None
 
@@ -216,7 +223,13 @@ class Service:
         return Answer.refused(refusal)
 
     async def _answered(
-        self, route: Route, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes], path: dict[str, str]
+        self,
+        route: Route,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: dict[bytes, bytes],
+        path: dict[str, str],
     ) -> Answer | Application:
         self._check_origin(headers)
         if self.state == "closing" or (self.state == "opening" and route.role != "nobody"):
@@ -295,7 +308,7 @@ class Service:
         if media not in BODY_TYPES or (media in LINE_TYPES and not route.lines):
             kinds = [*(["application/json"] if route.body else []), *(["application/jsonl"] if route.lines else [])]
             if kinds:
-                raise Refusal("media-type", f"expected {' or '.join(kinds)}, not {media!r}")
+                raise Refusal("media-type", f"expected {' or '.join(kinds)}, not {media!r} (curl: --json)")
         most = limits.body or 1 << 40
         length = call.headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > most:

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from dibs.errors import shown
-from dibs.service.routes import Parameter
 from dibs.service.problems import Refusal
+from dibs.service.routes import Parameter
 from dibs.service.schemas import Schema
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -36,7 +36,9 @@ def problem_with(value: Any, schema: Schema, place: str = "") -> str:
         return f"{where} must be one of {', '.join(map(str, schema['enum']))}, not {shown(value)}"
     if isinstance(value, str) and len(value) > schema.get("maxLength", math.inf):
         return f"{where} has {len(value):,} characters; at most {schema['maxLength']:,} are taken"
-    if kind in ("integer", "number") and not schema.get("minimum", -math.inf) <= value <= schema.get("maximum", math.inf):
+    if kind in ("integer", "number") and not schema.get("minimum", -math.inf) <= value <= schema.get(
+        "maximum", math.inf
+    ):
         return f"{where} must be from {schema.get('minimum')} to {schema.get('maximum')}, not {shown(value)}"
     if kind == "object":
         return _problem_in_object(value, schema, place)
@@ -101,8 +103,12 @@ def _typed(text: str, parameter: Parameter) -> Any:
         return TRUTHS[text]
     if parameter.type == "integer":
         value = integer_of(text, parameter.name)
-        if not (parameter.least is None or value >= parameter.least) or not (parameter.most is None or value <= parameter.most):
-            raise Refusal("argument", f"{parameter.name} must be from {parameter.least} to {parameter.most}, not {value}")
+        if not (parameter.least is None or value >= parameter.least) or not (
+            parameter.most is None or value <= parameter.most
+        ):
+            raise Refusal(
+                "argument", f"{parameter.name} must be from {parameter.least} to {parameter.most}, not {value}"
+            )
         return value
     if parameter.choices and text not in parameter.choices:
         raise Refusal("argument", f"{parameter.name} must be one of {', '.join(parameter.choices)}, not {shown(text)}")

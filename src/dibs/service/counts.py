@@ -1,5 +1,5 @@
 """How often subscriptions have matched: in all, by hour for a week (in the database), and by minute for two hours (in
-memory). What the last seconds brought is lost if the process is killed: these are counts for people, not for accounts."""
+memory). What the last seconds brought is lost if the process is killed: these counts are for people, not for bills."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class MatchCounts:
             for hour, counts in new.items():
                 rows = [(self._tenant, hour, id, count) for id, count in counts.items()]
                 connection.executemany(
-                    "INSERT INTO hours VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count", rows
+                    "INSERT INTO hours VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+                    rows,
                 )
                 connection.executemany(
                     "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET total = total + excluded.total, "
@@ -127,7 +128,7 @@ class MatchCounts:
                     if 0 <= place < last:
                         for id in wanted:
                             series[id][place] = minute.matches.get(id, 0)
-        return [Counted(id, *totals.get(id, (0, None)), series[id]) for id in wanted]  # type: ignore[arg-type]
+        return [Counted(id, *_total(totals.get(id)), series[id]) for id in wanted]
 
     def events_by_minute(self, last: int) -> list[int]:
         first = int(time.time()) // MINUTE - last + 1
@@ -137,3 +138,7 @@ class MatchCounts:
                 if 0 <= minute.number - first < last:
                     counts[minute.number - first] = minute.events
         return counts
+
+
+def _total(found: tuple[int, int] | None) -> tuple[int, int | None]:
+    return (0, None) if found is None else found

@@ -34,7 +34,8 @@ CREATE TABLE details (tenant TEXT NOT NULL, id NOT NULL, owner TEXT, labels TEXT
 CREATE INDEX details_by_owner ON details (tenant, owner, id) WHERE owner IS NOT NULL;
 CREATE INDEX details_paused ON details (tenant, id) WHERE paused;
 CREATE TABLE answers (tenant TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, status INTEGER NOT NULL,
-                      headers TEXT NOT NULL, body BLOB NOT NULL, time REAL NOT NULL, PRIMARY KEY (tenant, key)) WITHOUT ROWID;
+                      headers TEXT NOT NULL, body BLOB NOT NULL, time REAL NOT NULL,
+                      PRIMARY KEY (tenant, key)) WITHOUT ROWID;
 CREATE INDEX answers_by_time ON answers (time);
 CREATE TABLE audit (number INTEGER PRIMARY KEY, time REAL NOT NULL, tenant TEXT NOT NULL, token TEXT NOT NULL,
                     action TEXT NOT NULL, about TEXT NOT NULL, status INTEGER NOT NULL);
@@ -55,7 +56,9 @@ class Database:
         try:
             self._connection = self._opened()
         except sqlite3.Error as e:
-            raise StorageError(path, f"cannot be opened ({e}): check the permissions, and that it is a file of Dibs") from e
+            raise StorageError(
+                path, f"cannot be opened ({e}): check the permissions, and that it is a file of Dibs"
+            ) from e
 
     def _opened(self) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
@@ -70,7 +73,9 @@ class Database:
             if number == 0 and not self.read_only:
                 connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA};PRAGMA user_version = {FORMAT};COMMIT")
             elif number != FORMAT:
-                raise FormatError(f"{self.path} has the format {number}, not {FORMAT}: use the version of Dibs that wrote it")
+                raise FormatError(
+                    f"{self.path} has the format {number}, not {FORMAT}: use the version of Dibs that wrote it"
+                )
         except BaseException:
             connection.close()
             raise

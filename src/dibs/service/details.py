@@ -3,8 +3,8 @@
 Only subscriptions that have something of it have a row. Those with a destination are in memory too, because each
 published event asks for them.
 
-A row is written before the matcher is changed, with `settled` 0, and holds the expression that the matcher is to have. So
-whatever kills the process, on opening each row is made true (`Subscriptions.settle`): what was begun is finished. A
+A row is written before the matcher is changed, with `settled` 0, and holds the expression that the matcher is to have.
+So whatever kills the process, on opening each row is made true (`Subscriptions.settle`): what was begun is finished. A
 paused subscription is not in its matcher at all; the row is all there is of it.
 """
 
@@ -39,7 +39,8 @@ class Detail:
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to keep."""
-        return self.owner is self.labels is self.destination is self.mode is None and not self.paused
+        others = (self.owner, self.labels, self.destination, self.mode)
+        return not self.paused and all(each is None for each in others)
 
     def row(self) -> tuple[Any, ...]:
         labels, mode = (None if value is None else orjson.dumps(value).decode() for value in (self.labels, self.mode))
@@ -131,10 +132,8 @@ class Details:
         """What is no longer true, or never became so."""
         rows = [(self._tenant, id) for id in ids]
         for _, id in rows:
-            self.receivers.pop(id, None)  # type: ignore[call-overload]
-        self._database.write(
-            lambda c: c.executemany("DELETE FROM details WHERE tenant = ? AND id = ?", rows)
-        )
+            self.receivers.pop(id, None)
+        self._database.write(lambda c: c.executemany("DELETE FROM details WHERE tenant = ? AND id = ?", rows))
 
     def finish(self, detail: Detail, version: int) -> None:
         """It is true. version: the one that the matcher gave."""

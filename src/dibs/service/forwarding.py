@@ -1,5 +1,5 @@
-"""From a matching process to the writer, over a socket in the file system that nobody else may open: what only the writer
-can answer is handed on as it came, token included, and its answer as it comes."""
+"""From a matching process to the writer, over a socket in the file system that nobody else may open: what only the
+writer can answer is handed on as it came, token included, and its answer as it comes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Forwarder:
         try:
             answer = await client.send(request, stream=True)
             try:
-                out = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in OF_A_CONNECTION]
+                out = [
+                    (name.lower(), value) for name, value in answer.headers.raw if name.lower() not in OF_A_CONNECTION
+                ]
                 await send({"type": "http.response.start", "status": answer.status_code, "headers": out})
                 started = True
                 async for chunk in answer.aiter_raw():

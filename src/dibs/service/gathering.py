@@ -2,9 +2,9 @@
 
 idle         an event is matched at once, where it is: nothing waits for anything
 some at once those that were read from their connections in the same turn of the loop are matched one after the other
-under load   when that many come together that a batch costs less than one by one (`thresholds.gathered_events`), the
-             next ones wait some hundred microseconds for each other, and a thread matches them as a batch while the loop
-             reads on
+under load   when that many come together that a batch costs less than one by one (`at_least`), the
+             next ones wait some hundred microseconds for each other, and a thread matches them as a batch while the
+             loop reads on
 
 Each gets what Matcher.match would have given, errors included: whatever a batch is not sure of is asked again alone.
 """
@@ -17,14 +17,13 @@ from concurrent.futures import Executor
 
 from dibs.arguments import Id
 from dibs.matcher import Matcher
-from dibs.thresholds import thresholds
 
 Waiting = tuple[bytes, "asyncio.Future[list[Id]]"]
 
 
 class Gatherer:
-    def __init__(self, matcher: Matcher, pool: Executor, seconds: float):
-        self._matcher, self._pool, self._seconds = matcher, pool, seconds
+    def __init__(self, matcher: Matcher, pool: Executor, seconds: float, at_least: int):
+        self._matcher, self._pool, self._seconds, self._at_least = matcher, pool, seconds, at_least
         self._waiting: list[Waiting] = []
         self._is_due = False  # a turn is coming
         self._is_busy = False  # a thread is matching
@@ -37,7 +36,7 @@ class Gatherer:
         self._waiting.append((text, answer))
         if not self._is_due and not self._is_busy:
             self._is_due = True
-            if self._last >= thresholds.gathered_events:
+            if self._last >= self._at_least:
                 loop.call_later(self._seconds, self._turn)
             else:
                 loop.call_soon(self._turn)
@@ -47,7 +46,7 @@ class Gatherer:
         waiting, self._waiting = self._waiting, []
         self._is_due = False
         self._last = len(waiting)
-        if len(waiting) < thresholds.gathered_events:
+        if len(waiting) < self._at_least:
             for text, answer in waiting:
                 _answer(answer, self._matcher.match, text)
             return

@@ -50,7 +50,9 @@ def _operation(route: Route) -> dict[str, Any]:
     headers = ["Idempotency-Key"] if route.changes else []
     if route.changes and INTEGER in route.parameters:
         headers += ["If-Match", *(["If-None-Match"] if route.method == "PUT" else [])]
-    parameters += [{"name": h, "in": "header", "description": HEADERS[h], "schema": {"type": "string"}} for h in headers]
+    parameters += [
+        {"name": h, "in": "header", "description": HEADERS[h], "schema": {"type": "string"}} for h in headers
+    ]
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": route.handler.split(".")[-1].replace(":", "_"),
@@ -91,7 +93,7 @@ def _answers(route: Route) -> dict[str, Any]:
     answers: dict[str, Any] = {str(route.status): {"description": "Done.", "content": content}}
     if route.method == "PUT":
         answers["201"] = answers[str(route.status)] | {"description": "It is new."}
-    kinds = ALWAYS if route.role != "nobody" else ("argument", "forbidden", "method")
+    kinds: tuple[str, ...] = ALWAYS if route.role != "nobody" else ("argument", "forbidden", "method")
     kinds += OF_BODIES if route.method in ("POST", "PUT") else ()
     kinds += OF_PATHS if "{" in route.path or route.role != "nobody" else ()
     kinds += OF_CHANGES if route.changes else ()

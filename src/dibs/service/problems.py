@@ -96,7 +96,9 @@ def refusal_of(error: Exception) -> Refusal:
     if isinstance(error, LineTooLong):
         return Refusal("body", text)
     if isinstance(error, StorageError):  # its text names files of the server: that is for the log
-        return Refusal("unavailable", "the service cannot write its files now; ask its operator", {}, {"Retry-After": "5"})
+        return Refusal(
+            "unavailable", "the service cannot write its files now; ask its operator", {}, {"Retry-After": "5"}
+        )
     if isinstance(error, OutboxFull):
         more = {"destinations": error.destinations}
         return Refusal("quota", text, more, {"Retry-After": "5"})

@@ -119,20 +119,20 @@ class Publisher:
                 matches = [_matched_destination(id, receivers[id]) for id in ids if id in receivers]
                 publications.append(Publication(text, tuple(matches), key, one.wish.tenant.name))
         told = iter(self._outbox.enqueue_many(publications)) if publications else iter(())
-        return [
-            [next(told) if kept else Enqueued(_new_id()) for _ in one.texts] for one, kept in zip(ready, of_outbox)
-        ]
+        return [[next(told) if kept else Enqueued(_new_id()) for _ in one.texts] for one, kept in zip(ready, of_outbox)]
 
     def _tell(self, one: Matched, told: list[Enqueued], loop: asyncio.AbstractEventLoop) -> None:
         new = [place for place, enqueued in enumerate(told) if not enqueued.repeated]
         tenant = one.wish.tenant
-        tenant.recent.add([(told[place].event, one.texts[place], one.ids[place]) for place in new])
+        events = tenant.recent.add([(told[place].event, one.texts[place], one.ids[place]) for place in new])
         tenant.counts.add(one.ids[place] for place in new)
         published = [
             Published(e.event, ids, e.deliveries, e.refused, position)
             for e, ids, position in zip(told, one.ids, one.positions)
         ]
         loop.call_soon_threadsafe(_succeed, one.wish, (published, one.problems))
+        if len(tenant.feed):
+            loop.call_soon_threadsafe(tenant.show, events)
 
 
 def _matched(wish: Wish) -> Matched:

@@ -1,15 +1,14 @@
-"""The recent events of a tenant, in memory: to look at, to backtest against, to learn attributes and values from, and to
-follow as they come. A restart forgets them."""
+"""The recent events of a tenant, in memory: to look at, to backtest against, and to learn attributes and
+values from. A restart forgets them."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -17,10 +16,8 @@ import pyarrow as pa
 from dibs.arguments import Id
 from dibs.coding.events import WantedNames, read_events
 from dibs.past.columns import Expressions
-from dibs.service.problems import Refusal
 
 SHOWN_IDS = 100  # of an event's matches
-FOLLOWED = 1_000  # events that may wait for a follower
 LEARNT_FROM = 2_000  # events
 BARS = 30  # of a histogram
 HOUR = 3_600
@@ -28,35 +25,14 @@ DEPTH = 20  # of nested objects that attributes are learnt from
 EVENT, RECEIVED = "event", "received"
 
 
-class RecentEvent(NamedTuple):
+@dataclass(frozen=True)
+class RecentEvent:
     seq: int
     id: str
     time: float
     text: bytes  # JSON
     count: int
     ids: tuple[Id, ...]  # the first of them
-
-
-class Follower:
-    """Somebody who follows events as they come. Events that do not fit any more are counted."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self.loop = loop
-        self.waiting: deque[RecentEvent] = deque()
-        self.lost = 0
-        self.news = asyncio.Event()
-        self.closed = False
-
-    def tell(self, events: list[RecentEvent]) -> None:
-        """In the loop."""
-        room = max(0, FOLLOWED - len(self.waiting))
-        self.waiting.extend(events[:room])
-        self.lost += max(0, len(events) - room)
-        self.news.set()
-
-    def end(self) -> None:
-        self.closed = True
-        self.news.set()
 
 
 @dataclass(frozen=True)
@@ -79,12 +55,11 @@ class RecentEvents:
         self._turn = threading.Lock()
         self._table: tuple[int, pa.Table, list[RecentEvent]] | None = None  # as of some seq
         self._learnt: tuple[int, dict[str, Counter[Any]], Counter[str]] | None = None
-        self.followers: set[Follower] = set()
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def add(self, found: list[tuple[str, bytes, list[Id]]]) -> None:
+    def add(self, found: list[tuple[str, bytes, list[Id]]]) -> list[RecentEvent]:
         """(id, text, matches) of each event."""
         now = time.time()
         with self._turn:
@@ -97,8 +72,7 @@ class RecentEvents:
             self._bytes += sum(len(event.text) for event in new)
             while self._events and (len(self._events) > self._most or self._bytes > self._most_bytes):
                 self._bytes -= len(self._events.popleft().text)
-        for follower in list(self.followers):
-            follower.loop.call_soon_threadsafe(follower.tell, new)
+        return new
 
     def newest(self, limit: int, before: int | None) -> list[RecentEvent]:
         with self._turn:
@@ -106,13 +80,6 @@ class RecentEvents:
         if before is not None:
             events = [event for event in events if event.seq < before]
         return events[: -limit - 1 : -1]
-
-    def follow(self, most: int) -> Follower:
-        if most and len(self.followers) >= most:
-            raise Refusal("quota", f"{most:,} streams are open already", headers={"Retry-After": "10"})
-        follower = Follower(asyncio.get_running_loop())
-        self.followers.add(follower)
-        return follower
 
     # ---- the past ----
 

@@ -76,6 +76,8 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
     GET    /v1/destinations/{name}  read     -> the destination, and how it does: waiting, delivered, dead...
     DELETE /v1/destinations/{name}  write    -> 200 {"removed": ...}; what waits for it is dropped
     GET    /v1/destinations         read     -> {"destinations": [...]}
+    GET    /v1/destinations/{name}/stream  read  server-sent events of a stream: `delivery` (id: its place), `lost`;
+                                             Last-Event-ID, or ?after=, goes on where it was
     GET    /v1/deliveries           read     -> what the outbox says of itself (queued, dead, by destination)
     GET    /v1/deliveries/dead      read     ?limit ?after ?destination -> {"dead": [...], "next"}
     POST   /v1/deliveries/dead/{delivery}/resend  write  -> 202
@@ -377,6 +379,15 @@ ROUTES: tuple[Route, ...] = (
         "Remove a destination",
         answer=schemas.REMOVED_DESTINATION,
         changes=True,
+    ),
+    Route(
+        "GET",
+        "/v1/destinations/{name}/stream",
+        f"{DELIVERIES}:follow_stream",
+        "read",
+        "Follow a destination of the kind stream (server-sent events)",
+        (Parameter("after", "From the delivery after this place; else from now on.", "integer", least=0, most=2**53),),
+        answer=schemas.STREAM,
     ),
     Route("GET", "/v1/deliveries", f"{DELIVERIES}:overview", "read", "How delivery goes", answer=schemas.ANYTHING),
     Route(

@@ -7,13 +7,14 @@ from typing import Any
 Schema = dict[str, Any]
 
 
-def _object(required: tuple[str, ...] = (), more: bool = True, **properties: Schema) -> Schema:
+def _object(required: tuple[str, ...] = (), /, **properties: Schema) -> Schema:
     result: Schema = {"type": "object", "properties": properties}
-    if required:
-        result["required"] = list(required)
-    if not more:
-        result["additionalProperties"] = False
-    return result
+    return result | ({"required": list(required)} if required else {})
+
+
+def _just(required: tuple[str, ...], /, **properties: Schema) -> Schema:
+    """Of what is sent: an object with nothing else."""
+    return _object(required, **properties) | {"additionalProperties": False}
 
 
 def _list(items: Schema) -> Schema:
@@ -39,7 +40,7 @@ EVENT: Schema = {"type": "object", "description": "An event: its attributes by n
 MODE = {
     "anyOf": [
         {"type": "string", "enum": ["every", "transition"]},
-        _object(("kind",), more=False, kind=SHORT, key=_or_null(STRING), seconds=_or_null(NUMBER)),
+        _just(("kind",), kind=SHORT, key=_or_null(STRING), seconds=_or_null(NUMBER)),
         {"type": "null"},
     ]
 }
@@ -52,8 +53,8 @@ OWN = {
     "mode": MODE,
     "paused": FLAG,
 }
-NEW_SUBSCRIPTION = _object(("expression",), more=False, **OWN)
-LINE = _object(("id",), more=False, id=ID, remove=FLAG, **OWN)
+NEW_SUBSCRIPTION = _just(("expression",), **OWN)
+LINE = _just(("id",), id=ID, remove=FLAG, **OWN)
 MATCH_COUNTS = _object(total=COUNT, last=_or_null(STRING), series=_list(COUNT))
 SUBSCRIPTION = _object(
     ("id", "expression", "weight", "version", "paused"),
@@ -72,7 +73,7 @@ REJECTED = _object(("position", "detail"), position=COUNT, id={}, detail=STRING,
 CHANGED = _object(
     ("put", "removed", "rejected", "version"), put=COUNT, removed=COUNT, rejected=_list(REJECTED), version=COUNT
 )
-EXPRESSION = _object(("expression",), more=False, expression=STRING)
+EXPRESSION = _just(("expression",), expression=STRING)
 VALIDATED = _object(
     ("valid", "problems"),
     valid=FLAG,
@@ -93,8 +94,8 @@ MATCHED = _object(
     problems=_list(ANYTHING),
 )
 PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=COUNT, subscriptions=_list(ID))
-TO_EXPLAIN = _object(("event",), more=False, event=EVENT, id=ID, expression=STRING)
-TO_MISS = _object(("event",), more=False, event=EVENT, limit={"type": "integer", "minimum": 1, "maximum": 1_000})
+TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING)
+TO_MISS = _just(("event",), event=EVENT, limit={"type": "integer", "minimum": 1, "maximum": 1_000})
 MISSES = _object(
     ("matched", "misses"), matched=COUNT, misses=_list(_object(attribute=STRING, count=COUNT, subscriptions=_list(ID)))
 )
@@ -102,9 +103,7 @@ RECENT = _object(
     ("seq", "time", "event"), seq=COUNT, id=STRING, time=STRING, event=EVENT, count=COUNT, subscriptions=_list(ID)
 )
 EVENTS = _object(("events", "kept"), events=_list(RECENT), kept=COUNT)
-TO_BACKTEST = _object(
-    ("expression",), more=False, expression=STRING, examples={"type": "integer", "minimum": 0, "maximum": 100}
-)
+TO_BACKTEST = _just(("expression",), expression=STRING, examples={"type": "integer", "minimum": 0, "maximum": 100})
 BACKTEST = _object(
     ("events", "count", "rate"),
     events=COUNT,
@@ -129,9 +128,8 @@ COUNTS = _object(
     events=_list(COUNT),
     counts=_list(_object(("id", "total", "series"), id=ID, total=COUNT, last=_or_null(STRING), series=_list(COUNT))),
 )
-NEW_DESTINATION = _object(
+NEW_DESTINATION = _just(
     ("kind",),
-    more=False,
     kind={"type": "string", "enum": ["webhook", "stream", "kafka"]},
     target={"type": "string", "maxLength": 2_000},
     secret=SHORT,

@@ -47,7 +47,9 @@ class Condition:
         if self.versions is not None and (found is None or found.version not in self.versions):
             version = None if found is None else found.version
             has = "is not there" if found is None else f"has the version {version}"
-            raise Refusal("changed", f"the subscription {id!r} {has}, which If-Match does not name", {"version": version})
+            raise Refusal(
+                "changed", f"the subscription {id!r} {has}, which If-Match does not name", {"version": version}
+            )
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Subscriptions:
     def page(self, wanted: Filter, after: Id | None, limit: int) -> tuple[list[Detail], Id | None]:
         """The next ones in the order of ids, and the id to go on after: None if there are no more."""
         found: list[Detail] = []
-        looked = 0
+        last, looked = after, 0
         for detail in self._ordered(wanted, after, limit):
             if len(found) == limit or looked == LOOKED_AT + limit:
                 return found, last
@@ -243,7 +245,9 @@ class Subscriptions:
         if plain:
             self.details.forget(plain)
 
-    def change_many(self, lines: list[Detail | Id], rejected: list[Rejected], on_error: str, mode: str) -> tuple[int, int]:
+    def change_many(
+        self, lines: list[Detail | Id], rejected: list[Rejected], on_error: str, mode: str
+    ) -> tuple[int, int]:
         """Puts subscriptions, and removes those of which only the id is given. rejected: lines that were bad before.
         Returns how many were put and removed."""
         with self._turn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
 import orjson
@@ -12,14 +12,14 @@ import orjson
 from dibs.matcher import Matcher
 from dibs.service.counts import MatchCounts
 from dibs.service.database import Database
+from dibs.service.delivery.streams import LiveFeed
 from dibs.service.details import Details
 from dibs.service.gathering import Gatherer
 from dibs.service.problems import Refusal
-from dibs.service.recent import RecentEvents
+from dibs.service.recent import RecentEvent, RecentEvents
 from dibs.service.settings import MAIN, Limits, Settings
 from dibs.service.subscriptions import Subscriptions
 from dibs.storage.store import is_durable
-
 
 AT_ONCE = 4  # threads that work for one tenant
 
@@ -47,22 +47,28 @@ class Rate:
 class Tenant:
     """What a process has of a tenant. In a matching process the matcher follows the writer's, and there is no more."""
 
-    def __init__(self, name: str, settings: Settings, limits: Limits, database: Database, pool: Executor, follows: bool):
+    def __init__(
+        self, name: str, settings: Settings, limits: Limits, database: Database, pool: Executor, follows: bool
+    ):
         self.name, self.limits, self.follows = name, limits, follows
         self.rate = Rate(limits.rate / (settings.workers if follows else 1))
         self.matcher = Matcher.open(settings.folder_of(name), threads=settings.threads, read_only=follows)
-        self.gatherer = Gatherer(self.matcher, pool, settings.gather)
+        self.gatherer = Gatherer(self.matcher, pool, settings.gather, settings.gather_from)
         self.details = Details(database, name)
         self.subscriptions = Subscriptions(self.matcher, self.details, limits)
+        self.feed: LiveFeed[RecentEvent] = LiveFeed()
         self.recent = RecentEvents(settings.recent_events, settings.recent_bytes)
         self.counts = MatchCounts(database, name)
         self.at_once = asyncio.Semaphore(AT_ONCE)
         if not follows:
             self.subscriptions.settle()
 
+    def show(self, events: list[RecentEvent]) -> None:
+        """To those who watch, in the loop."""
+        for event in events:
+            self.feed.put(event)
+
     def close(self) -> None:
-        for follower in list(self.recent.followers):
-            follower.loop.call_soon_threadsafe(follower.end)
         if not self.follows:
             self.counts.flush()
             self.details.close()
@@ -75,7 +81,7 @@ class Tenants:
         self._open: dict[str, Tenant] = {}
         self._opening: dict[str, asyncio.Future[Tenant]] = {}
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Tenant]:
         return iter(list(self._open.values()))
 
     def found(self, name: str) -> Tenant | None:

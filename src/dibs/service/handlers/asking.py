@@ -65,7 +65,9 @@ def _matched(call: Call, plain: bool) -> Answer:
     if plain and not matches.problems:
         lines = [b'{"event":%d,"subscriptions":%b}\n' % (n, orjson.dumps(found)) for n, found in enumerate(ids)]
     else:
-        lines = [orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in _detailed(call, matches, ids, events)]
+        lines = [
+            orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in _detailed(call, matches, ids, events)
+        ]
     return Answer(b"".join(lines), media=LINES) if call.is_lines else Answer(lines[0])
 
 
@@ -86,8 +88,8 @@ def _detailed(call: Call, matches: Matches, ids: list[list[Id]], events: Any) ->
             explained = [call.tenant.matcher.explain(id, event) for id in found[:EXPLAINED]]
             result[n]["explanations"] = [explanation.to_dict() for explanation in explained]
     for problem in matches.problems[:SHOWN]:
-        found = {"attribute": problem.attribute, "detail": problem.message}
-        result[problem.event].setdefault("problems", []).append(found)
+        told = {"attribute": problem.attribute, "detail": problem.message}
+        result[problem.event].setdefault("problems", []).append(told)
     return result
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 
 from dibs.service.call import Answer, Call
-from dibs.service.delivery import DeadLetter, Destination, DestinationStats
+from dibs.service.checking import integer_of
+from dibs.service.delivery import DeadLetter, Destination, DestinationStats, UnknownDestination
+from dibs.service.delivery.streams import Lost, StreamItem, follow, last_place, sse, sse_of_stream
+from dibs.service.handlers.looking import EVENT_STREAM, until_gone
 from dibs.service.subscriptions import iso
 
 
@@ -69,7 +73,9 @@ async def delete_destination(call: Call) -> Answer:
 
 async def overview(call: Call) -> Answer:
     found = await call.in_thread(lambda: call.service.outbox.stats(call.tenant.name))
-    sums = {name: sum(getattr(s, name) for s in found) for name in ("waiting", "delivered", "dead", "refused", "dropped")}
+    sums = {
+        name: sum(getattr(s, name) for s in found) for name in ("waiting", "delivered", "dead", "refused", "dropped")
+    }
     return Answer.of(sums | {"destinations": [_state(stats) for stats in found]})
 
 
@@ -103,3 +109,24 @@ async def resend(call: Call) -> Answer:
     delivery = call.path["delivery"]
     await call.in_thread(lambda: call.service.outbox.resend(delivery, call.tenant.name))
     return Answer.of({"id": delivery, "status": "queued"}, 202)
+
+
+async def follow_stream(call: Call) -> Answer:
+    """A destination of the kind stream, from the place that the client names, or from now on."""
+    name, tenant, outbox = call.path["name"], call.tenant.name, call.service.outbox
+    after = call.parameters["after"]
+    last = call.headers.get(b"last-event-id")
+    if last is not None:
+        after = integer_of(last.decode("latin-1"), "Last-Event-ID")
+    await call.in_thread(lambda: last_place(outbox, name, tenant))  # raises UnknownDestination
+    items = follow(outbox, name, tenant, after, call.service.pool)
+    return Answer(media=EVENT_STREAM, chunks=_following(call, items))
+
+
+async def _following(call: Call, items: AsyncIterator[StreamItem | Lost | None]) -> AsyncIterator[bytes]:
+    yield b": here\n\n"
+    try:
+        async for chunk in sse_of_stream(until_gone(call, items)):
+            yield chunk
+    except UnknownDestination:
+        yield sse("removed", {})

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from dibs.arguments import Id
 from dibs.service.call import Answer, Call
 from dibs.service.counts import HOUR, MINUTE
+from dibs.service.delivery.streams import Listener, Lost, sse
 from dibs.service.handlers.subscriptions import shown_counts
-from dibs.service.recent import Follower, RecentEvent, plain_value
+from dibs.service.problems import Refusal
+from dibs.service.recent import RecentEvent, plain_value
 from dibs.service.subscriptions import iso
 
+T = TypeVar("T")
+EVENT_STREAM = "text/event-stream"
 PING = 15.0  # seconds of silence in a stream
 MOST_IDS = 1_000
 
@@ -88,43 +92,59 @@ async def counts(call: Call) -> Answer:
     return Answer.of(await call.in_thread(work))
 
 
+# ---- streams ----
+
+
 async def stream(call: Call) -> Answer:
     wanted = call.parameters["subscription"]
     id = None if wanted is None else call.id_of(wanted)
     if id is not None:
         await call.in_thread(lambda: call.tenant.subscriptions.get(id))
-    follower = call.tenant.recent.follow(call.tenant.limits.streams)
-    return Answer(media="text/event-stream", chunks=_followed(call, follower, id))
+    most, feed = call.tenant.limits.streams, call.tenant.feed
+    if most and len(feed) >= most:
+        raise Refusal("quota", f"{most:,} streams are open already", headers={"Retry-After": "10"})
+    return Answer(media=EVENT_STREAM, chunks=_live(call, feed.listen(), id))
 
 
-async def _followed(call: Call, follower: Follower, id: Id | None) -> AsyncIterator[bytes]:
-    gone = asyncio.ensure_future(_disconnected(call))
-    try:
+async def _live(call: Call, listener: Listener[RecentEvent], id: Id | None) -> AsyncIterator[bytes]:
+    with listener:
         yield b": here\n\n"
-        while not follower.closed and not gone.done():
-            if not follower.waiting and not follower.lost:
-                news = asyncio.ensure_future(follower.news.wait())
-                done, _ = await asyncio.wait({news, gone}, timeout=PING, return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-                if not done:
-                    yield b": still here\n\n"
-            follower.news.clear()
-            lost, follower.lost = follower.lost, 0
-            events = [follower.waiting.popleft() for _ in range(len(follower.waiting))]
-            if id is not None:
-                events = [event for event in events if id in event.ids]
-            if lost:
-                yield b'event: lost\ndata: {"count":%d}\n\n' % lost
-            if events:
-                yield b"".join(b"event: published\nid: %d\ndata: %b\n\n" % (e.seq, _line(e)) for e in events)
+        async for item in until_gone(call, aiter(listener)):
+            if item is None:
+                yield b": still here\n\n"
+            elif isinstance(item, Lost):
+                yield sse("lost", {"count": item.count})
+            elif id is None or id in item.ids:
+                yield sse("published", _shown(item) | {"event": orjson.loads(item.text)}, item.seq)
+
+
+async def until_gone(call: Call, items: AsyncIterator[T]) -> AsyncIterator[T | None]:
+    """The items, until the client leaves or the service stops; None when there was none for a while."""
+    gone = asyncio.ensure_future(_disconnected(call))
+    closing = asyncio.ensure_future(call.service.closing.wait())
+    following: asyncio.Future[T] | None = None
+    try:
+        while not gone.done() and not closing.done():
+            if following is None:
+                following = asyncio.ensure_future(_next(items))
+            awaited: set[asyncio.Future[Any]] = {following, gone, closing}
+            done, _ = await asyncio.wait(awaited, timeout=PING, return_when="FIRST_COMPLETED")
+            if following in done:
+                found, following = following.result(), None
+                yield found
+            elif not done:
+                yield None
+    except RuntimeError as end:  # a task cannot end by StopAsyncIteration
+        if not isinstance(end.__cause__, StopAsyncIteration):
+            raise
     finally:
-        gone.cancel()
-        call.tenant.recent.followers.discard(follower)
+        for task in (gone, closing, following):
+            if task is not None:
+                task.cancel()
 
 
-def _line(event: RecentEvent) -> bytes:
-    """In one line, whatever white space the event came with."""
-    return orjson.dumps(_shown(event) | {"event": orjson.loads(event.text)})
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
 
 
 async def _disconnected(call: Call) -> None:

@@ -111,7 +111,7 @@ async def change_many(call: Call) -> Answer:
 
 def _line(text: bytes) -> dict[str, Any]:
     try:
-        value = orjson.loads(text)
+        value: dict[str, Any] = orjson.loads(text)
     except orjson.JSONDecodeError as e:
         raise Refusal("body", f"no JSON: {e}") from None
     problem = problem_with(value, schemas.LINE, "the line")
@@ -121,7 +121,7 @@ def _line(text: bytes) -> dict[str, Any]:
         raise Refusal("body", f"an id has 1 to {LONGEST_ID:,} characters, not {len(value['id']):,}")
     if "expression" not in value and not value.get("remove"):
         raise Refusal("body", "the line has no 'expression', which is needed, unless it says \"remove\": true")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _checked(call: Call, id: Id, given: dict[str, Any]) -> Detail:
@@ -152,5 +152,3 @@ def _matches(call: Call, ids: list[Id]) -> dict[Id, dict[str, Any]]:
 def shown_counts(counted: Counted) -> dict[str, Any]:
     last = None if counted.last is None else iso(counted.last)
     return {"total": counted.total, "last": last, "series": counted.series}
-
-
