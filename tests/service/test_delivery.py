@@ -29,7 +29,7 @@ from dibs.service.delivery import (
 from dibs.service.delivery.addresses import Unreachable, parse_target, resolve
 from dibs.service.delivery.kafka import KafkaMissing, check_kafka_target
 from dibs.service.delivery.signing import BadSignature, sign, verify
-from dibs.service.delivery.streams import Lost, StreamItem, follow, sse_of_stream
+from dibs.service.delivery.streams import LiveFeed, Lost, StreamItem, follow, sse_of_stream
 from service.receivers import Receiver, hangs, wait_until
 
 FAST = DeliverySettings(Reach(loopback=True), seconds=0.5, first=0.05, longest=0.2, attempts=4)
@@ -339,3 +339,17 @@ def test_a_stream_is_followed_from_any_place(outbox: Outbox) -> None:
 
     lost = b'event: lost\ndata: {"count":7}\n\n'
     assert asyncio.run(shown()) == b'event: delivery\nid: 4\ndata: {"a": 1}\n\n' + lost + b": still here\n\n"
+
+
+def test_a_slow_listener_of_a_live_feed_loses_the_oldest_and_is_told() -> None:
+    async def work() -> None:
+        feed: LiveFeed[int] = LiveFeed()
+        with feed.listen(3) as slow, feed.listen() as fast:
+            for n in range(5):
+                feed.put(n)
+            assert [await slow.__anext__() for _ in range(4)] == [Lost(2), 2, 3, 4]
+            assert [await fast.__anext__() for _ in range(5)] == list(range(5))
+            assert len(feed) == 2
+        assert len(feed) == 0
+
+    asyncio.run(work())
