@@ -1,5 +1,6 @@
 """Matching on Spark: a shell round the Matcher that holds no matching logic of its own.
 
+    compile    subscriptions to index files, as a job: versions that never change (dibs.spark.versions)
     match      events and subscriptions to (event_id, subscription_id), batch or streaming, classic or Connect
     problems   the events that could not be read entirely, and why
     session    a local session for demos and tests; jobs use their own
@@ -14,7 +15,8 @@ try:
 except ImportError as error:
     raise ImportError("dibs.spark needs pyspark: pip install 'dibs[spark]'") from error
 
+from dibs.spark.compile import Compilation, compile
 from dibs.spark.match import match, problems
 from dibs.spark.session import session
 
-__all__ = ["match", "problems", "session"]
+__all__ = ["Compilation", "compile", "match", "problems", "session"]

@@ -31,7 +31,7 @@ from dibs.arguments import check_on_error
 from dibs.errors import DibsError
 from dibs.jit.parcel import packed
 from dibs.matcher import OnError
-from dibs.spark.compile import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
+from dibs.spark.sources import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
 
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
 # Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
