@@ -9,7 +9,7 @@ collects changes and does the same once for all of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
@@ -411,8 +411,10 @@ class Matcher:
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
         manifest, segments = store.load_all(source)
+        layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         matcher = cls(index=manifest.index, threads=threads)
-        matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
+        matcher._layers.tidies = False
+        matcher._layers.restore(State(manifest.version, tuple(layers)))
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         matcher.history.refused = "saved files have none yet; use dibs.Matcher()"
         return matcher
@@ -456,6 +458,12 @@ class Matcher:
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
             self._matching.counters[name] += count
+
+    def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:
+        """Of one that load() opened: what has happened to these subscriptions since, up to this version. They are known
+        to be good."""
+        items = {s.id: Waiting(s.expression, s.weight, s.version, None) for s in changed}
+        self._layers.advance(removed, items, version)
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

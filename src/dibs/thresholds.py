@@ -180,6 +180,11 @@ class Thresholds:
     )
     catalog_checked_by_two: int = _threshold(10_000_000, 0, "bytes of a catalog that two threads check")
     catalog_rows_read: int = _threshold(10_000, 2, "rows of the catalog that are read at once")
+    # spark.living
+    changes_since_base: int = _threshold(
+        10_000, 1, "changes that a stream's snapshots hold before newer segments are taken"
+    )
+    steps_since_base: int = _threshold(64, 1, "steps of such a snapshot before they are joined")
     # index.papers.pbtree
     pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")
     pbtree_most_ranges: int = _threshold(16, 1, "ranges of a predicate that are filed; one of more is verified")
