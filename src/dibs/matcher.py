@@ -9,7 +9,7 @@ collects changes and does the same once for all of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
@@ -415,7 +415,8 @@ class Matcher:
             version = versions.read_version(source)
             return cls.of_state(versions.load_state(source, version), version.index, threads)
         manifest, segments = store.load_all(source)
-        return cls.of_state(State(manifest.version, tuple(map(Layer.of, segments))), manifest.index, threads)
+        layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
+        return cls.of_state(State(manifest.version, tuple(layers)), manifest.index, threads)
 
     @classmethod
     def of_state(cls, state: State, index: str, threads: int | None = None) -> Matcher:
@@ -467,6 +468,12 @@ class Matcher:
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
             self._matching.counters[name] += count
+
+    def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:
+        """Of one that load() opened: what has happened to these subscriptions since, up to this version. They are known
+        to be good."""
+        items = {s.id: Waiting(s.expression, s.weight, s.version, None) for s in changed}
+        self._layers.advance(removed, items, version)
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also
