@@ -15,7 +15,7 @@ MOST_ARGUMENTS = 9
 MOST_LINES = 80
 
 # Each call of these from Python codes one event, and groups would take longer to hand over than the work itself.
-FLAT = {"coding/arrange.py:_arrange", "coding/batch_kernels.py:code_values"}
+FLAT = {"coding/arrange.py:_arrange"}
 
 
 class Shape(NamedTuple):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.hashing import number_pairs
 from dibs.jit.kernel import kernel
 from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
@@ -56,11 +57,13 @@ class Presence:
         """Attribute, cell and share of the cells that at least this share of the latest events have."""
         with self._lock:
             latest, events = list(self._latest), self._latest_events
-        keys = [(e.attribute.astype(np.int64) << 32) | e.lo for e in latest]
-        key, count = np.unique(np.concatenate([np.empty(0, np.int64), *keys]), return_counts=True)
+        none = np.empty(0, np.int32)
+        attribute = np.concatenate([none, *(e.attribute for e in latest)])
+        cell = np.concatenate([none, *(e.lo for e in latest)])
+        number, first = number_pairs(attribute, cell)
+        count = np.bincount(number)
         often = count >= max(least * events, 4)  # fewer may be chance
-        key, count = key[often], count[often]
-        return (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32), count / max(events, 1)
+        return attribute[first[often]], cell[first[often]], count[often] / max(events, 1)
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)

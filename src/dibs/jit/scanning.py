@@ -75,16 +75,6 @@ def copy_bytes(typingctx, data, at, target, to):
 
 
 @intrinsic
-def word_at(typingctx, data, at):
-    """The 8 bytes from data[at] on as a number, the first of them lowest."""
-
-    def code(context, builder, signature, args):
-        return builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORD), align=1)
-
-    return types.uint64(data, types.int64), code
-
-
-@intrinsic
 def reversed_word(typingctx, x):
     """A word with its 8 bytes in the other order."""
 

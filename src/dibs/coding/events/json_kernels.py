@@ -28,7 +28,8 @@ from dibs.coding.events.paths import NOWHERE, ROOT, child, same_bytes
 from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.memory import fresh
-from dibs.jit.scanning import PADDING, WIDTH, copy_bytes, special_bytes, word_at
+from dibs.jit.scanning import PADDING, WIDTH, copy_bytes, special_bytes
+from dibs.jit.words import word_at
 
 # Statuses.
 READ = 0  # all values of the event have been added to what was found

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.scanning import PADDING, word_at
+from dibs.jit.scanning import PADDING
+from dibs.jit.words import word_at
 
 ROOT = 0  # the event itself
 NOWHERE = -1  # neither a wanted name nor on the way to one

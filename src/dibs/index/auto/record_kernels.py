@@ -97,10 +97,10 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
     full = False
     i = first + progress[NEXT_ROW]
     while i < last and not full:
+        if i + 3 * AHEAD < events.offsets[-1]:
+            _ask_for_place(events.attribute[i + 3 * AHEAD], events.lo[i + 3 * AHEAD], has_cells, records)
         if i + AHEAD < events.offsets[-1]:
-            _ask_for_place(events.attribute[i + AHEAD], events.lo[i + AHEAD], has_cells, records)
-        if i + 1 < events.offsets[-1]:  # the next entry, be it of the next event
-            _ask_for_groups(events.attribute[i + 1], events.lo[i + 1], has_cells, records)
+            _ask_for_groups(events.attribute[i + AHEAD], events.lo[i + AHEAD], has_cells, records)
         a = events.attribute[i]
         again = i > first and events.attribute[i - 1] == a
         first_cell = np.int64(events.lo[i])
