@@ -36,9 +36,11 @@ class Presence:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
-    def observe(self, events: CodedEvents) -> None:
+    def observe(self, events: CodedEvents) -> int:
+        """Returns how many of the events it took: of many at once, a sample."""
         most = thresholds.latest_events
-        latest = events if len(events) <= most else events.take(np.arange(most), events.points)
+        if len(events) > most:
+            events = events.take(np.linspace(0, len(events) - 1, most).astype(np.int64), events.points)
         with self._lock:
             if self.events + len(events) > thresholds.remembered_events:
                 self.events /= 2
@@ -48,10 +50,11 @@ class Presence:
                 np.add.at(self._present, events.attribute, 1.0)
             else:
                 self._present += np.bincount(events.attribute, minlength=len(self._present))
-            self._latest.append(latest)
-            self._latest_events += len(latest)
+            self._latest.append(events)
+            self._latest_events += len(events)
             while self._latest_events - len(self._latest[0]) >= most:
                 self._latest_events -= len(self._latest.popleft())
+        return len(events)
 
     def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Attribute, cell and share of the cells that at least this share of the latest events have."""

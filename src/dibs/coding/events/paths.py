@@ -118,7 +118,7 @@ def _find(tree, node, text, start, end):
         if (
             tree.parent[other] == node
             and tree.size[other] == size
-            and same_bytes(text, start, tree.data, tree.start[other], size)
+            and _same_bytes(text, start, tree.data, tree.start[other], size)
         ):
             return slot, other
         slot = (slot + np.uint64(1)) & mask
@@ -138,7 +138,7 @@ def _hash(node, text, start, end):
 
 
 @phase
-def same_bytes(a, a_start, b, b_start, size):
+def _same_bytes(a, a_start, b, b_start, size):
     """Whether so many bytes of two texts are the same; there are PADDING bytes behind both."""
     while size >= 8:
         if word_at(a, a_start) != word_at(b, b_start):

@@ -191,8 +191,7 @@ class Auto:
     def observe(self, events: CodedEvents) -> None:
         if not self._observes or self._planned is None:
             return
-        self._presence.observe(events)
-        self._until_look -= len(events)
+        self._until_look -= self._presence.observe(events)
         if self._until_look > 0:
             return
         self._until_look = thresholds.look_every
