@@ -76,7 +76,6 @@ def serve(
             private_targets=private_targets,
             brokers=tuple(broker or ()),
             threads=threads,
-            demo=demo,
         )
         run(settings, _tell)
 

@@ -135,7 +135,8 @@ class Service:
             self.answers = Answers(self.database)
             self.outbox = Outbox.open(folder)
             self.publisher = Publisher(self.outbox, self.pool)
-            self._deliverer = DelivererProcess(folder, self.delivery)
+            if self.settings.deliver:
+                self._deliverer = DelivererProcess(folder, self.delivery)
         run_once()  # what matching needs is loaded before anybody asks
 
     async def _keep_up(self) -> None:
@@ -169,6 +170,7 @@ class Service:
         self.tenants.close()
         if self._deliverer is not None:
             self._deliverer.stop()
+        if not self.follows:
             self.outbox.close()
         self.database.close()
 

@@ -68,7 +68,7 @@ class Settings:
     private_targets: bool = False  # webhooks may go to private networks and to this machine
     brokers: tuple[str, ...] = ()  # of Kafka, that topics may be of: host:port
     threads: int | None = None  # of a batch
-    demo: bool = False
+    deliver: bool = True  # by a process beside; else another one does, or nobody
 
     def __post_init__(self) -> None:
         if self.open and not self.is_loopback:

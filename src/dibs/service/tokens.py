@@ -18,7 +18,7 @@ from dibs.service.settings import ALL, MAIN, checked_tenant
 PREFIX = "dibs_"
 ROLES = tuple(role for role in get_args(Role) if role not in ("any", "nobody"))
 IMPLIED = {"write": {"read", "write"}, "admin": set(ROLES)}
-FRESH = 1.0  # seconds after which a revoked token is refused at the latest
+FRESH = 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,13 @@ class Tokens:
         self._database = database
         self._stamp = -1
         self._looked = 0.0
+        self.fresh = FRESH  # a revoked token is refused within this time
         self._known: dict[bytes, Identity] = {}
 
     def identity(self, secret: str) -> Identity | None:
         """Who that is; None: nobody."""
         now = time.monotonic()
-        if now - self._looked > FRESH:
+        if now - self._looked > self.fresh:
             self._look(now)
         found = self._known.get(hash_of(secret))
         return None if found is None or (found.expires is not None and found.expires < time.time()) else found
