@@ -75,7 +75,7 @@ class Served:
             if self.process.poll() is not None:
                 self.process = self._start()
             try:
-                if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
+                if httpx.get(f"{self.url}/v1/destinations", timeout=5).status_code == 200:  # the writer answers
                     return
             except httpx.HTTPError:
                 pass

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { duration, empty, h, number, percent } from "./dom.js";
 import { curve, meter } from "./pictures.js";
 
+const FIRST = ["POST /v1/publish", "POST /v1/match"];
 const PARTS = { texts: "texts of expressions", ids: "ids", weights: "weights", versions: "versions", domains: "domains (constants in order)", clauses: "coded clauses", index: "index" };
 
 export async function show(main, { signal }) {
@@ -38,7 +39,7 @@ export async function show(main, { signal }) {
   }
 
   function latency(routes) {
-    const rows = Object.entries(routes).filter(([route, one]) => one.count && route.includes("/v1/")).sort((a, b) => b[1].count - a[1].count).slice(0, 8);
+    const rows = Object.entries(routes).filter(([route, one]) => one.count && route.includes("/v1/")).sort((a, b) => FIRST.includes(b[0]) - FIRST.includes(a[0]) || b[1].count - a[1].count).slice(0, 8);
     const most = Math.max(1e-9, ...rows.map(([, one]) => one.p99));
     return h("section", { class: "card stack", id: "latency" }, h("h2", {}, "Latency"),
       rows.length ? h("ul", { class: "plan" }, rows.map(([route, one]) => meter(h("code", {}, route), `median ${duration(one.p50)} · 99% within ${duration(one.p99)}`, one.p99 / most))) : h("p", { class: "quiet" }, "Nothing was asked yet, or this token may not see it."));
