@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 
 from dibs.service.call import Answer, Call
@@ -23,13 +22,9 @@ POLICY = (
 
 
 @lru_cache(1)
-def files() -> dict[str, tuple[bytes, str, str]]:
-    """Each file by its name: its bytes, its type, its tag."""
-    found = {}
-    for path in sorted(FOLDER.iterdir()):
-        content = path.read_bytes()
-        found[path.name] = (content, MEDIA[path.suffix], f'"{blake2b(content, digest_size=8).hexdigest()}"')
-    return found
+def files() -> dict[str, tuple[bytes, str]]:
+    """Each file by its name: its bytes and its type."""
+    return {path.name: (path.read_bytes(), MEDIA[path.suffix]) for path in FOLDER.iterdir()}
 
 
 async def start(call: Call) -> Answer:
@@ -37,19 +32,16 @@ async def start(call: Call) -> Answer:
 
 
 async def page(call: Call) -> Answer:
-    return _answer(call, "index.html")
+    return _answer("index.html")
 
 
 async def file(call: Call) -> Answer:
-    return _answer(call, call.path["file"])
+    return _answer(call.path["file"])
 
 
-def _answer(call: Call, name: str) -> Answer:
+def _answer(name: str) -> Answer:
     known = files().get(name)
     if known is None:
         raise Refusal("not-found", "the console has no such file")
-    content, media, tag = known
-    headers = {"Content-Security-Policy": POLICY, "ETag": tag, "Cache-Control": "no-cache"}
-    if call.headers.get(b"if-none-match", b"").decode("latin-1") == tag:
-        return Answer(status=304, media=media, headers=headers)
-    return Answer(content, media=media, headers=headers)
+    content, media = known
+    return Answer(content, media=media, headers={"Content-Security-Policy": POLICY})

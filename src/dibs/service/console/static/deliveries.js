@@ -2,7 +2,7 @@
 
 import { get, post, put, remove } from "./api.js";
 import { newDestination } from "./destination.js";
-import { ago, asJSON, dialog, empty, h, number, plural, toast } from "./dom.js";
+import { ago, asJSON, dialog, empty, h, number, plural, since, toast } from "./dom.js";
 
 export async function show(main, { signal }) {
   const list = h("div", { class: "stack" });
@@ -26,7 +26,7 @@ export async function show(main, { signal }) {
 
   function card(one) {
     const failing = one.failing_since;
-    const tag = one.paused ? h("span", { class: "tag" }, "paused") : failing ? h("span", { class: "tag no" }, `failing since ${ago(failing)}`) : one.kind === "stream" ? h("span", { class: "tag yes" }, "open") : one.last_success ? h("span", { class: "tag yes" }, `delivered ${ago(one.last_success)}`) : h("span", { class: "tag" }, "nothing sent yet");
+    const tag = one.paused ? h("span", { class: "tag" }, "paused") : failing ? h("span", { class: "tag no" }, `failing for ${since(failing)}`) : one.kind === "stream" ? h("span", { class: "tag yes" }, "open") : one.last_success ? h("span", { class: "tag yes" }, `delivered ${ago(one.last_success)}`) : h("span", { class: "tag" }, "nothing sent yet");
     const figure = (value, words) => h("div", { class: "figure" }, h("b", {}, number(value)), h("span", {}, words));
     return h("section", { class: "card stack", "data-destination": one.name },
       h("div", { class: "row spread" },

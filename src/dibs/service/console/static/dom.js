@@ -42,9 +42,11 @@ export function duration(seconds) {
   return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
+export const since = (time) => duration(Math.max(1, Math.round((Date.now() - new Date(time)) / 1000)));
+
 export const ago = (time) => {
   const seconds = (Date.now() - new Date(time)) / 1000;
-  return seconds < 5 ? "just now" : `${duration(Math.max(1, Math.round(seconds)))} ago`;
+  return seconds < 5 ? "just now" : `${since(time)} ago`;
 };
 
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;

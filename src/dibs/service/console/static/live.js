@@ -15,11 +15,11 @@ export async function show(main, { signal, keys }) {
   let matches = 0;
   const perSecond = new Array(SECONDS).fill(0);
   const matchesPerSecond = new Array(SECONDS).fill(0);
-  const list = h("ul", { class: "table live", "aria-label": "Events", "aria-live": "off" }, h("li", {}, h("div", {}), empty("wave", "Waiting for events", "They show here the moment they are published.")));
+  const list = h("ul", { class: "table live", "aria-label": "Events", "aria-live": "off" }, h("li", { class: "alone" }, empty("wave", "Waiting for events", "They show here the moment they are published.")));
   const button = h("button", { type: "button", id: "pause", "aria-pressed": "false", onclick: () => toggle() });
   const dot = h("span", { class: "state-dot" });
   const state = h("span", { class: "quiet", role: "status" });
-  const charts = h("div", { class: "two" });
+  const charts = h("div", { class: "columns" });
   const onlyMatches = h("input", { type: "checkbox", id: "only-matches" });
   const losses = h("span", { class: "tag warn", hidden: true });
 
@@ -89,8 +89,8 @@ export async function show(main, { signal, keys }) {
     matchesPerSecond.shift();
     total = matches = 0;
     charts.replaceChildren(
-      h("section", { class: "card" }, h("h2", {}, "Events per second"), curve(perSecond, "Events per second")),
-      h("section", { class: "card" }, h("h2", {}, "Matches per second"), curve(matchesPerSecond, "Matches per second")));
+      h("section", { class: "card" }, h("h2", {}, "Events per second"), curve(perSecond, "Events per second", 1)),
+      h("section", { class: "card" }, h("h2", {}, "Matches per second"), curve(matchesPerSecond, "Matches per second", 1)));
   }, 1000);
   signal.addEventListener("abort", () => (clearInterval(drawing), clearInterval(counting)));
 

@@ -4,11 +4,12 @@ import { get } from "./api.js";
 import { duration, empty, h, number, percent } from "./dom.js";
 import { curve, meter } from "./pictures.js";
 
+const FIRST = ["POST /v1/publish", "POST /v1/match"];
 const PARTS = { texts: "texts of expressions", ids: "ids", weights: "weights", versions: "versions", domains: "domains (constants in order)", clauses: "coded clauses", index: "index" };
 
 export async function show(main, { signal }) {
   const figures = h("div", { class: "card figures" });
-  const charts = h("div", { class: "two" });
+  const charts = h("div", { class: "columns" });
   main.append(h("div", { class: "head" }, h("div", {}, h("h1", {}, "Load"), h("p", {}, "What goes through, how long it takes, and how the index is laid out."))), h("div", { class: "stack" }, figures, charts));
   const sizes = (bytes) => (bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
 
@@ -23,25 +24,25 @@ export async function show(main, { signal }) {
     }
     const figure = (value, words) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, words));
     const matched = stats.matcher?.matching ?? {};
-    figures.replaceChildren(
+    const shown = [
       figure(number(stats.subscriptions), "subscriptions"),
       figure(number(stats.published), "events published"),
       figure(number(stats.matches), "matches"),
       figure(duration(stats.uptime), "running for"),
       matched.candidates ? figure(percent(1 - (matched["false candidates"] ?? 0) / matched.candidates), "of candidates match") : null,
       stats.gathered?.batches ? figure(number(Math.round((10 * stats.gathered.events) / stats.gathered.batches) / 10), "events per batch") : null,
-    );
-    for (const child of [...figures.childNodes]) if (child.nodeType === 3) child.remove();
+    ];
+    figures.replaceChildren(...shown.filter(Boolean));
     charts.replaceChildren(
-      h("section", { class: "card" }, h("h2", {}, "Events per minute"), curve(counts.events ?? [], "Events per minute", { seconds: 60 })),
-      latency(stats.latency ?? {}), plan(stats), memory(stats.matcher?.bytes ?? {}));
+      h("div", { class: "stack" }, h("section", { class: "card" }, h("h2", {}, "Events per minute"), curve(counts.events ?? [], "Events per minute", 60)), plan(stats)),
+      h("div", { class: "stack" }, latency(stats.latency ?? {}), memory(stats.matcher?.bytes ?? {})));
   }
 
   function latency(routes) {
-    const rows = Object.entries(routes).filter(([, one]) => one.count).sort((a, b) => b[1].count - a[1].count).slice(0, 8);
+    const rows = Object.entries(routes).filter(([route, one]) => one.count && route.includes("/v1/")).sort((a, b) => FIRST.includes(b[0]) - FIRST.includes(a[0]) || b[1].count - a[1].count).slice(0, 8);
     const most = Math.max(1e-9, ...rows.map(([, one]) => one.p99));
     return h("section", { class: "card stack", id: "latency" }, h("h2", {}, "Latency"),
-      rows.length ? h("ul", { class: "plan" }, rows.map(([route, one]) => meter(h("code", {}, route), `half within ${duration(one.p50)}, 99% within ${duration(one.p99)}`, one.p99 / most))) : h("p", { class: "quiet" }, "Nothing was asked yet, or this token may not see it."));
+      rows.length ? h("ul", { class: "plan" }, rows.map(([route, one]) => meter(h("code", {}, route), `median ${duration(one.p50)} · 99% within ${duration(one.p99)}`, one.p99 / most))) : h("p", { class: "quiet" }, "Nothing was asked yet, or this token may not see it."));
   }
 
   function plan(stats) {

@@ -1,7 +1,7 @@
 // The list of subscriptions: how often each has matched, what is silent or broken; search, edit, pause, delete with undo.
 
 import { get, ofSubscription, post, put, remove } from "./api.js";
-import { ago, empty, h, number, plural, soon, toast } from "./dom.js";
+import { ago, empty, h, number, plural, since, soon, toast } from "./dom.js";
 import { sparkline } from "./pictures.js";
 import { encodedId } from "./write.js";
 
@@ -77,7 +77,7 @@ export async function show(main, { signal, go, keys }) {
       one.paused && h("span", { class: "tag" }, "paused"),
       !one.paused && !matches.total && h("span", { class: "tag warn" }, "silent"),
       one.destination && !trouble && h("span", { class: "tag" }, `→ ${one.destination}`),
-      trouble && h("span", { class: "tag no", title: trouble.last_error }, trouble.failing_since ? `→ ${one.destination}: failing since ${ago(trouble.failing_since)}` : `→ ${one.destination}: ${plural(trouble.dead, "dead letter")}`),
+      trouble && h("span", { class: "tag no", title: trouble.last_error }, trouble.failing_since ? `→ ${one.destination}: failing for ${since(trouble.failing_since)}` : `→ ${one.destination}: ${plural(trouble.dead, "dead letter")}`),
       one.owner && h("span", { class: "tag" }, one.owner),
     ];
     const item = h("li", { class: one.paused ? "item asleep" : "item", tabindex: "0", "data-id": String(one.id), "aria-label": String(one.id) },

@@ -114,7 +114,7 @@ function wouldMatch(found, attributes) {
   }
   const figures = h("div", {},
     h("p", { class: "big", id: "would-match" }, number(found.count)),
-    h("p", { class: "quiet" }, `of ${plural(found.events, "event")} · ${percent(found.rate)} · about ${rounded(found.per_hour)} an hour · in ${duration(found.elapsed)}`));
+    h("p", { class: "quiet" }, `of ${plural(found.events, "event")} · ${percent(found.rate)} · about ${rounded(found.per_hour)} per hour · in ${duration(found.elapsed)}`));
   const list = found.examples.length
     ? [h("h3", {}, "Examples"), h("ul", { class: "examples" }, found.examples.map((one) => h("li", {}, clock(one.time), pairs(one.event, attributes))))]
     : [empty("search", "Nothing would have matched", "None of the recent events satisfies it. It may still be right for events to come.")];
@@ -164,7 +164,7 @@ class Form {
     const names = destinations.map(({ name }) => name);
     if (chosen && !names.includes(chosen)) names.push(chosen);
     this.destination.replaceChildren(
-      h("option", { value: "" }, "nowhere: they are only counted"),
+      h("option", { value: "" }, "nowhere, only counted"),
       ...names.map((name) => h("option", { value: name, selected: name === chosen }, name)),
       h("option", { value: "+" }, "a new destination…"));
     this.before = chosen;
