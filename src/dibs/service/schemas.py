@@ -90,7 +90,7 @@ MATCHED = _object(
     subscriptions=_list(ID),
     weights=_list(NUMBER),
     versions=_list(COUNT),
-    explanations=_list(EXPLANATION),
+    explanations=_list(_or_null(EXPLANATION)),
     problems=_list(ANYTHING),
 )
 PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=COUNT, subscriptions=_list(ID))
