@@ -1,6 +1,7 @@
 """Does the API give the matches of an in-process Matcher? Eight clients at once, each with subscriptions of its own
-that it changes all the time, in every way that the API has; and each keeps a Matcher with the same ones, which is the judge.
-Whatever a client is answered must be what its Matcher says, as far as its own subscriptions go, at that moment.
+that it changes all the time, in every way that the API has; and each keeps a Matcher with the same ones, which is the
+judge. Whatever a client is answered must be what its Matcher says, as far as its own subscriptions go, at that
+moment.
 
     python tests/service/agreement.py                     8 clients, 300 rounds each, one process and three
     python tests/service/agreement.py --rounds 2000 --seed 5
