@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from receivers import Receiver, hangs, wait_until
 
 from dibs.errors import ArgumentError, WriterActive
 from dibs.service.delivery import (
@@ -30,7 +31,6 @@ from dibs.service.delivery.addresses import Unreachable, parse_target, resolve
 from dibs.service.delivery.kafka import KafkaMissing, check_kafka_target
 from dibs.service.delivery.signing import BadSignature, sign, verify
 from dibs.service.delivery.streams import LiveFeed, Lost, StreamItem, follow, sse_of_stream
-from service.receivers import Receiver, hangs, wait_until
 
 FAST = DeliverySettings(Reach(loopback=True), seconds=0.5, first=0.05, longest=0.2, attempts=4)
 

@@ -447,4 +447,4 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/docs", f"{ABOUT}:docs", "nobody", "This API as a page", answer=schemas.HTML, local=True),
 )
 
-EXTENSIONS = ("dibs.service.delivery:ROUTES", "dibs.service.console:ROUTES")  # where these packages are there
+EXTENSIONS = ("dibs.service.console:ROUTES",)  # where these packages are there
