@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -39,7 +42,7 @@ class Running:
     def client(self, tenant: str = "main", *roles: str, token: str | None = None) -> httpx.Client:
         secret = self.token(tenant, *roles) if token is None else token
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=30, verify=False)
         self._clients.append(client)
         return client
 
@@ -82,3 +85,44 @@ def running(folder: Path, **more: Any) -> Iterator[Running]:
         thread.join(30)
         listening.close()
         assert not thread.is_alive()
+
+
+class Processes:
+    """`dibs serve` as a person starts it: a process of its own, with those that it starts."""
+
+    def __init__(self, folder: Path, *options: str, workers: int = 1):
+        self.folder = folder
+        command = [sys.executable, "-m", "dibs.cli", "serve", str(folder), "--port", "0", "--workers", str(workers)]
+        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+        self.url = self.token = ""
+        self.said: list[str] = []
+
+    def __enter__(self) -> Processes:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if found := re.search(r" at (http\S+) ", line):
+                self.url = found[1]
+            if found := re.search(r"shown this once: (\S+)|may do everything", line):
+                self.token = found[1] or ""
+                break
+        threading.Thread(target=self._listen, daemon=True).start()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/ready", timeout=5, verify=False).status_code == 200:
+                    return self
+            time.sleep(0.05)
+        self.process.kill()
+        raise AssertionError(f"the service has not started: {self.said}")
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        self.said.extend(self.process.stderr)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(40)
+        finally:
+            self.process.kill()

@@ -136,8 +136,10 @@ def test_a_key_is_good_for_one_change(clean: httpx.Client) -> None:
 def test_many_at_once(clean: httpx.Client, served: Running) -> None:
     put(clean, "old", "a = 0")
     put(clean, "owned", "a = 0", owner="x")
-    body = lines({"id": "old", "expression": "a = 1"}, {"id": 7, "expression": "a = 1", "weight": 3}, {"id": "owned", "remove": True},
-                 *({"id": f"n{i}", "expression": f"a = {i}"} for i in range(100)))  # fmt: skip
+    rows: list[Any] = [{"id": "old", "expression": "a = 1"}, {"id": 7, "expression": "a = 1", "weight": 3}]
+    body = lines(
+        *rows, {"id": "owned", "remove": True}, *({"id": f"n{i}", "expression": f"a = {i}"} for i in range(100))
+    )
     found = clean.post("/v1/subscriptions", content=body, headers=JSON_LINES)
     assert found.status_code == 200, found.text
     assert found.json() == {"put": 102, "removed": 1, "rejected": [], "version": served.matcher.version}

@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Union
 from urllib.parse import parse_qsl, unquote
@@ -312,17 +312,10 @@ class Service:
             if kinds:
                 raise Refusal("media-type", f"expected {' or '.join(kinds)}, not {media!r} (curl: --json)")
         most = limits.body or 1 << 40
-        length = call.headers.get(b"content-length", b"0")
+        length = call.headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > most:
             raise Refusal("too-large", f"the body has {int(length):,} bytes; at most {most:,} are taken")
-        message = await call.receive() if length == b"0" else None
-        if message is not None and not message.get("more_body"):
-            return bytes(message.get("body", b""))
-        try:
-            return await asyncio.wait_for(_read_body(call.receive, message, most), limits.seconds or None)
-        except (asyncio.TimeoutError, TimeoutError):
-            detail = f"the body did not come within {limits.seconds} seconds"
-            raise Refusal("timeout", detail, headers={"Connection": "close"}) from None
+        return await _in_time(_read_body(call.receive, most), limits.seconds)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -340,12 +333,36 @@ class Service:
                 return
 
 
-async def _read_body(receive: Receive, first: Any, most: int) -> bytes:
+async def _in_time(work: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
+    """What wait_for does, without a task for each request."""
+    task, is_late = asyncio.current_task(), False
+
+    def cut_off() -> None:
+        nonlocal is_late
+        is_late = True
+        if task is not None:
+            task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(seconds, cut_off) if seconds else None
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not is_late:
+            raise
+        if task is not None and hasattr(task, "uncancel"):  # from Python 3.11 on
+            task.uncancel()
+        detail = f"the body did not come within {seconds} seconds"
+        raise Refusal("timeout", detail, headers={"Connection": "close"}) from None
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _read_body(receive: Receive, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
-        message = first if first is not None else await receive()
-        first = None
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise Refusal("body", "the connection ended before the body did")
         parts.append(message.get("body", b""))

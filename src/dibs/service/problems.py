@@ -65,8 +65,8 @@ class Refusal(Exception):
 
 
 def problem_of(problem: Problem) -> dict[str, Any]:
-    """A mistake in an expression. (Its text is left out: who asks has it.)"""
-    names = ("message", "advice", "start", "end", "line", "column")
+    """A mistake in an expression. (text: the part around the place, where the expression is long.)"""
+    names = ("message", "advice", "start", "end", "line", "column", "text")
     return {name: getattr(problem, name) for name in names}
 
 

@@ -11,12 +11,13 @@ IDS     Texts or 64-bit integers, as in dibs.Matcher. In a path an id is a text 
         with ?integer=true an integer; in JSON its JSON type decides.
 BODIES  JSON in UTF-8, or JSON lines with `Content-Type: application/jsonl` (application/x-ndjson is the same). At most
         --max-body bytes (413), within --max-seconds (408).
-ERRORS  application/problem+json (RFC 9457): {"type": "/problems/expression", "title", "status", "detail": the words of
-        the library, ...}. type is one of: expression (422; "problems": [{message, advice, start, end, line, column}]),
-        subscriptions (422; "rejected": [{position, id, detail, problems?}]), event (422; "event", "attribute"),
-        argument (400), body (400), unauthorized (401), forbidden (403), unknown-id, not-found (404), method (405),
-        timeout (408), changed (412: If-Match; "version"), duplicate-id (409), idempotency (409), too-large (413),
-        media-type (415), quota (429; Retry-After), destination (422), unavailable (503; Retry-After), internal (500).
+ERRORS  application/problem+json (RFC 9457): {"type": "/problems/expression", "title", "status", "detail": the words
+        of the library, ...}. type is one of: expression (422; "problems": [{message, advice, start, end, line,
+        column, text}]), subscriptions (422; "rejected": [{position, id, detail, problems?}]), event (422; "event",
+        "attribute"), argument (400), body (400), unauthorized (401), forbidden (403), unknown-id, not-found (404),
+        method (405), timeout (408), changed (412: If-Match; "version"), duplicate-id (409), idempotency (409), too-
+        large (413), media-type (415), quota (429; Retry-After), destination (422), unavailable (503; Retry-After),
+        internal (500).
 KEYS    `Idempotency-Key: TEXT` (at most 200 characters) on any write or publish: a repeat within a day gives the first
         answer again and changes nothing (header `Idempotent-Replay: true`); the same key with another body is 409.
 VERSION Every subscription has a version, sent as ETag: "7". If-Match: "7" makes PUT, DELETE, pause and resume
@@ -50,7 +51,8 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
     POST   /v1/match                read     an event -> {"subscriptions": [ids]} sorted; or JSON lines -> JSON
                                              lines {"event": n, "subscriptions": [ids]}. ?top=k (heaviest first),
                                              ?weights=true, ?versions=true (lists beside), ?explain=true
-                                             ("explanations", the first 100), ?on_error=skip ("problems")
+                                             ("explanations", the first 100; null: it
+                                             has changed since), ?on_error=skip ("problems")
     POST   /v1/publish              publish  an event or JSON lines: matched, kept among the recent ones, counted,
                                              handed to delivery. -> 202 {"event": id, "count": n, "deliveries": n,
                                              "subscriptions": [ids]}, the last with the role read only; JSON lines

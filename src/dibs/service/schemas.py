@@ -68,7 +68,9 @@ PAGE = _object(
     ("subscriptions", "next", "total"), subscriptions=_list(SUBSCRIPTION), next=_or_null(STRING), total=COUNT
 )
 REMOVED = _object(("removed",), removed=SUBSCRIPTION)
-PROBLEM_IN_TEXT = _object(("message",), message=STRING, advice=STRING, start=COUNT, end=COUNT, line=COUNT, column=COUNT)
+PROBLEM_IN_TEXT = _object(
+    ("message",), message=STRING, advice=STRING, start=COUNT, end=COUNT, line=COUNT, column=COUNT, text=STRING
+)
 REJECTED = _object(("position", "detail"), position=COUNT, id={}, detail=STRING, problems=_list(PROBLEM_IN_TEXT))
 CHANGED = _object(
     ("put", "removed", "rejected", "version"), put=COUNT, removed=COUNT, rejected=_list(REJECTED), version=COUNT
@@ -90,7 +92,7 @@ MATCHED = _object(
     subscriptions=_list(ID),
     weights=_list(NUMBER),
     versions=_list(COUNT),
-    explanations=_list(EXPLANATION),
+    explanations=_list(_or_null(EXPLANATION)),
     problems=_list(ANYTHING),
 )
 PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=COUNT, subscriptions=_list(ID))

@@ -8,7 +8,7 @@ import orjson
 
 from dibs.arguments import Id
 from dibs.coding.values import Range
-from dibs.errors import EventError, ExpressionError
+from dibs.errors import EventError, ExpressionError, UnknownId
 from dibs.explain import explain as explain_expression
 from dibs.language.expression import attributes
 from dibs.language.printer import to_sql
@@ -85,12 +85,20 @@ def _detailed(call: Call, matches: Matches, ids: list[list[Id]], events: Any) ->
         texts = split_lines(call.body) if call.is_lines else [call.body]
         for n, found in enumerate(ids):
             event = _event(texts[n]) if found else {}
-            explained = [call.tenant.matcher.explain(id, event) for id in found[:EXPLAINED]]
-            result[n]["explanations"] = [explanation.to_dict() for explanation in explained]
+            result[n]["explanations"] = [_explained(call, id, event) for id in found[:EXPLAINED]]
     for problem in matches.problems[:SHOWN]:
         told = {"attribute": problem.attribute, "detail": problem.message}
         result[problem.event].setdefault("problems", []).append(told)
     return result
+
+
+def _explained(call: Call, id: Id, event: dict[str, Any]) -> dict[str, Any] | None:
+    """Why it matches; None: it has changed since."""
+    try:
+        found = call.tenant.matcher.explain(id, event)
+    except UnknownId:
+        return None
+    return found.to_dict() if found.matched else None
 
 
 def _about(matches: Matches) -> dict[tuple[int, Id], tuple[float, int]]:
