@@ -49,6 +49,7 @@ def saved_index(path: str | os.PathLike[str]) -> CompiledIndex:
     """What Matcher.save wrote; or the present state of a durable matcher, which is saved for the workers, so that all
     of them match the same one."""
     matcher = Matcher.load(path)
+    _check_no_joins(matcher)
     folder = Path(path).absolute()
     durable = store.is_durable(folder)
     if durable:
@@ -83,11 +84,21 @@ def compile_subscriptions(
         loading.wait()  # for all kernels: those of the workers too, which get them from here
         matcher = Matcher(index=index)
         rejected = matcher.add_table(table, on_error=on_error)
+        _check_no_joins(matcher)
         if not path.exists():
             matcher.save(path)
     weighted = "weight" in table.column_names
     _compiled[path] = CompiledIndex(path, id_type, weighted, matcher.attributes, index_dir is not None, rejected)
     return _compiled[path]
+
+
+def _check_no_joins(matcher: Matcher) -> None:
+    joins = matcher.joins
+    if joins:
+        raise DibsError(
+            f"subscriptions with joins over history are not supported in Spark yet, and there are {len(joins):,}, as "
+            f"{joins[0]}: match these subscriptions with dibs.Matcher()"
+        )
 
 
 def rejected_frame(session: SparkSession, compiled: CompiledIndex) -> DataFrame:
