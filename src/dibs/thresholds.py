@@ -171,6 +171,7 @@ class Thresholds:
     derived_at_once: int = _threshold(1 << 18, 1, "answers to joins that are collected before they become columns")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
     history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
+    documents_in_a_row: int = _threshold(1_000, 1, "documents that one row of the catalog holds")
     # storage.durable
     unsaved_changes: int = _threshold(20_000, 3, "changes that are not in saved segments before they are saved")
     unsaved_on_closing: int = _threshold(1_000, 1, "the same on closing")
