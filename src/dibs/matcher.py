@@ -37,7 +37,8 @@ from dibs.history.derive import Remembering
 from dibs.history.history import History
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.witness import explained
-from dibs.index import AUTO
+from dibs.index import AUTO, options_of
+from dibs.index.options import all_options
 from dibs.intake import checked_choice, checked_columns, checked_id, checked_weight, sought_id
 from dibs.language.joins import is_join, joins_in
 from dibs.language.printer import JOIN
@@ -73,19 +74,30 @@ class Matcher:
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
     def __init__(
-        self, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
+        self,
+        index: str = AUTO,
+        threads: int | None = None,
+        memory: int | None = None,
+        retain: Retention = None,
+        options: Mapping[str, Any] | None = None,
     ):
-        self._choice = checked_choice(index, threads, memory)
+        self._choice = checked_choice(index, threads, memory, options)
         self.index = index
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
         history = History(checked_retain(retain))
         self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, history)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters of the index, also those that were not given."""
+        return all_options(options_of(self.index), dict(self._choice.options))
 
     @property
     def threads(self) -> int:
@@ -381,7 +393,7 @@ class Matcher:
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                store.save_all(segments, target, self.index, state.version)
+                store.save_all(segments, target, self.index, state.version, dict(self._choice.options))
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -411,7 +423,7 @@ class Matcher:
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
         manifest, segments = store.load_all(source)
-        matcher = cls(index=manifest.index, threads=threads)
+        matcher = cls(index=manifest.index, threads=threads, options=manifest.options)
         matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         matcher.history.refused = "saved files have none yet; use dibs.Matcher()"
@@ -425,21 +437,22 @@ class Matcher:
         threads: int | None = None,
         read_only: bool = False,
         memory: int | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk. A folder has one writer;
         with read_only=True any number of processes follow what it does, each match seeing the latest state.
 
-        index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
-        StorageError, DamagedError, FormatError."""
+        index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
+        built again from what is there. Raises WriterActive, StorageError, DamagedError, FormatError."""
         from dibs.storage.durable import Durable  # most programs do without SQLite
 
         folder = checked_path(path)
         check_flag("read_only", read_only)
         if index is not None or not store.is_durable(folder):
-            checked_choice(AUTO if index is None else index, threads, memory)  # before anything is made
-        durable = Durable.open(folder, read_only, index)
+            checked_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+        durable = Durable.open(folder, read_only, index, options)
         try:
-            matcher = cls(durable.index, threads, memory)
+            matcher = cls(durable.index, threads, memory, options=durable.options)
             durable.restore(matcher._layers)
         except BaseException:
             durable.close()

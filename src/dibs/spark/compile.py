@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -67,12 +68,17 @@ def saved_index(path: str | os.PathLike[str]) -> CompiledIndex:
 
 
 def compile_subscriptions(
-    subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
+    subscriptions: DataFrame,
+    index: str,
+    on_error: OnError,
+    index_dir: str | os.PathLike[str] | None,
+    options: Mapping[str, Any] | None = None,
 ) -> CompiledIndex:
     """Collects, compiles and saves the subscriptions. on_error="raise": SubscriptionErrors names every bad one."""
+    matcher = Matcher(index=index, options=options)
     table, id_type = _collect(subscriptions)
     root = Path(index_dir).absolute() if index_dir is not None else _own_folder()
-    path = root / _digest(table, index, on_error)
+    path = root / _digest(table, matcher, on_error)
     known = _compiled.get(path)
     if known is not None and path.exists():
         return known
@@ -81,7 +87,6 @@ def compile_subscriptions(
         matcher = Matcher.load(path)
     else:
         loading.wait()  # for all kernels: those of the workers too, which get them from here
-        matcher = Matcher(index=index)
         rejected = matcher.add_table(table, on_error=on_error)
         if not path.exists():
             matcher.save(path)
@@ -154,9 +159,10 @@ class _Hash:
         self.closed = True
 
 
-def _digest(table: pa.Table, index: str, on_error: str) -> str:
+def _digest(table: pa.Table, matcher: Matcher, on_error: str) -> str:
     content = _Hash()
-    content.write(repr((importlib.metadata.version("dibs"), store.FORMAT, index, on_error)).encode())
+    made_by = importlib.metadata.version("dibs"), store.FORMAT, matcher.index, matcher.options, on_error
+    content.write(repr(made_by).encode())
     with pa.ipc.new_stream(content, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return content.hash.hexdigest()

@@ -9,7 +9,7 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, overload
 
 from pyspark.sql import DataFrame, Observation
@@ -47,6 +47,7 @@ def match(
     attributes: str | None = ...,
     *,
     index: str = ...,
+    options: Mapping[str, Any] | None = ...,
     on_error: Literal["raise"] = ...,
     observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ...,
@@ -61,6 +62,7 @@ def match(
     attributes: str | None = ...,
     *,
     index: str = ...,
+    options: Mapping[str, Any] | None = ...,
     on_error: Literal["skip"],
     observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ...,
@@ -74,6 +76,7 @@ def match(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     observe: str | Observation | None = None,
     index_dir: str | os.PathLike[str] | None = None,
@@ -86,6 +89,7 @@ def match(
                    Matcher.save wrote, which the workers must see too. The result has weights when they have.
     event_id       the column whose values name the events in the result. They may be null, and need not be unique.
     index          how the subscriptions are indexed: a name in dibs.indexes().
+    options        parameters of that index, as dibs.Matcher takes them.
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
                    "skip": the others are matched, and the result is (matches, rejected) with rejected a
                    DataFrame(position, id, expression, error).
@@ -98,7 +102,7 @@ def match(
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
-    compiled = _compile(subscriptions, index, on_error, index_dir)
+    compiled = _compile(subscriptions, index, options, on_error, index_dir)
     if observe is None and events.isStreaming:
         observe = STREAM_METRICS
     rows = _rows(events, compiled, event_id, attributes, matches=True, warn=observe is None)
@@ -118,6 +122,7 @@ def problems(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
@@ -125,7 +130,7 @@ def problems(
 
     Only attributes that some subscription mentions are looked at, so whatever is wrong with others is no problem.
     """
-    compiled = _compile(subscriptions, index, on_error, index_dir)
+    compiled = _compile(subscriptions, index, options, on_error, index_dir)
     rows = _rows(events, compiled, event_id, attributes, matches=False, warn=False)
     return rows.select("event_id", "problem")
 
@@ -133,13 +138,14 @@ def problems(
 def _compile(
     subscriptions: DataFrame | str | os.PathLike[str],
     index: str,
+    options: Mapping[str, Any] | None,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
 ) -> CompiledIndex:
     check_on_error(on_error)
     if isinstance(subscriptions, (str, os.PathLike)):
         return saved_index(subscriptions)
-    return compile_subscriptions(subscriptions, index, on_error, index_dir)
+    return compile_subscriptions(subscriptions, index, on_error, index_dir, options)
 
 
 def _rows(

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
 from dibs.index import restore
+from dibs.index.options import from_array
 from dibs.language.table import Facet
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
@@ -104,9 +106,12 @@ def load_removed(path: Path, head: int | None = None) -> NDArray[np.int64]:
 # ---- a folder of segments ----
 
 
-def save_all(segments: list[Segment], target: Path, index: str, version: int = 0) -> Manifest:
+def save_all(
+    segments: list[Segment], target: Path, index: str, version: int = 0, options: dict[str, Any] | None = None
+) -> Manifest:
     """Writes the segments of a matcher as one folder. An index that stands there is replaced, at the moment when its
     manifest is; anything else is left alone and refused. One process may save to a folder at a time."""
+    empty = Manifest(index, version, "", 0, (), options or {})
     if (target / CATALOG).exists():
         raise FormatError(f"{target} holds a durable matcher, which a saved index cannot replace: give a new folder")
     try:
@@ -114,20 +119,20 @@ def save_all(segments: list[Segment], target: Path, index: str, version: int = 0
             raise FormatError(f"{target} exists and holds no saved index: give a new folder")
         if not (target / HEAD).exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            manifest = _save_new(segments, target, index, version)
+            manifest = _save_new(segments, target, empty)
             if manifest is not None:
                 return manifest
-        return _save_over(segments, target, index, version)
+        return _save_over(segments, target, empty)
     except OSError as e:
         raise storage_error(target, e) from e
 
 
-def _save_new(segments: list[Segment], target: Path, index: str, version: int) -> Manifest | None:
+def _save_new(segments: list[Segment], target: Path, empty: Manifest) -> Manifest | None:
     """Writes the folder beside and gives it its name when it is whole. None: somebody else was faster."""
     beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
     beside.mkdir()
     try:
-        manifest = _save_into(segments, beside, index, version, 0)
+        manifest = _save_into(segments, beside, empty)
         os.replace(beside, target)  # which may be there, if it is empty
     except BaseException as e:
         shutil.rmtree(beside, ignore_errors=True)
@@ -138,7 +143,7 @@ def _save_new(segments: list[Segment], target: Path, index: str, version: int) -
     return manifest
 
 
-def _save_over(segments: list[Segment], target: Path, index: str, version: int) -> Manifest:
+def _save_over(segments: list[Segment], target: Path, empty: Manifest) -> Manifest:
     """Adds new files, swaps the manifest, removes the old files: the folder holds a whole index all the time."""
     old = _ours(target)
     first = next_file(target)
@@ -146,7 +151,7 @@ def _save_over(segments: list[Segment], target: Path, index: str, version: int) 
         first = max(first, read_manifest(target).next_file)
     except FormatError:  # of another format or damaged: it is being replaced
         pass
-    manifest = _save_into(segments, target, index, version, first)
+    manifest = _save_into(segments, target, replace(empty, next_file=first))
     for name in old:  # what cannot be removed means nothing any more
         if (target / name[0]).is_dir():  # up to format 2
             shutil.rmtree(target / name[0], ignore_errors=True)
@@ -165,23 +170,24 @@ def next_file(folder: Path) -> int:
     return max((int(name[2]) + 1 for name in _ours(folder) if name[2]), default=0)
 
 
-def index_of(folder: Path) -> str | None:
-    """Which index the largest segment in the folder has, if its manifest does not tell any more."""
+def index_of(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    """Which index the largest segment in the folder has, and its options, if its manifest does not tell any more."""
     for path in sorted(folder.glob("segment-*.dibs"), key=lambda path: -path.stat().st_size):
         with suppress(FormatError, OSError):
-            return str(read_file(path, "segment", check=False)[0]["index"])
+            about, arrays = read_file(path, "segment", check=False)
+            return str(about["index"]), from_array(arrays.get("index.options"))
     return None
 
 
-def _save_into(segments: list[Segment], folder: Path, index: str, version: int, first: int) -> Manifest:
-    """The files of the segments, numbered from `first`, and the manifest."""
+def _save_into(segments: list[Segment], folder: Path, empty: Manifest) -> Manifest:
+    """The files of the segments, numbered from the next one on, and the manifest."""
     stored: list[StoredSegment] = []
     try:
-        for number, segment in enumerate(segments, first):
+        for number, segment in enumerate(segments, empty.next_file):
             name = segment_name(number)
             head = save(segment, folder / name)
             stored.append(StoredSegment(name, len(segment), None, head))
-        manifest = Manifest(index, version, "", first + len(segments), tuple(stored))
+        manifest = replace(empty, next_file=empty.next_file + len(segments), segments=tuple(stored))
         write_manifest(folder, manifest)
         return manifest
     except BaseException:
