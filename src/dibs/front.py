@@ -12,7 +12,7 @@ compiled. So a program that is large from the beginning has what it always had.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -93,15 +93,21 @@ class Matcher(metaclass=_Either):
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
     def __new__(
-        cls, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
+        cls,
+        index: str = AUTO,
+        threads: int | None = None,
+        memory: int | None = None,
+        retain: Retention = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Any:
-        if _is_loaded() or index != AUTO or memory is not None or retain is not None:
-            return _full()(index, threads, memory, retain)
+        if _is_loaded() or index != AUTO or memory is not None or retain is not None or options is not None:
+            return _full()(index, threads, memory, retain, options)
         return cold_matcher(threads, stays=False)
 
     index = AUTO

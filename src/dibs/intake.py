@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dibs.arguments import DEFAULT_WEIGHT, Id, checked_number, checked_threads
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
 from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, shown
-from dibs.index import INDEXES, find
+from dibs.index import INDEXES, find, options_of
+from dibs.index.options import checked_options
 from dibs.items import checked_id as checked_id
 from dibs.items import checked_item as checked_item
 from dibs.items import checked_weight as checked_weight
@@ -155,19 +156,20 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
-def checked_choice(index: str, threads: int | None, memory: int | None) -> Choice:
+def checked_choice(index: str, threads: int | None, memory: int | None, options: Any = None) -> Choice:
     """The index of a matcher, by its name, and its settings."""
     if not isinstance(index, str):
         raise ArgumentError(f"an index is chosen by its name, not by {shown(index)}; dibs.indexes() has the names")
     if index not in INDEXES:
         raise UnknownIndex(index, list(INDEXES))
     checked_threads(threads)
+    own = tuple(checked_options(index, options_of(index), options).items()) if options is not None else ()
     if memory is None:
-        return Choice(index)
+        return Choice(index, (), own)
     least = getattr(find(index), "least_memory", None)
     if least is None:
         raise ArgumentError(
             f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
         )
     memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
-    return Choice(index, (("memory", memory),))
+    return Choice(index, (("memory", memory),), own)

@@ -40,7 +40,8 @@ from dibs.history.history import History
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.stored import StoredHistory, stored
 from dibs.history.witness import explained
-from dibs.index import AUTO
+from dibs.index import AUTO, options_of
+from dibs.index.options import all_options
 from dibs.intake import checked_choice, checked_columns, checked_id, checked_weight, sought_id
 from dibs.language.joins import is_join, joins_in
 from dibs.language.printer import JOIN
@@ -77,19 +78,30 @@ class Matcher:
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
 
     def __init__(
-        self, index: str = AUTO, threads: int | None = None, memory: int | None = None, retain: Retention = None
+        self,
+        index: str = AUTO,
+        threads: int | None = None,
+        memory: int | None = None,
+        retain: Retention = None,
+        options: Mapping[str, Any] | None = None,
     ):
-        self._choice = checked_choice(index, threads, memory)
+        self._choice = checked_choice(index, threads, memory, options)
         self.index = index
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
         history = History(checked_retain(retain))
         self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, history)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters of the index, also those that were not given."""
+        return all_options(options_of(self.index), dict(self._choice.options))
 
     @property
     def threads(self) -> int:
@@ -381,7 +393,8 @@ class Matcher:
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
                 history = stored(self.history) if len(self.history) else None
-                store.save_all(segments, target, self.index, state.version, history)
+                options = dict(self._choice.options)
+                store.save_all(segments, target, self.index, state.version, options, history)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -416,15 +429,21 @@ class Matcher:
             return cls.of_state(versions.load_state(source, version), version.index, threads)
         manifest, segments, documents = store.load_saved(source)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
-        return cls.of_state(State(manifest.version, tuple(layers)), manifest.index, threads, documents)
+        state = State(manifest.version, tuple(layers))
+        return cls.of_state(state, manifest.index, threads, manifest.options, documents)
 
     @classmethod
     def of_state(
-        cls, state: State, index: str, threads: int | None = None, documents: HistoryNews | None = None
+        cls,
+        state: State,
+        index: str,
+        threads: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        documents: HistoryNews | None = None,
     ) -> Matcher:
         """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
         they are, unless compact() is called, so that processes share their pages."""
-        matcher = cls(index=index, threads=threads)
+        matcher = cls(index=index, threads=threads, options=options)
         matcher._layers.restore(state)
         matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
@@ -440,15 +459,16 @@ class Matcher:
         threads: int | None = None,
         read_only: bool = False,
         memory: int | None = None,
+        options: Mapping[str, Any] | None = None,
         retain: Retention = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
         match seeing the latest state.
 
-        index: by default that of the folder ("auto" for a new one); another one is built. retain: by default what the
-        folder was opened with last (all, for a new one). Raises WriterActive, StorageError, DamagedError,
-        FormatError."""
+        index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
+        built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
+        Raises WriterActive, StorageError, DamagedError, FormatError."""
         from dibs.history.durable import DurableHistory  # most programs do without SQLite
         from dibs.storage.durable import Durable
 
@@ -458,10 +478,10 @@ class Matcher:
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
-            checked_choice(AUTO if index is None else index, threads, memory)  # before anything is made
-        durable = Durable.open(folder, read_only, index)
+            checked_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+        durable = Durable.open(folder, read_only, index, options)
         try:
-            matcher = cls(durable.index, threads, memory)
+            matcher = cls(durable.index, threads, memory, options=durable.options)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable
             matcher.history = history = DurableHistory(durable.catalog.history(), matcher._changes)

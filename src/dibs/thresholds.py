@@ -123,7 +123,6 @@ class Thresholds:
     )
     pstree_sorted: int = _threshold(1_000, 0, "predicates that are worth sorting")
     pstree_block: int = _threshold(1_024, 1, "candidates that are collected before they are looked at")
-    psthash_cells: int = _threshold(256, 2, "cells that a subscription may be in, if its build is not told")
     # index.papers.tatbul
     tatbul_slots: int = _threshold(512, 0, "slots of an attribute whose vectors are words")
     tatbul_block: int = _threshold(8, 1, "bits of a place that tell places which are ruled out together: 256 of them")

@@ -11,6 +11,7 @@ import pytest
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenated
+from dibs.index.base import do_pending
 from dibs.index.conjunctions import select
 from dibs.index.papers.betree import betree as betree_module
 from dibs.index.papers.betree.batch import BETreeBatch
@@ -34,7 +35,7 @@ from dibs.index.papers.betree.layout import (
     TASKS,
     WORDS,
 )
-from dibs.thresholds import thresholds
+from dibs.thresholds import thresholds, using
 
 KINDS = [BETree, BETreeBatch]
 CNode, PNode, Place, Record, Entry = (
@@ -92,8 +93,8 @@ class Reader:
 
     def __init__(self, tree):
         self.words, self.state = tree._words.tolist(), tree._state.tolist()
-        self.place, self.ceiling = tree._place[: tree._rows].tolist(), tree._about[:, 0].tolist()
-        assert not tree._about[:, 1:].any(), "columns to count in are zero between steps"
+        self.place, self.ceiling = tree._tree.place[: tree._rows].tolist(), tree._tree.about[:, 0].tolist()
+        assert not tree._tree.about[:, 1:].any(), "columns to count in are zero between steps"
         assert self.state[TASKS] == 0
         self.blocks = {}  # start: words
         self.leaves, self.rows = {}, Counter()
@@ -300,7 +301,7 @@ def test_a_bucket_that_says_all_is_entered_by_its_values_only(kind):
 def test_an_l_node_that_cannot_be_split_is_extended_and_shrinks_again():
     rows = [[(0, 1, 50), (1, 1, 50)]] * 40
     tree = BETree.build(clauses_of(rows, 2), max_cap=5)
-    (c,) = {c for c, _ in tree._place.tolist()}
+    (c,) = {c for c, _ in tree._tree.place.tolist()}
     capacity = read(CNode, tree._words, c).capacity
     assert capacity % 5 == 0 and capacity >= 40
     tree.delete(np.arange(37))
@@ -388,6 +389,55 @@ def test_a_p_node_of_many_false_candidates_is_recycled():
     assert pairs_of(tree, events_of([{0: 5, 1: 5, 2: 1, 3: 5}])) == {(0, 0), (0, 11), (0, 12)}
 
 
+def test_matching_recycles_too_when_it_is_time():
+    vain = [[(0, 1, 90), (1, 1, 90), (2, i + 1, i + 1), (3, 1, 90)] for i in range(8)]
+    rows = [*vain, [(4, 1, 1)], [(5, 1, 1)], [(6, 1, 1)]]
+    tree = BETree.build(clauses_of(rows, 7), max_cap=10)
+    events = events_of([{0: 5, 1: 5, 2: 60, 3: 5}] * 200)
+    with using({"look_every": 300}):
+        tree = BETree.restore(clauses_of(rows, 7), tree.arrays())
+        tree.match(events, 1)
+        assert not do_pending(tree)
+        before = tree.match(events, 1)
+        assert do_pending(tree) and not do_pending(tree)
+    assert tree.plan()["rows recycled"] == 8
+    Reader(tree)
+    assert pairs_of(tree, events_of([{0: 5, 1: 5, 2: 1, 3: 5}])) == {(0, 0)}
+    assert tree.match(events, 1).count == before.count == 0
+
+
+def test_evaluations_on_discarded_paths_are_losses():
+    """All rows of the p-node of attribute 0 are in its buckets of single cells; an event that comes to one and matches
+    nothing there has tested the buckets on the way in vain, and one that matches has lost nothing."""
+    rows = [[(0, v, v), (1, 1, 1)] for v in range(1, 9) for _ in range(3)]
+    with using({"betree_sample": 1}):
+        tree = BETree.build(clauses_of(rows, 2), max_cap=3, min_size=2)
+        reader = Reader(tree)
+        p = read(CNode, reader.words, reader.place[0][0]).p_node
+
+        def lost(event):
+            before = read(PNode, tree._words.tolist(), p)
+            pairs = tree.match(events_of([event]), 1)
+            after = read(PNode, tree._words.tolist(), p)
+            assert after.seen == before.seen + 1
+            return after.loss - before.loss, pairs
+
+        loss, pairs = lost({0: 3, 1: 1})
+        assert (loss, pairs.count) == (0, 3)
+        loss, pairs = lost({0: 3, 1: 2})
+        assert pairs.count == 0
+        assert loss == pairs.predicates + pairs.nodes - 1  # every test, and every c-node but the root
+
+
+def test_the_histogram_prefers_attributes_whose_predicates_are_narrow():
+    rows = [[(0, 1, 100), (1, i + 1, i + 1)] for i in range(8)] + [[(0, 1, 100)]] * 2
+    paths = {}
+    for loss in ("none", "histogram"):
+        tree = BETree.build(clauses_of(rows, 2), max_cap=9, loss=loss)
+        paths[loss] = {path[0][0] for path in Reader(tree).leaves if path}
+    assert paths == {"none": {0}, "histogram": {1}}
+
+
 def test_matches_on_several_threads_count_losses_too():
     rng = np.random.default_rng(8)
     clauses = taken(rng, 400, 6, 30)
@@ -460,6 +510,9 @@ def test_everything_holds_after_any_updates(kind, labels, seed, monkeypatch):
         events.lo = label[events.lo]
         events.hi = events.lo if events.points else label[events.hi]
         wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
+        assert pairs_of(tree, events) == {(e, r) for e, r in wanted if r in alive}
+        tree._adjust()
+        Reader(tree)
         assert pairs_of(tree, events) == {(e, r) for e, r in wanted if r in alive}
 
 

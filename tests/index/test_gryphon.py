@@ -93,11 +93,12 @@ def test_the_way_to_a_row_is_its_predicates(seed):
     rng = np.random.default_rng(seed)
     attributes = int(rng.integers(1, 8))
     clauses, _, _ = select(random_clauses(rng, 200, attributes, 12, programs=0), several=False)
-    index = Gryphon.build(clauses)
+    order = ("popular", "rare")[seed % 2]
+    index = Gryphon.build(clauses, order)
     level = index.arrays()["level"]
     assert sorted(level.tolist()) == list(range(attributes))
-    mentioned = np.bincount(clauses.attribute, minlength=attributes)
-    assert (np.diff(mentioned[np.argsort(level)]) >= 0).all(), "the least mentioned attribute is tested first"
+    rising = np.diff(np.bincount(clauses.attribute, minlength=attributes)[np.argsort(level)])
+    assert (rising >= 0 if order == "rare" else rising <= 0).all(), "the first attribute is the most or least mentioned"
     found = paths(clauses, index)
     assert sorted(found) == list(range(len(clauses)))
     for r, path in found.items():
@@ -120,7 +121,7 @@ def test_a_small_tree():
     The root has the edges c = 3 (a tail: b = 2, a = 1), b = 2 (a tail: a = 1) and a = 1 (a node with two rows). An
     event without c passes the level of c by don't-care."""
     rows = [[(0, 1, 1), (1, 2, 2), (2, 3, 3)], [(0, 1, 1), (1, 2, 2)], [(0, 1, 1)], [(0, 1, 1)]]
-    index = Gryphon.build(clauses_of(rows, 3))
+    index = Gryphon.build(clauses_of(rows, 3), "rare")
     assert index.arrays()["level"].tolist() == [2, 1, 0]
     assert index.arrays()["tree"][:, :3].tolist() == [[3, 0, 0], [0, 3, 3], [1, 2, 2], [2, 1, 1], [0, 0, 2]]
     assert index.arrays()["rows"].tolist() == [2, 3]
@@ -135,7 +136,7 @@ def test_a_shared_predicate_is_tested_once():
     """A thousand rows begin with the same range: an event that fails it sees none of them."""
     rows = [[(0, 5, 9), (1, r + 1, r + 1)] for r in range(1_000)]
     rows += [[(1, r + 1, r + 1)] for r in range(1_000)]  # so that attribute 0 is the rarer one
-    index = Gryphon.build(clauses_of(rows, 2))
+    index = Gryphon.build(clauses_of(rows, 2), "rare")
     fails, holds = (index.match(events_of([{0: v, 1: 7}]), 1) for v in (4, 6))
     assert (fails.count, fails.candidates, fails.nodes) == (1, 1, 2)
     assert fails.predicates == 1  # the equality edge; the range begins above the value
@@ -148,7 +149,7 @@ def test_depth_is_the_number_of_predicates_not_of_attributes():
     for _ in range(3_000):
         chosen = np.sort(rng.choice(20_000, 3, replace=False))
         rows.append([(int(a), 1, int(rng.integers(1, 4))) for a in chosen])
-    index = Gryphon.build(clauses_of(rows, 20_000))
+    index = Gryphon.build(clauses_of(rows, 20_000), "rare")
     assert index.plan()["depth"] <= 4
     event = {int(a): 1 for a in np.unique(rng.integers(0, 20_000, 30))}
     pairs = index.match(events_of([event] * 2), 1)
@@ -166,7 +167,7 @@ def test_sublinear_for_equality():
         asked[:, 0] |= ~asked.any(axis=1)
         rows = [[(a, int(v[a]), int(v[a])) for a in np.flatnonzero(k)] for k, v in zip(asked, value)]
         clauses = clauses_of(rows, 8)
-        index = Gryphon.build(clauses)
+        index = Gryphon.build(clauses, "rare")
         pairs = index.match(events, 1)
         if count == 2_000:
             assert pairs_of(index, events) == expected(clauses, events)
@@ -186,7 +187,7 @@ def test_nodes_with_many_edges(levels):
     # Attribute 0 is tested first: these rows mention all others more often.
     rows += [[(a, 5_000, 5_000) for a in range(1, 1 + levels)]] * (2 * thresholds.gryphon_edges + 1)
     clauses = clauses_of(rows, 1 + levels)
-    index = Gryphon.build(clauses)
+    index = Gryphon.build(clauses, "rare")
     tree = index.arrays()["tree"]
     node = tree[1, 3]
     assert tree[1].tolist()[:3] == [0, 4, 4] and tree[node, 0] > thresholds.gryphon_edges and tree[node, 3] > 0
@@ -199,7 +200,7 @@ def test_nodes_with_many_edges(levels):
 @pytest.mark.parametrize("rows", [3, 30_000])
 def test_rooms_do_not_count(rows):
     """30,000 matches do not fit into the first room, so the event is begun again: what it did counts once."""
-    index = Gryphon.build(clauses_of([[(0, 1, 4), (1, 2, 9)]] * rows, 2))
+    index = Gryphon.build(clauses_of([[(0, 1, 4), (1, 2, 9)]] * rows, 2), "rare")
     pairs = index.match(events_of([{0: 2, 1: 5}, {0: 2}, {0: 2, 1: 5}]), 1)
     assert (pairs.candidates, pairs.count, pairs.nodes) == (2 * rows, 2 * rows, 3 + 2 + 3)
     for (slot, _), _ in index._pool._idle:
@@ -207,5 +208,5 @@ def test_rooms_do_not_count(rows):
 
 
 def test_nothing_to_match():
-    index = Gryphon.build(clauses_of([], 2))
+    index = Gryphon.build(clauses_of([], 2), "rare")
     assert index.match(events_of([{0: 1}, {}]), 1).count == 0

@@ -11,19 +11,47 @@ from hypothesis import HealthCheck, given, settings
 
 import dibs
 from coded import clauses_of_kinds, coded_cases, expected, random_clauses, random_events
+from dibs import index as all_indexes
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import concatenated
 from dibs.coding.merge import move_clauses
-from dibs.index import INDEXES, create, restore, takes
-from dibs.index.base import do_pending
+from dibs.index import INDEXES, options_of, takes
+from dibs.index.base import do_pending, options_in
 from dibs.thresholds import at_random, smallest, using
 
 NAMES = list(INDEXES)
+TATBUL = ("cluster", "interval", "hybrid", "segment-tree", "interval-tree")
+# Structures with other options than their paper's: a name, and what it stands for.
+VARIANTS = {
+    "psthash, 3 dimensions": ("psthash", {"dimensions": 3}),
+    "psthash, 4 dimensions, few cells": ("psthash", {"dimensions": 4, "cells": 6, "access": "statistics"}),
+    "betree, small l-nodes": ("betree", {"max_cap": 1, "min_size": 2, "loss": "histogram", "window": 3}),
+    "betree-batch, large l-nodes": ("betree-batch", {"max_cap": 40, "min_size": 9, "loss": "histogram"}),
+    "propagation by any predicate": ("propagation", {"access": "any"}),
+    "gryphon, rare attributes first": ("gryphon", {"order": "rare"}),
+    **{f"{name} with pivots": (name, {"pivots": True}) for name in TATBUL},
+    "pbtree of small pages": ("pbtree", {"page": 128}),
+    "pstree by statistics": ("pstree", {"access": "statistics"}),
+    "pstbloom by statistics": ("pstbloom", {"access": "statistics"}),
+}
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
+DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
 PLACES = {"records": {"often": 2.0, "often_cell": 2.0}, "masks": {"often": 0.0, "often_cell": -1.0}}
 # Where the planner files clauses decides which of its structures sees them, so it has two settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
+NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random 1")]
+
+
+def create(name, clauses):
+    index, options = VARIANTS.get(name, (name, {}))
+    return all_indexes.create(index, clauses, **options)
+
+
+def restore(name, clauses, arrays):
+    restored = all_indexes.restore(VARIANTS.get(name, (name, {}))[0], clauses, arrays)
+    assert options_in(restored) == VARIANTS.get(name, (name, {}))[1]
+    return restored
 
 
 def thresholds_of(setting):
@@ -197,6 +225,7 @@ def test_soak_equals_scan(name, soak):
 
 CHANGING = "changing"  # from step to step
 DYNAMIC_AND_SETTINGS = [(name, s) for name in DYNAMIC for s in (*SETTINGS, CHANGING)]
+DYNAMIC_AND_SETTINGS += [(name, s) for name in DYNAMIC_VARIANTS for s in ("default", CHANGING)]
 
 
 def thresholds_now(setting, step):
@@ -231,6 +260,7 @@ def test_updates_in_any_order(name, setting, several, make):
             events = random_events(rng, 20, attributes, cells, several)
             wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
             assert pairs_of(index, events) == {(e, r) for e, r in wanted if r in alive}
+            do_pending(index)
 
 
 @pytest.mark.parametrize(("name", "setting"), DYNAMIC_AND_SETTINGS)
@@ -265,7 +295,7 @@ def test_updates_with_labels(name, setting, make):
             assert pairs_of(index, labelled_events) == {(e, r) for e, r in wanted if r in alive}
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("name", [*DYNAMIC, *DYNAMIC_VARIANTS])
 def test_growing_one_by_one_equals_building_at_once(name):
     rng = np.random.default_rng(9)
     rows = [random_clauses(rng, 1, 5, 30, programs=0) for _ in range(300)]
@@ -309,6 +339,8 @@ def test_counters_are_the_same_for_every_number_of_threads_and_with_a_sink(name)
 def test_names():
     assert list(dibs.indexes()) == NAMES
     assert all(dibs.indexes().values())
+    for name, about in dibs.indexes().items():
+        assert all(f"option {option.name}={option.default!r}" in about for option in options_of(name))
     with pytest.raises(dibs.UnknownIndex, match=r"no index is called 'nope'; there are: auto, scan"):
         dibs.Matcher(index="nope")
 

@@ -77,7 +77,7 @@ def tables(index: Propagation) -> list[tuple[int, list[int], list[list[int]]]]:
 @settings(max_examples=40, deadline=None)
 def test_clusters_hold_every_row_once_by_its_most_selective_predicate(seed):
     clauses, _ = random_pair(seed)
-    index = Propagation.build(clauses)
+    index = Propagation.build(clauses, access="any")
     number, example = distinct(clauses)
     share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))[example]
     own = [number[clauses.offsets[r] : clauses.offsets[r + 1]] for r in range(len(clauses))]
@@ -98,7 +98,7 @@ def test_clusters_hold_every_row_once_by_its_most_selective_predicate(seed):
 @settings(max_examples=15, deadline=None)
 def test_candidates_are_the_rows_whose_access_predicate_holds(seed):
     clauses, events = random_pair(seed)
-    index = Propagation.build(clauses)
+    index = Propagation.build(clauses, access="any")
     pairs = index.match(events, 1)
     number, example = distinct(clauses)
     holds = expected(single(clauses, example), events)  # (event, distinct predicate)
@@ -125,7 +125,7 @@ def test_first_phase_finds_each_satisfied_predicate_once(seed):
     kept = single(clauses, np.concatenate(rows))
     kept.offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     kept.conjunctions = len(rows)
-    pairs = Propagation.build(kept).match(events, 1)
+    pairs = Propagation.build(kept, access="any").match(events, 1)
     holds = expected(single(kept, distinct(kept)[1]), events)
     assert pairs.predicates == len(holds) + 2 * pairs.candidates
     assert pairs.count == len(expected(kept, events))
@@ -134,7 +134,7 @@ def test_first_phase_finds_each_satisfied_predicate_once(seed):
 def test_numbers_of_one_group_are_runs():
     """= 3, = 7, <= 4, <= 8, >= 2, >= 6 over the cells 1 to 9, each a row: a value of 5 satisfies <= 8 and >= 2."""
     rows = [[(0, 3, 3)], [(0, 7, 7)], [(0, 1, 4)], [(0, 1, 8)], [(0, 2, 9)], [(0, 6, 9)]]
-    index = Propagation.build(clauses_of(rows[::-1], 1))
+    index = Propagation.build(clauses_of(rows[::-1], 1), access="any")
     assert index.arrays()["key"].tolist() == [3, 7, 4, 8, 2, 6]
     assert index.arrays()["groups"][:, :5].tolist() == [[0, 2, 4, 6, 6], [6] * 5]
     pairs = index.match(events_of([{0: 5}]), 1)
@@ -144,7 +144,7 @@ def test_numbers_of_one_group_are_runs():
 def test_equality_reads_one_cluster_however_many_there_are():
     for rows in (1_000, 20_000):
         clauses = clauses_of([[(0, 2 * r + 1, 2 * r + 1), (1, 1, 5)] for r in range(rows)], 2)
-        pairs = Propagation.build(clauses).match(events_of([{0: 2 * r + 1, 1: 3} for r in range(50)]), 1)
+        pairs = Propagation.build(clauses, access="any").match(events_of([{0: 2 * r + 1, 1: 3} for r in range(50)]), 1)
         assert (pairs.candidates, pairs.nodes, pairs.count) == (50, 50, 50)
 
 
@@ -156,14 +156,14 @@ def test_many_spans_of_one_attribute():
     rows += [[(0, 1, int(x))] for x in (100, 2_000)] + [[(0, int(x), 6_000)] for x in (100, 2_000)]
     clauses = clauses_of(rows, 1)
     events = events_of([{0: int(v)} for v in (*rng.integers(1, 6_000, 30), 6_001)])
-    assert pairs_of(Propagation.build(clauses), events) == expected(clauses, events)
+    assert pairs_of(Propagation.build(clauses, access="any"), events) == expected(clauses, events)
 
 
 @pytest.mark.parametrize("rows", [3, 30_000])
 def test_no_bit_is_left_behind_and_rooms_do_not_count(rows):
     """30,000 matches do not fit into the first room, so the event is begun again: what it did counts once."""
     clauses = clauses_of([[(0, 1, 4), (1, 2, 9), (2, 3, 3), (3, 1, 1)]] * rows, 4)
-    index = Propagation.build(clauses)
+    index = Propagation.build(clauses, access="any")
     event = {0: 2, 1: 5, 2: 3, 3: 1}
     for _ in range(2):
         pairs = index.match(events_of([event, {0: 2}, event]), 1)
@@ -175,7 +175,7 @@ def test_no_bit_is_left_behind_and_rooms_do_not_count(rows):
 
 def test_arrays_say_what_the_docstring_says():
     clauses, _ = random_pair(3, rows=400)
-    a = Propagation.build(clauses).arrays()
+    a = Propagation.build(clauses, access="any").arrays()
     assert all(x.flags.c_contiguous and x.flags.writeable for x in a.values())
     for attribute in range(clauses.attributes):
         begin, end = a["groups"][attribute, :4], a["groups"][attribute, 1:5]
@@ -187,3 +187,24 @@ def test_arrays_say_what_the_docstring_says():
         assert ((inside >= a["groups"][attribute, 4]) & (inside < a["groups"][attribute + 1, EQ])).all()
     for i, x in enumerate(a["span_end"]):
         assert a["span_reach"][i // 64] >= x
+
+
+def test_only_equality_gives_access_as_published():
+    """A clause without equality is looked at for every event, whatever attributes this has."""
+    rows = [[(0, 1, 9), (1, 3, 3)], [(0, 1, 9), (1, 3, 3), (2, 5, 5)], [(0, 1, 4), (1, 2, 8)], [(2, 1, 3)]]
+    index = Propagation.build(clauses_of(rows, 4))
+    true = true_predicate(len(index.arrays()["key"]))
+    access = {row: predicate for predicate, own, _ in tables(index) for row in own}
+    assert access[2] == access[3] == true and true not in (access[0], access[1])
+    assert index.plan()["clauses looked at for every event"] == 2
+    pairs = index.match(events_of([{0: 2, 1: 3}, {3: 1}, {2: 2}]), 1)
+    assert sorted(zip(pairs.event.tolist(), pairs.row.tolist())) == [(0, 0), (0, 2), (2, 3)]
+    assert (pairs.candidates, pairs.nodes) == (2 + 3 * 2, 1 + 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_is_in_one_cluster_whatever_gives_access(seed):
+    clauses, events = random_pair(seed)
+    index = Propagation.build(clauses)
+    assert sorted(row for _, own, _ in tables(index) for row in own) == list(range(len(clauses)))
+    assert pairs_of(index, events) == expected(clauses, events)

@@ -446,9 +446,33 @@ def test_more_dimensions_leave_fewer_candidates():
     assert found[3].candidates == found[3].count  # all four predicates are access predicates
 
 
-def test_dimensions_out_of_range():
-    with pytest.raises(ValueError, match="dimensions must be 1 to 8, not 9"):
-        PSTHash.build(clauses_of([], 1), 9)
+def test_subscriptions_of_fewer_predicates_than_dimensions_are_found_by_one():
+    rows = [{0: [(1, 1)]}, {0: [(1, 1)], 1: [(2, 3)]}, {0: [(1, 1)], 1: [(2, 3)], 2: [(1, 4)]}]
+    index = PSTHash.build(clauses_of(rows, 3), 3)
+    assert index.plan()["by dimensions"] == {1: 2, 3: 1}
+    events = events_of([{0: 1, 1: 2, 2: 4}, {0: 1, 1: 2}, {0: 1}])
+    found = index.match(events, 1)
+    assert sorted(zip(found.event.tolist(), found.row.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_access_predicates_are_chosen_by_operators_and_then_by_width(kind):
+    """Section 3.3: =, IN, BETWEEN, inequalities, NOT IN, <>; whatever the attributes are mentioned by."""
+    equal, several, between, below = [(9, 9)], [(3, 3), (7, 7)], [(4, 8)], [(1, 12)]
+    without, other = [(1, 3), (5, 7), (9, 20)], [(1, 5), (7, 20)]
+    ranked = [equal, several, between, below, without, other]
+    rng = np.random.default_rng(1)
+    popular = [{a: [ends] for a in range(6)} for ends in 15 * [(1, 19), (2, 20)]]  # and the ends of the domain
+    for left, right in product(range(6), repeat=2):
+        if left == right:
+            continue
+        a, b = rng.permutation(6)[:2].tolist()
+        rows = [*popular, {a: ranked[left], b: ranked[right]}]
+        index = kind.build(clauses_of(rows, 6))
+        first = index.rows.predicate[index.rows.offsets[len(popular)], 0]
+        assert first == (a if left < right else b)
+    index = kind.build(clauses_of([*popular, {0: [(4, 9)], 1: [(4, 6)], 2: [(4, 8)]}], 6))
+    assert index.rows.predicate[index.rows.offsets[len(popular)] :][:3, 0].tolist() == [1, 2, 0]
 
 
 def test_signatures_forget_what_was_deleted():

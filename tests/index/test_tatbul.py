@@ -337,7 +337,7 @@ def test_profiles_of_more_predicates_than_a_short_counter_counts(name):
 def test_pivots_rule_out_most_profiles():
     """Candidates are near those whose least likely predicate holds, not all that an attribute of the event has."""
     rows = [[(0, 1 + i % 100, 1 + i % 100), (1, 1, 50)] for i in range(20_000)]
-    index = find("interval").build(profiles(rows, 2))
+    index = find("interval").build(profiles(rows, 2), pivots=True)
     pairs = index.match(documents([[7, 20]]), 1)
     assert pairs.count == 200 and pairs.candidates <= 200 + 2 * 256
 

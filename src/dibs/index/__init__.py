@@ -15,6 +15,7 @@ from dibs.coding.clauses import Clauses
 from dibs.errors import UnknownIndex
 from dibs.index.base import Buildable, Index, Pairs, Sink, Takes
 from dibs.index.complete import Completed
+from dibs.index.options import Option
 
 AUTO = "auto"
 INDEXES: dict[str, str] = {
@@ -31,6 +32,7 @@ INDEXES: dict[str, str] = {
     "pstree": "papers.pstree.pstree.PSTree",
     "pstbloom": "papers.pstree.pstbloom.PSTBloom",
     "psthash": "papers.pstree.psthash.PSTHash",
+    "naive": "papers.tatbul.naive.Naive",
     "cluster": "papers.tatbul.cluster.Cluster",
     "interval": "papers.tatbul.interval.Interval",
     "hybrid": "papers.tatbul.hybrid.Hybrid",
@@ -40,7 +42,7 @@ INDEXES: dict[str, str] = {
     "pbtree-memory": "papers.pbtree.pbtree.PBTreeMemory",
 }
 
-__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "restore", "supports", "takes"]
+__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "options_of", "restore", "supports", "takes"]
 
 
 def find(name: str) -> type[Buildable]:
@@ -55,6 +57,11 @@ def find(name: str) -> type[Buildable]:
 def takes(name: str) -> Takes | None:
     """What the index of this name takes itself, if that is not everything."""
     return getattr(find(name), "takes", None)
+
+
+def options_of(name: str) -> tuple[Option, ...]:
+    """The parameters of the index of this name that users may set."""
+    return getattr(find(name), "options", ())
 
 
 def create(name: str, clauses: Clauses, **options: Any) -> Index:
@@ -76,6 +83,7 @@ def restore(name: str, clauses: Clauses, arrays: dict[str, NDArray[Any]], **opti
 def supports(name: str) -> str:
     """What the index is, and what it takes natively; everything else is completed, so that all are exact."""
     about, part = find(name).about, takes(name)
+    options = "".join(f"; option {option}" for option in options_of(name))
     if part is None:
         return f"{about}; takes everything; a Matcher updates by segments"
     own = ["conjunctions"]
@@ -84,4 +92,4 @@ def supports(name: str) -> str:
     own.append("arrays and ranges in events" if part.several else "single values")
     updates = "has insert and delete of its own; " if part.updates else ""
     taken = f"takes {', '.join(own)} itself, the rest is completed by masks"
-    return f"{about}; {taken}; {updates}a Matcher updates by segments"
+    return f"{about}; {taken}; {updates}a Matcher updates by segments{options}"

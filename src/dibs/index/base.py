@@ -78,6 +78,11 @@ class Index(Protocol):
     def nbytes(self) -> int: ...
 
 
+def options_in(index: Index) -> dict[str, Any]:
+    """The options that the index was built with and that are not what they are anyway."""
+    return getattr(index, "set_options", {})
+
+
 class Buildable(Index, Protocol):
     """What `dibs.index.INDEXES` names: it takes the whole model, or is a Structure."""
 
@@ -114,7 +119,9 @@ class Takes(NamedTuple):
 
 
 class Structure(Buildable, Protocol):
-    """One that takes part of the model: see index.complete for the clauses and events that it gets."""
+    """One that takes part of the model: see index.complete for the clauses and events that it gets. It may have
+    parameters that users set, `options`, a tuple of index.options.Option: `build` takes them by name, and what is
+    needed of them later is in its arrays."""
 
     takes: ClassVar[Takes]
 

@@ -10,6 +10,7 @@ what is left to masks, and parts of similar size are joined, as segments are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -23,6 +24,7 @@ from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts, renumbered
 from dibs.index.conjunctions import select
+from dibs.index.options import OptionValue, as_array, from_array
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 
 
@@ -58,8 +60,16 @@ class ClauseGroup:
 class Completed:
     """See above. An index of rows 0, 1, 2, ...; `_rows[i]` is the row of the structure's clause i."""
 
-    def __init__(self, structure: Structure, own: Clauses | None, rows: NDArray[np.int32], part: ClauseGroup):
+    def __init__(
+        self,
+        structure: Structure,
+        own: Clauses | None,
+        rows: NDArray[np.int32],
+        part: ClauseGroup,
+        options: dict[str, OptionValue],
+    ):
         self._structure = structure
+        self.set_options = options
         self._own = own  # the structure's clauses, if they are not the segment's
         self._rows = rows
         self._parts = [part]
@@ -80,7 +90,9 @@ class Completed:
         own, rows, left = _selected(kind, clauses)
         structure = cast(Structure, kind.build(own, **options))
         part = ClauseGroup(clauses, np.arange(len(clauses), dtype=np.int32), left)
-        return cls(structure, None if own is clauses else own, rows, part)
+        known = [option.name for option in getattr(kind, "options", ())]
+        chosen = {name: options[name] for name in known if name in options}
+        return cls(structure, None if own is clauses else own, rows, part, chosen)
 
     @classmethod
     def restore(cls, kind: type[Any], clauses: Clauses, arrays: dict[str, NDArray[Any]], **options: Any) -> Completed:
@@ -91,7 +103,8 @@ class Completed:
             own = Clauses(**columns, conjunctions=int(arrays["own.conjunctions"][0]), attributes=clauses.attributes)
         saved = {n[len("structure.") :]: a for n, a in arrays.items() if n.startswith("structure.")}
         structure = cast(Structure, kind.restore(own, saved, **options))
-        return cls(structure, None if own is clauses else own, arrays["rows"], part)
+        chosen = from_array(arrays.get("options"))
+        return cls(structure, None if own is clauses else own, arrays["rows"], part, chosen)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Only an index without updates is saved: a segment with updates is compacted first."""
@@ -100,6 +113,8 @@ class Completed:
         if self._own is not None:
             result |= {f"own.{n}": getattr(self._own, n) for n in Clauses.ARRAYS}
             result["own.conjunctions"] = np.array([self._own.conjunctions])
+        if self.set_options:
+            result["options"] = as_array(self.set_options)
         return result | {f"structure.{n}": a for n, a in self._structure.arrays().items()}
 
     @property
@@ -110,9 +125,20 @@ class Completed:
     def plan(self) -> dict[str, Any]:
         left = sum(len(p.left) for p in self._parts)
         plan = {self.name: len(self._rows), "masks": left} | self._structure.plan()
+        if self.set_options:
+            plan["options"] = dict(self.set_options)
         if left:
             plan["completed"] = f"{left:,} rows with OR, IS NULL or no predicate are matched by masks"
         return plan
+
+    @property
+    def pending(self) -> Callable[[], None] | None:
+        """See index.base.do_pending."""
+        return getattr(self._structure, "pending", None)
+
+    @pending.setter
+    def pending(self, work: None) -> None:
+        self._structure.pending = work  # type: ignore[attr-defined]
 
     # ---- matching ----
 

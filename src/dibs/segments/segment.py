@@ -23,6 +23,7 @@ from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
+from dibs.index.base import options_in
 from dibs.index.statistics import guessed_presence
 from dibs.language.joins import is_join, join_of
 from dibs.lazy import lazy
@@ -108,14 +109,19 @@ class Segment:
 
 
 class Choice(NamedTuple):
-    """Which index segments get, and its settings."""
+    """Which index segments get, its settings (of this process), and its options, which are saved with it."""
 
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()  # those that differ from the defaults, in the structure's order
+
+    def is_of(self, index: Index) -> bool:
+        """Whether the index is as it would be built."""
+        return index.name == self.name and options_in(index) == dict(self.options)
 
     def built(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
         """like: a segment of the same matcher, from which something may be known of the events."""
-        settings = dict(self.settings)
+        settings = dict(self.settings) | dict(self.options)
         if self.name == AUTO and like is not None and isinstance(like.index, Auto):
             settings["presence"] = _presence(like, domains, clauses)
         return create(self.name, clauses, **settings)

@@ -75,7 +75,16 @@ class Follower(Protocol):
 
 
 class Durable:
-    def __init__(self, folder: Path, read_only: bool, catalog: Catalog, lock: WriterLock | None, index: str | None):
+    def __init__(
+        self,
+        folder: Path,
+        read_only: bool,
+        catalog: Catalog,
+        lock: WriterLock | None,
+        index: str | None,
+        options: Any = None,
+    ):
+        """index, options: that are asked for; by default those of the folder."""
         self.folder, self.read_only, self.catalog = folder, read_only, catalog
         self._lock = lock
         self._pid = os.getpid()
@@ -97,10 +106,12 @@ class Durable:
         self._next_file = store.next_file(folder)
         if self._manifest is not None:
             self._next_file = max(self._next_file, self._manifest.next_file)
-        self.index = index or (self._manifest.index if self._manifest else store.index_of(folder) or AUTO)
+        own = (self._manifest.index, self._manifest.options) if self._manifest else store.index_of(folder) or (AUTO, {})
+        self.index = index or own[0]
+        self.options = options if options is not None else own[1] if self.index == own[0] else {}
 
     @classmethod
-    def open(cls, folder: Path, read_only: bool, index: str | None) -> Durable:
+    def open(cls, folder: Path, read_only: bool, index: str | None, options: Any = None) -> Durable:
         lock = None
         if read_only:
             if not store.is_durable(folder):
@@ -113,7 +124,7 @@ class Durable:
             new = not read_only and not store.is_durable(folder)
             catalog = Catalog.open(folder / store.CATALOG, read_only=read_only, create=new)
             try:
-                return cls(folder, read_only, catalog, lock, index)
+                return cls(folder, read_only, catalog, lock, index, options)
             except BaseException:
                 catalog.close()
                 raise
@@ -164,7 +175,8 @@ class Durable:
             layers.upkeep.sources.append(next_checkpoint)
             with self._saving:
                 if self._manifest is None:
-                    self._publish(Manifest(self.index, 0, self.catalog.identity, self._next_file, ()))
+                    options = dict(layers.choice.options)
+                    self._publish(Manifest(self.index, 0, self.catalog.identity, self._next_file, (), options))
                 self._remove_files()
             layers.upkeep.wake()
 
@@ -205,7 +217,7 @@ class Durable:
         if stored.removed is not None:
             gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
         removed = Gone(len(segment)).including(gone)
-        if segment.index.name != layers.choice.name and len(segment) > thresholds.scanned_rows:
+        if not layers.choice.is_of(segment.index) and len(segment) > thresholds.scanned_rows:
             self._unsaved = True
             return Layer.of(merge([(segment, removed.kept())], layers.choice))
         self._stored[segment] = stored, removed.count
@@ -317,10 +329,10 @@ class Durable:
             state = layers.flush()
             stored = tuple(map(self._saved_layer, state.layers))
             old = self._manifest
-            if old is None or (state.version, stored) != (old.version, old.segments):
-                self._publish(
-                    Manifest(layers.choice.name, state.version, self.catalog.identity, self._next_file, stored)
-                )
+            name, options = layers.choice.name, dict(layers.choice.options)
+            new = Manifest(name, state.version, self.catalog.identity, self._next_file, stored, options)
+            if old is None or replace(new, next_file=old.next_file) != old:
+                self._publish(new)
                 self.catalog.trim(state.version)
                 self._remove_files()
             self._unsaved = False

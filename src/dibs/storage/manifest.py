@@ -7,7 +7,7 @@ or none.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Manifest:
     identity: str  # of the catalog that they were made from; "" where there is none
     next_file: int
     segments: tuple[StoredSegment, ...]
+    options: dict[str, Any] = field(default_factory=dict)  # of the index, where they are not the defaults
     history: str | None = None  # the file of the documents, of a saved matcher that has some
     history_head: int | None = None
 
@@ -52,6 +53,8 @@ def history_name(number: int) -> str:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Makes it the manifest of the folder, at once. The files that it names must be there already."""
     about = {name: value for name, value in asdict(manifest).items() if value is not None}  # as if it had none
+    if not manifest.options:  # so that versions without options read it
+        del about["options"]
     write_file(folder / HEAD, "manifest", about, {})
 
 

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
 from dibs.index import restore
+from dibs.index.options import from_array
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
@@ -54,8 +56,7 @@ class _Content(NamedTuple):
 
     segments: list[Segment]
     history: HistoryNews | None
-    index_name: str
-    version: int
+    empty: Manifest  # the manifest without any files
 
 
 # ---- one segment ----
@@ -148,14 +149,19 @@ def load_history(path: Path, head: int | None = None) -> HistoryNews:
 
 
 def save_all(
-    segments: list[Segment], target: Path, index: str, version: int = 0, history: HistoryNews | None = None
+    segments: list[Segment],
+    target: Path,
+    index: str,
+    version: int = 0,
+    options: dict[str, Any] | None = None,
+    history: HistoryNews | None = None,
 ) -> Manifest:
     """Writes the segments of a matcher, and its documents, as one folder. An index that stands there is replaced, at
     the moment when its manifest is; anything else is left alone and refused. One process may save to a folder at a
     time."""
     if (target / CATALOG).exists():
         raise FormatError(f"{target} holds a durable matcher, which a saved index cannot replace: give a new folder")
-    content = _Content(segments, history, index, version)
+    content = _Content(segments, history, Manifest(index, version, "", 0, (), options or {}))
     try:
         if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / HEAD).exists())):
             raise FormatError(f"{target} exists and holds no saved index: give a new folder")
@@ -174,7 +180,7 @@ def _save_new(content: _Content, target: Path) -> Manifest | None:
     beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
     beside.mkdir()
     try:
-        manifest = _save_into(content, beside, 0)
+        manifest = _save_into(content, beside)
         os.replace(beside, target)  # which may be there, if it is empty
     except BaseException as e:
         shutil.rmtree(beside, ignore_errors=True)
@@ -193,7 +199,7 @@ def _save_over(content: _Content, target: Path) -> Manifest:
         first = max(first, read_manifest(target).next_file)
     except FormatError:  # of another format or damaged: it is being replaced
         pass
-    manifest = _save_into(content, target, first)
+    manifest = _save_into(content._replace(empty=replace(content.empty, next_file=first)), target)
     for name in old:  # what cannot be removed means nothing any more
         if (target / name[0]).is_dir():  # up to format 2
             shutil.rmtree(target / name[0], ignore_errors=True)
@@ -212,17 +218,19 @@ def next_file(folder: Path) -> int:
     return max((int(name[2]) + 1 for name in _ours(folder) if name[2]), default=0)
 
 
-def index_of(folder: Path) -> str | None:
-    """Which index the largest segment in the folder has, if its manifest does not tell any more."""
+def index_of(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    """Which index the largest segment in the folder has, and its options, if its manifest does not tell any more."""
     for path in sorted(folder.glob("segment-*.dibs"), key=lambda path: -path.stat().st_size):
         with suppress(FormatError, OSError):
-            return str(read_file(path, "segment", check=False)[0]["index"])
+            about, arrays = read_file(path, "segment", check=False)
+            return str(about["index"]), from_array(arrays.get("index.options"))
     return None
 
 
-def _save_into(content: _Content, folder: Path, first: int) -> Manifest:
-    """The files, numbered from `first`, and the manifest."""
+def _save_into(content: _Content, folder: Path) -> Manifest:
+    """The files, numbered from the next one on, and the manifest."""
     stored: list[StoredSegment] = []
+    first = content.empty.next_file
     documents, documents_head, number = None, None, first
     try:
         for number, segment in enumerate(content.segments, first):
@@ -234,7 +242,13 @@ def _save_into(content: _Content, folder: Path, first: int) -> Manifest:
             documents = history_name(number)
             documents_head = save_history(content.history, folder / documents)
             number += 1
-        manifest = Manifest(content.index_name, content.version, "", number, tuple(stored), documents, documents_head)
+        manifest = replace(
+            content.empty,
+            next_file=number,
+            segments=tuple(stored),
+            history=documents,
+            history_head=documents_head,
+        )
         write_manifest(folder, manifest)
         return manifest
     except BaseException:

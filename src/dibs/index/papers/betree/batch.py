@@ -22,7 +22,7 @@ import numpy as np
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.betree.betree import BETree
-from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS
+from dibs.index.papers.betree.layout import ABOUT, C_NODES, LISTS, MIN_SIZE, PLANT, TO_COPY, WORDS, TreeArrays
 from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel
 
@@ -36,15 +36,18 @@ class BETreeBatch(BETree):
     def _first(self, clauses: Clauses) -> None:
         from dibs.index.papers.betree.shape import pack
 
-        chosen = _choices(ClauseArrays.of(clauses), self._about.view(ABOUT)["ceiling"].ravel(), self._state[MIN_SIZE])
+        chosen = _choices(
+            ClauseArrays.of(clauses), self._tree.about.view(ABOUT)["ceiling"].ravel(), self._state[MIN_SIZE]
+        )
         rows = np.argsort(np.where(chosen < 0, clauses.attributes, chosen), kind="stable")
         self._update(PLANT, rows, chosen, clauses)
         state = self._state
         packed = np.zeros_like(state)
         packed[:LISTS], packed[LISTS:], packed[WORDS] = state[:LISTS], -1, 0
         words = np.empty(state[WORDS], np.int32)
-        pack(self._words, (words, packed, self._place, self._about), np.empty(state[C_NODES], TO_COPY))
-        self._words, self._state = words[: packed[WORDS]].copy(), packed
+        _, _, place, about = self._tree
+        pack(self._words, (words, packed, place, about), np.empty(state[C_NODES], TO_COPY))
+        self._tree = TreeArrays(words[: packed[WORDS]].copy(), packed, place, about)
 
 
 @kernel

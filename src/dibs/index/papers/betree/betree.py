@@ -18,7 +18,11 @@ Ranks: the gain of a p-node is the number of predicates of its rows that the way
 or subsumed), its loss the average number of evaluations that an event makes there in vain. A row goes to the p-node of
 the highest rank among its attributes. At the end of a window (a tenth of its rows in insertions, deletions and
 matches) a p-node whose rank is negative is recycled: its rows are taken out and inserted again. A new p-node goes to
-the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet).
+the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet) or, with the option
+loss="histogram", of which most are left when the average bucket of a histogram is taken away. Events count losses: the
+evaluations of rows that do not match, and those that led to a c-node where and below which nothing does. Matching
+recycles as well: after so many events all windows are looked at (`pending`, see index.base.do_pending), on a copy of
+the tree which then takes its place, as other threads match on it meanwhile.
 
 Arrays:
     words    int32             all nodes and records, see betree.layout
@@ -40,9 +44,9 @@ Where it differs from the paper:
     - An l-node that cannot be split takes 1/16 more rows before the next attempt (the paper: max_cap more), and one
       of more than 256 rows is partitioned by all its attributes at once: an l-node of n rows would else cost n**2.
     - Deletion goes to the row's l-node by a table instead of by a search.
-    - Matches count losses (one event in 16 does), but a p-node is recycled by the next insertion or deletion below it:
-      matches run on several threads. L-nodes and c-nodes are recycled with their p-node: without other ranks their
-      rows would come back to the same place.
+    - One event in 16 counts losses. A window is at least 64 operations long: a p-node of 3 rows would else be judged by
+      a third of an event. Ranks are those of p-nodes: l-nodes and c-nodes have none of their own and are recycled with
+      their p-node, since without other ranks their rows would come back to the same place.
     - Queue instead of recursion, with prefetching: less than half the time on a million rows.
 """
 
@@ -59,13 +63,17 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import NEXT_EVENT
 from dibs.index.growing import grown
+from dibs.index.options import Option
 from dibs.index.papers.betree.layout import (
+    ADJUST,
     ALIVE,
     C_NODE,
     C_NODES,
     CLASSES,
     DELETE,
     ENTRY_WORDS,
+    FIXED,
+    HISTOGRAM,
     INSERT,
     LARGE,
     LISTS,
@@ -79,11 +87,13 @@ from dibs.index.papers.betree.layout import (
     RECORD_WORDS,
     RECYCLED,
     ROOT,
+    ROWS_A_CHANGE,
     SAMPLE,
     STATE,
     WANTED,
     WINDOW,
     WORDS,
+    TreeArrays,
     offset_of,
 )
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
@@ -111,26 +121,31 @@ class BETree:
         "for many attributes, ranges and frequent updates"
     )
     takes: ClassVar[Takes] = Takes(several=True, updates=True)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("max_cap", "rows of an l-node", None, 1, none="5, 20 or 160 by the matching probability"),
+        Option("min_size", "rows that an attribute must have to be partitioned by", 3),
+        Option("loss", "of an attribute that has no p-node yet", "none", words=("none", "histogram")),
+        Option("window", "of a rank: rows below a p-node for each operation", 10),
+    )
 
     # Kernels are imported where they are called: that compiles them, and `dibs.indexes()` imports this file.
 
-    def __init__(self, max_cap: int | None, min_size: int):
+    def __init__(self, max_cap: int | None, min_size: int, loss: str, window: int):
         """max_cap: None to follow the matching probability."""
         from dibs.index.papers.betree.update import prepare
 
-        self._words = np.zeros(thresholds.betree_words, np.int32)
-        self._place = np.zeros((0, 2), np.int32)
-        self._about = np.zeros((0, 4), np.int32)
+        words, state = np.zeros(thresholds.betree_words, np.int32), np.zeros(STATE, np.int64)
+        self._tree = TreeArrays(words, state, np.zeros((0, 2), np.int32), np.zeros((0, 4), np.int32))
         self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
-        self._state = np.zeros(STATE, np.int64)
         self._state[LISTS : LISTS + CLASSES] = -1
         self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guided_capacity(0), min_size
         self._state[MANY], self._state[SAMPLE] = thresholds.betree_many, thresholds.betree_sample
         self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
+        self._state[FIXED], self._state[HISTOGRAM] = max_cap is not None, loss == "histogram"
+        self._state[ROWS_A_CHANGE] = window
         prepare(self._arrays(), 0)
         self._rows = 0  # that there ever were
         self._spans = 0
-        self._guided = max_cap is None
         self._begin()
 
     def _begin(self) -> None:
@@ -138,11 +153,15 @@ class BETree:
         self._rate = Rate()
         self._pool = Pool()
         self._watching = [True]  # taken by the match that counts losses: one at a time
+        self._until_adjusting = thresholds.look_every  # events
+        self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._events, self._chances, self._matches = 0, 0.0, 0.0  # since the last update
 
     @classmethod
-    def build(cls, clauses: Clauses, max_cap: int | None = None, min_size: int = 3) -> Self:
-        index = cls(max_cap, min_size)
+    def build(
+        cls, clauses: Clauses, max_cap: int | None = None, min_size: int = 3, loss: str = "none", window: int = 10
+    ) -> Self:
+        index = cls(max_cap, min_size, loss, window)
         if max_cap is None and len(clauses):
             share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
             expected = float(np.multiply.reduceat(share, clauses.offsets[:-1]).mean())
@@ -153,18 +172,20 @@ class BETree:
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Self:
         index = cls.__new__(cls)
-        for name in ("words", "place", "about", "span_lo", "span_hi", "state"):
-            setattr(index, f"_{name}", arrays[name])
-        index._rows, index._spans = len(index._place), len(index._span_lo)
-        index._guided = True
+        index._tree = TreeArrays(*(arrays[name] for name in TreeArrays._fields))
+        index._span_lo, index._span_hi = arrays["span_lo"], arrays["span_hi"]
+        if not index._state[ROWS_A_CHANGE]:  # of an earlier version
+            index._tree = index._tree._replace(state=index._state.copy())
+            index._state[ROWS_A_CHANGE] = 10
+        index._rows, index._spans = len(index._tree.place), len(index._span_lo)
         index._begin()
         return index
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
             "words": self._words[: self._state[WORDS]].copy(),  # matching counts losses in the nodes
-            "place": self._place[: self._rows],
-            "about": self._about,
+            "place": self._tree.place[: self._rows],
+            "about": self._tree.about,
             "span_lo": self._span_lo[: self._spans],
             "span_hi": self._span_hi[: self._spans],
             "state": self._state.copy(),
@@ -173,8 +194,7 @@ class BETree:
     @property
     def nbytes(self) -> int:
         """With the spare room of the arrays that grow."""
-        arrays = self._words, self._place, self._about, self._span_lo, self._span_hi, self._state
-        return sum(a.nbytes for a in arrays)
+        return sum(a.nbytes for a in (*self._tree, self._span_lo, self._span_hi))
 
     def plan(self) -> dict[str, Any]:
         from dibs.index.papers.betree.shape import TreeShape, survey
@@ -196,6 +216,14 @@ class BETree:
             "attributes it has and whose buckets its values meet",
         }
 
+    @property
+    def _words(self) -> NDArray[np.int32]:
+        return self._tree.words
+
+    @property
+    def _state(self) -> NDArray[np.int64]:
+        return self._tree.state
+
     # ---- updates ----
 
     def insert(self, clauses: Clauses) -> None:
@@ -211,18 +239,20 @@ class BETree:
         from dibs.index.papers.betree.update import prepare
 
         c = clauses
-        if c.attributes > len(self._about):
-            more = np.zeros((c.attributes - len(self._about), 4), np.int32)
-            self._about = np.concatenate([self._about, more])
+        about = self._tree.about
+        if c.attributes > len(about):
+            more = np.zeros((c.attributes - len(about), 4), np.int32)
+            about = np.concatenate([about, more])
+            self._tree = self._tree._replace(about=about)
             self._pool.forget()
         if not len(c):
             return
-        ceiling = self._about[: c.attributes, 0]
+        ceiling = about[: c.attributes, 0]
         ceiling[:] = np.where(ceiling == 0, highest_cells(c), ceiling)
         spans = self._spans + len(c.span_lo)
         self._span_lo, self._span_hi = grown(self._span_lo, spans), grown(self._span_hi, spans)
         self._span_lo[self._spans : spans], self._span_hi[self._spans : spans] = c.span_lo, c.span_hi
-        self._place = grown(self._place, self._rows + len(c))
+        self._tree = self._tree._replace(place=grown(self._tree.place, self._rows + len(c)))
         longest = RECORD_WORDS + 2 * ENTRY_WORDS * int(np.diff(c.offsets).max())
         used = int(self._state[WORDS])
         self._reserve(used + 2 * longest + thresholds.betree_words)
@@ -251,17 +281,34 @@ class BETree:
             self._reserve(int(self._state[WANTED]))
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
-        """What betree.layout.TreeArrays names."""
-        return self._words, self._state, self._place, self._about
+        """What betree.layout.TreeArrays names, as kernels take it."""
+        return tuple(self._tree)
 
     def _reserve(self, words: int) -> None:
         if words > MOST:
             raise OverflowError("a BE-Tree takes at most 2**31 words, about 60 million subscriptions")
-        self._words = grown(self._words, words)
+        self._tree = self._tree._replace(words=grown(self._words, words))
+
+    def _adjust(self) -> None:
+        """What the events since the last time say of the p-nodes: recycles those whose rank is below 0."""
+        from dibs.index.papers.betree.update import failing, update
+
+        words, state, place, about = self._tree
+        found = np.empty(int(state[P_NODES]), np.int64)
+        count = failing(self._arrays(), np.empty(int(state[C_NODES]), np.int32), found)
+        if not count:
+            return
+        tree = TreeArrays(words.copy(), state.copy(), place.copy(), about.copy())
+        tree.state[NEXT] = 0
+        c, change = NO_CLAUSES, (ADJUST, found[:count], NO_ROWS)
+        new = c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, 0, 0
+        while not update(tuple(tree), change, new):
+            tree = tree._replace(words=grown(tree.words, int(tree.state[WANTED])))
+        self._tree = tree
 
     def _follow_matches(self) -> None:
         """max_cap for the l-nodes to come, by the share of rows that events matched since the last update."""
-        if self._guided and self._events >= thresholds.betree_events:
+        if not self._state[FIXED] and self._events >= thresholds.betree_events:
             self._state[MAX_CAP] = guided_capacity(self._matches / max(self._chances, 1.0))
             self._events, self._chances, self._matches = 0, 0.0, 0.0
 
@@ -276,15 +323,16 @@ class BETree:
             watching = False
         seen = self._events
         first_run: list[int] = []  # where the run of events that starts at 0 ends: only this one counts losses
-        tree = self._words, self._span_lo, self._span_hi
+        now = self._tree  # it may be adjusted meanwhile
+        tree = now.words, self._span_lo, self._span_hi
         given = events.offsets, events.attribute, events.lo, events.hi
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             if progress[NEXT_EVENT] == 0:
                 first_run.append(last)
-            taken = self._pool.take(_slots, len(self._about))
-            space = np.empty(self._state[C_NODES], np.int32), *taken.space
-            watch = seen, int(self._state[SAMPLE]) if watching and last in first_run else 0
+            taken = self._pool.take(_slots, len(now.about))
+            space = np.empty(2 * now.state[C_NODES], np.int32), *taken.space
+            watch = seen, int(now.state[SAMPLE]) if watching and last in first_run else 0
             match(tree, given, last, watch, space, room, progress)
             self._pool.give(taken)
 
@@ -296,6 +344,10 @@ class BETree:
         self._events += len(events)
         self._chances += float(self._state[ALIVE]) * len(events)
         self._matches += found.count
+        self._until_adjusting -= len(events)
+        if self._until_adjusting <= 0 and self.pending is None:
+            self._until_adjusting = thresholds.look_every
+            self.pending = self._adjust
         return found
 
 

@@ -13,6 +13,7 @@ from dibs.index.papers.betree.layout import (
     NONE,
     RIGHT,
     ROOT,
+    ROWS_A_CHANGE,
     SAMPLE,
     WINDOW,
 )
@@ -149,11 +150,10 @@ def insert_into_c_directory(tree, at, x, y):
 
 @step(boolean(T, N))
 def window_ends(tree, p):
-    """One more insertion or deletion below a p-node. At the end of its window (a tenth of its rows in operations) its
-    loss is taken down; says whether its rank is below the threshold, 0."""
+    """At the end of the window of a p-node (a tenth of its rows in operations) its loss is taken down; says whether its
+    rank is below the threshold, 0."""
     state, node = tree.state, p_node_at(tree.words, p)
-    node.changes += 1
-    if node.changes + state[SAMPLE] * node.seen < max(node.rows // 10, state[WINDOW]):
+    if node.changes + state[SAMPLE] * node.seen < max(node.rows // state[ROWS_A_CHANGE], state[WINDOW]):
         return False
     if node.seen > 0:
         node.last_loss = node.loss // node.seen
@@ -172,8 +172,10 @@ def update_scores(tree, c, rows, depth, is_change):
         p_node = p_node_at(words, p)
         p_node.rows += rows
         p_node.gain += rows * depth
-        if is_change and window_ends(tree, p):
-            worst = p
+        if is_change:
+            p_node.changes += 1
+            if window_ends(tree, p):
+                worst = p
         p = p_node_above(words, p)
     return worst
 

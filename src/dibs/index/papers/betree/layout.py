@@ -109,11 +109,13 @@ ROOT = 1  # the first block of all: a c-node without a bucket
 WORDS, WANTED, C_NODES, P_NODES, ALIVE, STACK, TASKS, SCRATCH, NEXT = range(9)
 MAX_CAP, MIN_SIZE, RECYCLED, LARGE_FREE = range(9, 13)
 MANY, SAMPLE, WINDOW, LARGE = range(13, 17)  # as dibs.thresholds were when the tree was begun
+# Options: whether max_cap is kept, whether new p-nodes have a loss by histogram, the window in rows for each operation.
+FIXED, HISTOGRAM, ROWS_A_CHANGE = range(17, 20)
 LISTS = 20  # from here on: the first free block of each class
 CLASSES = 60
 STATE = LISTS + CLASSES
 
-INSERT, DELETE, PLANT = range(3)  # what betree.update does
+INSERT, DELETE, PLANT, ADJUST = range(4)  # what betree.update does
 
 
 class TreeArrays(NamedTuple):
@@ -146,7 +148,9 @@ class Searched(NamedTuple):
 class MatchSpace(NamedTuple):
     """What a match needs besides."""
 
-    visit: NDArray[np.int32]  # a queue with room for all c-nodes
+    # A queue with room for all c-nodes; behind it, for each of an event that is watched, the place in the queue of the
+    # one that led to it, as ~place if something matched there or below.
+    visit: NDArray[np.int32]
     slot_lo: NDArray[np.int32]  # slots for one event by attribute (see index.kernels), all zero between calls
     slot_hi: NDArray[np.int32]
     slot_more: NDArray[np.int64]
@@ -155,8 +159,8 @@ class MatchSpace(NamedTuple):
 class Update(NamedTuple):
     """What an update is to do."""
 
-    mode: int  # INSERT, DELETE or PLANT
-    rows: NDArray[np.int64]  # DELETE, PLANT: which ones, in this order
+    mode: int  # INSERT, DELETE, PLANT or ADJUST
+    rows: NDArray[np.int64]  # DELETE, PLANT: which ones, in this order; ADJUST: p-nodes to recycle, none below another
     chosen: NDArray[np.int64]  # PLANT: the attribute under which each row goes at the root, or NONE
 
 

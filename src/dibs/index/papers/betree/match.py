@@ -52,6 +52,7 @@ class TreeSearch(NamedTuple):
     out_row: Any
     room: int  # how many pairs there is room for
     attributes: int
+    nodes: int  # c-nodes that the queue has room for
 
 
 class EventCells(NamedTuple):
@@ -129,6 +130,7 @@ def search_of(tree, events, work, room):
         pointer_to_write(room.row),
         len(room.event),
         len(work.slot_lo),
+        len(work.visit) // 2,
     )
 
 
@@ -147,9 +149,11 @@ def match_be_tree(search, event, found):
     words, visit = search.words, search.visit
     candidates, tests = np.int64(0), np.int64(0)
     visit[0] = ROOT
+    visit[search.nodes] = 0
     next_one, end = 0, 1
     while next_one < end:
         c = visit[next_one]
+        here, before = search.nodes + next_one, end
         next_one += 1
         if next_one < end:
             fetch_node(words, visit[next_one])
@@ -157,18 +161,25 @@ def match_be_tree(search, event, found):
         if node.rows > 0:
             if found + node.rows > search.room:
                 return Counts(np.int64(-1), candidates, tests, end)
-            checked = check_subs(search, event, c, found)
+            checked, was = check_subs(search, event, c, found), found
             found = checked.found
             candidates += node.rows
             tests += checked.tests
             if event.watched:
                 add_loss(words, c, checked.lost)
+                if checked.found > was:
+                    visit[here] = ~visit[here]
         if node.places > 2 * (event.last - event.first):
             end = search_p_directory(search, event, c, end)
         elif node.places > 0:
             end = search_small_p_directory(search, event, c, end)
         if node.left >= 0 or node.right >= 0:
             end = search_c_directory(search, event, c, end)
+        if event.watched:
+            for i in range(search.nodes + before, search.nodes + end):
+                visit[i] = next_one - 1
+    if event.watched:
+        add_losses_of_paths(search, end)
     return Counts(found, candidates, tests, end)
 
 
@@ -266,6 +277,18 @@ def add_loss(words, c, lost):
             p_node.loss >>= 1
             p_node.seen >>= 1
         p = p_node_above(words, p)
+
+
+@kernel
+def add_losses_of_paths(search, end):
+    """The evaluation that led to a c-node was in vain if nothing matched there or below."""
+    visit, nodes = search.visit, search.nodes
+    for i in range(end - 1, 0, -1):
+        above = visit[nodes + i]
+        if above >= 0:
+            add_loss(search.words, np.int64(visit[i]), 1)
+        elif visit[nodes + ~above] >= 0:
+            visit[nodes + ~above] = ~visit[nodes + ~above]
 
 
 # ---- directories: what is to be visited goes to the end of the queue ----

@@ -7,6 +7,7 @@ from numba import boolean, void
 from dibs.index.papers.betree.directories import add_p_node, find, rehash
 from dibs.index.papers.betree.layout import (
     C_NODE_WORDS,
+    HISTOGRAM,
     MANY,
     MAX_CAP,
     MIN_SIZE,
@@ -37,6 +38,7 @@ from dibs.index.papers.betree.nodes import (
     where_at,
 )
 
+PARTS = 256  # of a row: losses are counted in these
 SLACK = 16  # an l-node of many rows, if it stays large, takes 1/16 more rows before the next attempt
 
 
@@ -66,6 +68,46 @@ def count_attributes(tree, c):
                     about.have += 1
                     if about.have > most or (about.have == most and a < best):
                         best, most = a, about.have
+        record += length_of(words, record)
+    return best, most
+
+
+@step(void(T, N))
+def subtract_losses(tree, c):
+    """`have` less the average bucket of a histogram over the values of an attribute, which is the sum of the shares of
+    its domain that its predicates cover. What min_size rows have stays at least that."""
+    words, least = tree.words, tree.state[MIN_SIZE]
+    record, end = records_of(words, c)
+    while record < end:
+        head = record_at(words, record)
+        if head.row >= 0:
+            for i in range(head.entries):
+                entry = entry_at(words, nth_entry(record, i))
+                about = about_at(tree.about, entry.attribute)
+                if entry.hi >= 0:
+                    about.space += (entry.hi - entry.lo + 1) * PARTS // max(about.ceiling, entry.hi)
+        record += length_of(words, record)
+    record, end = records_of(words, c)
+    while record < end:
+        for i in range(record_at(words, record).entries):
+            about = about_at(tree.about, entry_at(words, nth_entry(record, i)).attribute)
+            if about.have >= least:
+                about.have = max(about.have - about.space // PARTS, least)
+            about.space = 0
+        record += length_of(words, record)
+
+
+@step(BOTH(T, N))
+def highest_attribute(tree, c):
+    """Which attribute of an l-node has the highest `have`, the lowest of several, and how much."""
+    words, best, most = tree.words, NONE, 0
+    record, end = records_of(words, c)
+    while record < end:
+        for i in range(record_at(words, record).entries):
+            a = entry_at(words, nth_entry(record, i)).attribute
+            have = about_at(tree.about, a).have
+            if have > most or (have == most and a < best):
+                best, most = a, have
         record += length_of(words, record)
     return best, most
 
@@ -211,6 +253,9 @@ def partition(tree, c):
         pop(tree)
         return True
     best, most = count_attributes(tree, c)
+    if state[HISTOGRAM] > 0:
+        subtract_losses(tree, c)
+        best, most = highest_attribute(tree, c)
     made, size = 0, 0
     if most >= state[MIN_SIZE]:
         if rows > state[MANY]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import boolean
 
 from dibs.index.papers.betree.cluster import cluster
 from dibs.index.papers.betree.delete import delete, dissolve, recycle, reinsert, tidy
 from dibs.index.papers.betree.directories import add_p_node, new_c_node
-from dibs.index.papers.betree.insert import insert
+from dibs.index.papers.betree.insert import insert, window_ends
 from dibs.index.papers.betree.layout import (
+    ADJUST,
     ALIVE,
     C_NODE_WORDS,
     DELETE,
@@ -49,6 +51,7 @@ from dibs.index.papers.betree.nodes import (
     cover,
     entry_at,
     nth_entry,
+    nth_place,
     p_node_at,
     place_at,
     place_interval,
@@ -82,6 +85,7 @@ def update(arrays, change, new):
 
     INSERT  all new rows, one by one
     DELETE  `change.rows`
+    ADJUST  recycles the p-nodes `change.rows`, which `failing` has found
     PLANT   `change.rows` of the new ones as the first of a tree, those at once that have chosen the same attribute for
             the root: they stand together, and those that have chosen none stand last
 
@@ -97,6 +101,8 @@ def update(arrays, change, new):
             done = insert_next(tree, new)
         elif change.mode == DELETE:
             done = delete_next(tree, change)
+        elif change.mode == ADJUST:
+            done = recycle_next(tree, change)
         else:
             done = plant_next(tree, change, new)
         if not done:
@@ -138,6 +144,43 @@ def delete_next(tree, change):
     delete(tree, change.rows[tree.state[NEXT]])
     tree.state[NEXT] += 1
     return True
+
+
+@kernel
+def recycle_next(tree, change):
+    if lacks(tree, 0, 1):
+        return False
+    push(tree, RECYCLE, change.rows[tree.state[NEXT]])
+    tree.state[NEXT] += 1
+    return True
+
+
+@kernel
+def failing(arrays, to_do, found):
+    """The p-nodes whose window has ended with a rank below 0, none below another, into `found`, which has room for all;
+    how many. `to_do`: a list with room for all c-nodes."""
+    tree = tree_of(arrays)
+    words, count = tree.words, 0
+    to_do[0] = ROOT
+    n = 1
+    while n > 0:
+        n -= 1
+        node = c_node_at(words, np.int64(to_do[n]))
+        for half in (node.left, node.right):
+            if half >= 0:
+                to_do[n] = half
+                n += 1
+        for i in range(node.places):
+            place = place_at(words, nth_place(node.p_directory, i))
+            if place.attribute < 0:
+                continue
+            if window_ends(tree, np.int64(place.p_node)):
+                found[count] = place.p_node
+                count += 1
+            else:
+                to_do[n] = place.top
+                n += 1
+    return count
 
 
 @kernel

@@ -10,9 +10,9 @@ and has edges for all attributes that are tested anywhere along it. The depth is
 not the number of attributes. A path without branches down to a single clause is not made of nodes either: it is the
 list of tests that are left, a tail.
 
-The first attributes are those that the fewest clauses mention. (To begin with those that have the fewest don't-cares,
-as the paper does, makes more paths shared, but nearly every event enters them: on skewed data it visited ten times as
-many nodes, on uniform data about as many.)
+The first attributes are those that have the fewest don't-cares, as in the paper: those that most clauses mention. With
+the option order="rare" (ours) they are those that the fewest clauses mention: fewer paths are shared, but few events
+enter them: on skewed data a tenth of the nodes are visited, on uniform data about as many.
 
 Arrays (A attributes, numbered by level from here on):
     level  int32  A: the level of each attribute
@@ -38,7 +38,7 @@ predicates are the edges that were compared with the value and the tests of tail
 Useful for: equality predicates; clauses that share their first predicates; many clauses over rare attributes.
 Not useful for: ranges on attributes that most events have: an event satisfies many edges of each node.
 
-Differs from the paper: the order of attributes; equality edges are found by binary search instead of hashing, and by
+Differs from the paper: the option `order`; equality edges are found by binary search instead of hashing, and by
 looking at all edges where a node has few: that took half the time, as each search costs mispredicted branches. All
 chains of don't-care edges are skipped, as above, and not only those without another edge.
 """
@@ -55,6 +55,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import EventArrays, Room
+from dibs.index.options import Option
 from dibs.index.papers.gryphon.kernels import (
     EDGES,
     FIRST_ROW,
@@ -79,6 +80,8 @@ from dibs.jit.pools import Pool
 from dibs.jit.sorting import order_each
 from dibs.thresholds import thresholds
 
+POPULAR, RARE = "popular", "rare"
+
 
 class Gryphon:
     name: ClassVar[str] = "gryphon"
@@ -87,6 +90,9 @@ class Gryphon:
         "good for equality predicates that clauses share"
     )
     takes: ClassVar[Takes] = Takes()
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("order", "the attributes that are tested first", POPULAR, words=(POPULAR, RARE)),
+    )
 
     def __init__(self, clauses: Clauses, tree: MatchingTree):
         self._clauses, self._tree = clauses, tree
@@ -95,8 +101,8 @@ class Gryphon:
         self._pool = Pool()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> Gryphon:
-        return cls(clauses, _build(clauses))
+    def build(cls, clauses: Clauses, order: str = POPULAR) -> Gryphon:
+        return cls(clauses, _build(clauses, order))
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Gryphon:
@@ -118,8 +124,13 @@ class Gryphon:
             "tails": tails,
             "depth": depth,
             "grounds": f"{len(self._clauses):,} clauses on {edges:,} edges of {nodes:,} nodes, {depth} deep; "
-            "the attributes that the fewest clauses mention are tested first",
+            f"the attributes that the {'most' if self._begins_with_popular() else 'fewest'} clauses mention come first",
         }
+
+    def _begins_with_popular(self) -> bool:
+        mentioned = np.bincount(self._clauses.attribute, minlength=self._clauses.attributes)
+        first, last = np.argmin(self._tree.level), np.argmax(self._tree.level)
+        return bool(mentioned[first] > mentioned[last])
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         arrays = EventArrays.of(events)
@@ -132,19 +143,19 @@ class Gryphon:
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)
 
 
-def _build(clauses: Clauses) -> MatchingTree:
+def _build(clauses: Clauses, first: str) -> MatchingTree:
     """The tree, depth by depth: clauses that are not alone yet are sorted by (node, next predicate), and each distinct
     pair is an edge to a node of the next depth or, with one clause, to a tail."""
     c = clauses
     mentioned = np.bincount(c.attribute, minlength=c.attributes)
     level = np.empty(c.attributes, np.int32)
-    level[np.argsort(mentioned, kind="stable")] = np.arange(c.attributes)
+    level[np.argsort(-mentioned if first == POPULAR else mentioned, kind="stable")] = np.arange(c.attributes)
     number, example = distinct(c)
     lo, hi, own_level = c.lo[example], c.hi[example], level[c.attribute[example]]
     size = np.diff(c.offsets)
     order_each(number, c.offsets[:-1], size, own_level)
     piece_lo, piece_hi, pieces, place = _pieces(c, lo, hi, own_level)
-    first = np.cumsum(pieces) - pieces
+    begins_at = np.cumsum(pieces) - pieces
 
     row, node = np.arange(len(c)), np.zeros(len(c), np.int64)  # rows that go on, and the node that each has reached
     nodes, tails, depth = 1, 0, 0
@@ -154,7 +165,7 @@ def _build(clauses: Clauses) -> MatchingTree:
         ends.append((node[~on], row[~on]))
         row, node = row[on], node[on]
         predicate = number[c.offsets[row] + depth]
-        order = np.argsort((node << 32) | place[first[predicate]], kind="stable")
+        order = np.argsort((node << 32) | place[begins_at[predicate]], kind="stable")
         row, node, predicate = row[order], node[order], predicate[order]
         begins = np.ones(len(row), np.bool_)
         begins[1:] = (node[1:] != node[:-1]) | (predicate[1:] != predicate[:-1])
@@ -165,7 +176,7 @@ def _build(clauses: Clauses) -> MatchingTree:
         tail_of.append((row[start[leaf]], np.full(leaf.sum(), depth + 1)))
         nodes, tails, depth = nodes + int(branch.sum()), tails + int(leaf.sum()), depth + 1
         count = pieces[predicate[start]]
-        piece = runs(first[predicate[start]], count)
+        piece = runs(begins_at[predicate[start]], count)
         edges.append((np.repeat(node[start], count), piece, np.repeat(target, count)))
         on = np.repeat(branch, members)
         row, node = row[on], np.repeat(target, members)[on]

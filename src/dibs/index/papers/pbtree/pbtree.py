@@ -70,6 +70,7 @@ from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import ClauseArrays, Room
+from dibs.index.options import Option
 from dibs.index.papers.pbtree.filing import GONE, Entered, Filing, rows_of
 from dibs.index.papers.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, LISTS, STATE, USED
 from dibs.index.papers.pbtree.lists import TreeEntries, begin, delete, insert
@@ -91,6 +92,9 @@ class PBTreeMemory(Filing):
         "PB+tree in memory: one B+tree of constants with lists for =, >, < and <>, counted; for updates"
     )
     takes: ClassVar[Takes] = Takes(updates=True)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("page", "bytes of a page, in steps of 64", None, 128, 1 << 20, none="4,096"),
+    )
 
     def __init__(self, clauses: Clauses, pages: Resident | Pooled):
         super().__init__(clauses)

@@ -183,6 +183,9 @@ def _find_access_predicates(predicates, clusters, events, first, last, work):
                 n += 1
                 hot &= hot - ONE
         after = max(after, end)
+    if access[len(access) - 1] != 0:  # clauses without an access predicate of their own are under the true one
+        hits[n] = clusters.rank[len(access) - 1]
+        n += 1
     return satisfied, n
 
 

@@ -101,6 +101,28 @@ def number_predicates(
 
 
 @kernel
+def put_access_first(own, first, size, is_equal, true):
+    """The predicates of each row, the most selective first, with its most selective equality predicate before all
+    others, or the true one if it has none; where they begin, and how many they are."""
+    new_first, new_size = np.empty_like(first), np.empty_like(size)
+    result, n = np.empty(len(own) + len(first), own.dtype), 0
+    for r in range(len(first)):
+        begin, end = first[r], first[r] + size[r]
+        chosen = begin
+        while chosen < end and not is_equal[own[chosen]]:
+            chosen += 1
+        new_first[r] = n
+        result[n] = own[chosen] if chosen < end else true
+        n += 1
+        for p in range(begin, end):
+            if p != chosen:
+                result[n] = own[p]
+                n += 1
+        new_size[r] = n - new_first[r]
+    return result[:n], new_first, new_size
+
+
+@kernel
 def lay_out_clusters(rows, own, first, size, accesses, true):
     """start and clusters of rows that are ordered by (access predicate, size)."""
     words = 2 * accesses

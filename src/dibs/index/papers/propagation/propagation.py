@@ -1,10 +1,11 @@
 """propagation: find all satisfied predicates first, then test the clauses that one of them gives access to.
 
 The idea (Fabret et al. 2001): every distinct predicate has one bit. The first phase finds the predicates that an event
-satisfies and sets their bits. Each clause is filed under its most selective predicate, its access predicate; clauses
-with one access predicate and the same number of other predicates are a cluster. The second phase reads the clusters of
-the satisfied access predicates, and a clause matches when the bits of its other predicates are set. A test in the
-second phase is the same for all operators, and a cluster is a table of predicate numbers, read from front to back.
+satisfies and sets their bits. Each clause is filed under its most selective equality predicate, its access predicate;
+one without equality is under none, and looked at for every event. Clauses with one access predicate and the same number
+of other predicates are a cluster. The second phase reads the clusters of the satisfied access predicates, and a clause
+matches when the bits of its other predicates are set. A test in the second phase is the same for all operators, and a
+cluster is a table of predicate numbers, read from front to back.
 
 Predicates are numbered by (attribute, group, constant), so that what the first phase finds is mostly runs of bits:
 
@@ -31,12 +32,14 @@ Arrays (D predicates, W = D / 64 + 1 words of bits, S spans, R access predicates
 Counters: a candidate is a clause of a cluster that was read, a node is an access predicate whose clusters were read;
 predicates are those found satisfied in the first phase and those whose bits were read in the second.
 
+Option access="any" (ours): any predicate may give access, as the first phase finds all of them, so that no clause has
+to be looked at for every event.
+
 Useful for: many equality predicates over large domains; many clauses that share few distinct predicates (dense data):
 the bits of all of them fit into the first cache.
 Not useful for: clauses without a selective predicate; very many distinct predicates: their bits leave the caches.
 
-Differs from the paper: any predicate may give access, not only equality (the first phase finds the others as well, and
-a clause without equality would have to be tested for every event); the first phase searches sorted arrays instead of
+Differs from the paper: the option `access`; the first phase searches sorted arrays instead of
 hash tables and B-trees; bits are cleared attribute by attribute, not all for each event, which is what later papers
 blame Propagation for; clusters of one access predicate stand in one table, since most hold one or two clauses, and its
 first two columns are tested for all clauses without a branch, the others only for those that are left. A cluster at a
@@ -55,18 +58,22 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.options import Option
 from dibs.index.papers.propagation.kernels import match
 from dibs.index.papers.propagation.layout import (
     ClusterSpace,
     Predicates,
     lay_out_clusters,
     number_predicates,
+    put_access_first,
     true_predicate,
 )
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guessed_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
+
+EQUALITY, ANY = "equality", "any"
 
 
 class Propagation:
@@ -76,6 +83,9 @@ class Propagation:
         "good for selective equality predicates"
     )
     takes: ClassVar[Takes] = Takes()
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("access", "which predicates give access", EQUALITY, words=(EQUALITY, ANY)),
+    )
     CLUSTERS = ("access", "rank", "start", "clusters")
     ARRAYS = (*Predicates._fields, *CLUSTERS)
 
@@ -89,7 +99,7 @@ class Propagation:
         self._pool = Pool()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> Propagation:
+    def build(cls, clauses: Clauses, access: str = EQUALITY) -> Propagation:
         number, example = distinct(clauses)
         groups, key, spans, order = number_predicates(clauses, example)
         place = np.empty(len(order), np.int64)
@@ -100,17 +110,20 @@ class Propagation:
         own = place[number]  # the predicates of each row, the most selective first
         first, size = clauses.offsets[:-1], np.diff(clauses.offsets)
         order_each(own, first, size, share)
+        true = true_predicate(len(order))
+        if access == EQUALITY:
+            is_equal = (clauses.lo == clauses.hi)[example][order]
+            own, first, size = put_access_first(own, first, size, is_equal, true)
         second = np.where(size > 1, own[np.minimum(first + 1, max(len(own) - 1, 0))], 0) if len(own) else first
         # Equal second predicates stand together: their bits are in the cache.
         rows = np.lexsort((second, size, own[first])) if len(own) else first
-        true = true_predicate(len(order))
         is_access = np.zeros(true + 64, np.bool_)
         is_access[own[first]] = True
-        access = np.packbits(is_access, bitorder="little").view(np.uint64)
+        bits = np.packbits(is_access, bitorder="little").view(np.uint64)
         inside = is_access.reshape(-1, 64).sum(axis=1)
         rank = (np.cumsum(inside) - inside).astype(np.int32)
         start, clusters = lay_out_clusters(rows, own, first, size, int(is_access.sum()), true)
-        arrays = {"groups": groups, "key": key, "access": access, "rank": rank, "start": start, "clusters": clusters}
+        arrays = {"groups": groups, "key": key, "access": bits, "rank": rank, "start": start, "clusters": clusters}
         return cls(clauses, arrays | spans)
 
     @classmethod
@@ -126,9 +139,12 @@ class Propagation:
 
     def plan(self) -> dict[str, Any]:
         predicates, access = len(self._arrays["key"]), len(self._arrays["start"]) - 1
+        bits, start = self._arrays["access"], self._arrays["start"]
+        always = int(self._arrays["clusters"][start[-2]]) if len(bits) and bits[-1] else 0
         return {
             "distinct predicates": predicates,
             "access predicates": access,
+            "clauses looked at for every event": always,
             "grounds": f"{self._rows:,} clauses in clusters under {access:,} of {predicates:,} distinct predicates, "
             "each filed under the one that is least likely to hold",
         }

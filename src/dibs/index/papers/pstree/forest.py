@@ -15,6 +15,7 @@ Arrays, which grow (those of `arrays` are cut to what is used):
     seen    int64   leaves: event counter
     entry   int32   (entries, 4), free int64: the lists, a pool of .chunks. What an entry is says each structure
     mentions, highest  int64, int32: by attribute, in how many rows it ever was, and its highest cell
+    limits  int32   (attributes, 2): floor and ceiling, see index.operators; (0, 2) with access="statistics"
     state   int64   see index.papers.pstree.groups
 
 A slot (a value of an element, below a node) with at most one boundary inside its range is linked to the leaf whose
@@ -40,6 +41,8 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
 from dibs.index.growing import grown
+from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, limits, operators
+from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, chunk_sizes, empty_pool, with_more, with_room
 from dibs.index.papers.pstree.groups import (
     BEFORE,
@@ -73,6 +76,15 @@ from dibs.index.papers.pstree.rows import Rows
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
+OPERATORS, STATISTICS = "operators", "statistics"
+ACCESS = Option(
+    "access", "how access predicates are chosen before events were seen", OPERATORS, words=(OPERATORS, STATISTICS)
+)
+# The most selective operator first (section 3.3): = IN BETWEEN, inequalities, NOT IN, <>.
+PLACE_OF_OPERATOR = np.empty(6)
+PLACE_OF_OPERATOR[[EQ, IN, BETWEEN, LE, GE, NE]] = 0, 1, 2, 3, 3, 5
+NOT_IN = 4
+NO_LIMITS = np.zeros((0, 2), np.int32)
 # What EventSpaces has: offsets, attribute, value and space of the events of a match.
 SpacedEvents = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
@@ -83,13 +95,15 @@ class Forest:
     ARRAYS = ("tree", "node", "inside", "leaf", "seen", "entry", "free", "mentions", "highest", "state")
 
     def __init__(self, arrays: dict[str, NDArray[Any]]):
+        self.limits = arrays.get("limits", NO_LIMITS)  # files of earlier versions have none
+        self.by_operators = bool(arrays["by_operators"][0]) if "by_operators" in arrays else False
         self.tree, self.node, self.inside, self.leaf, self.seen = (arrays[n] for n in self.ARRAYS[:5])
         self.chunks = Chunks(arrays["entry"], arrays["free"])
         self.mentions, self.highest, self.state = (arrays[n] for n in self.ARRAYS[7:])
         self._lock = Lock()  # of `seen` and `state`, which matches write too
 
     @classmethod
-    def empty(cls) -> Forest:
+    def empty(cls, access: str) -> Forest:
         entry, free = empty_pool(ENTRY)
         state = np.zeros(STATE, np.int64)
         state[FREE_NODE] = state[FREE_LEAF] = -1
@@ -104,6 +118,8 @@ class Forest:
                 "free": free,
                 "mentions": np.zeros(0, np.int64),
                 "highest": np.zeros(0, np.int32),
+                "limits": NO_LIMITS,
+                "by_operators": np.array([access == OPERATORS]),
                 "state": state,
             }
         )
@@ -129,6 +145,8 @@ class Forest:
             "free": self.chunks.free,
             "mentions": self.mentions,
             "highest": self.highest,
+            "limits": self.limits,
+            "by_operators": np.array([self.by_operators]),
             "state": self.state.copy(),
         }
 
@@ -172,18 +190,40 @@ class Forest:
 
     def ranks(self, clauses: Clauses, rows: int) -> NDArray[np.float64]:
         """How likely each predicate of new rows is (section 3.3): the number of events seen that matched it and, where
-        that is equal, the estimate of index.statistics. rows: how many there are, with these."""
+        that is equal, an estimate below 1. rows: how many there are, with these."""
         c = clauses
         self.widen(c.attributes)
         if len(c.attribute):
             self.mentions += np.bincount(c.attribute, minlength=self.attributes)
             highest = highest_cells(c)
             np.maximum(self.highest[: len(highest)], highest, out=self.highest[: len(highest)])
-        presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
-        rank = probabilities(c, presence, self.highest).astype(np.float64)
+        if self.by_operators:
+            rank = self._ranks_of_operators(c)
+        else:
+            presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
+            rank = probabilities(c, presence, self.highest).astype(np.float64)
         if self.state[EVENTS]:
             observed(rank, ClauseArrays.of(c), self.links(), self.seen)
         return rank
+
+    def _ranks_of_operators(self, clauses: Clauses) -> NDArray[np.float64]:
+        """By operator, then by the share of the domain that a predicate covers."""
+        new = Limits(*limits(clauses))
+        more = np.tile(np.array([2**31 - 1, -1], np.int32), (self.attributes - len(self.limits), 1))
+        self.limits = np.concatenate([self.limits, more])
+        floor, ceiling = self.limits.T.copy()
+        np.minimum(floor[: len(new.floor)], new.floor, out=floor[: len(new.floor)])
+        np.maximum(ceiling[: len(new.ceiling)], new.ceiling, out=ceiling[: len(new.ceiling)])
+        self.limits = np.stack([floor, ceiling], axis=1)
+        op = operators(clauses, floor, ceiling)
+        rank = PLACE_OF_OPERATOR[op]
+        several = np.flatnonzero(op == IN)
+        first, attribute = clauses.lo[several], clauses.attribute[several]
+        last = first - clauses.hi[several] - 1
+        whole = (clauses.span_lo[first] <= floor[attribute]) & (clauses.span_hi[last] >= ceiling[attribute])
+        rank[several[whole]] = NOT_IN
+        covered = probabilities(clauses, np.ones(self.attributes), self.highest)
+        return (rank + np.minimum(covered, 0.999)) / len(PLACE_OF_OPERATOR)
 
     def make_room(self) -> None:
         """For what the kernels found missing."""

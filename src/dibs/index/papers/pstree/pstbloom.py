@@ -25,7 +25,7 @@ touches every space that it covers; few attributes with many subscriptions (sign
 
 Where it differs from the paper: signatures have 4 to 8 bits an id instead of one size; only three signatures are asked
 for a candidate, as its other attributes are in the memory that holds the predicates themselves; how deletion treats
-signatures is not in the paper.
+signatures is not in the paper; the option `access`, see pstree.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.growing import grown
+from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import USED, Chunks, empty_pool, with_room
-from dibs.index.papers.pstree.forest import Forest
+from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
 from dibs.index.papers.pstree.groups import ATTRIBUTE, CODE, Boundaries
 from dibs.index.papers.pstree.pstbloom_kernels import (
     EVERYTHING,
@@ -68,6 +69,7 @@ class PSTBloom:
     name: ClassVar[str] = "pstbloom"
     about: ClassVar[str] = "PSTBloom: PS-Trees with a Bloom filter for each predicate space; for many attributes"
     takes: ClassVar[Takes] = Takes(updates=True)
+    options: ClassVar[tuple[Option, ...]] = (ACCESS,)
 
     def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]]):
         self.rows, self.forest = rows, forest
@@ -76,10 +78,10 @@ class PSTBloom:
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> PSTBloom:
+    def build(cls, clauses: Clauses, access: str = OPERATORS) -> PSTBloom:
         own: dict[str, NDArray[Any]] = {"sign": np.zeros((0, SIGN), np.int32), "counts": np.zeros(3, np.int64)}
         own["signature"], own["free_words"] = _no_signatures(0)
-        index = cls(Rows.none(), Forest.empty(), own)
+        index = cls(Rows.none(), Forest.empty(access), own)
         index.insert(clauses)
         return index
 

@@ -17,18 +17,21 @@ With more than two dimensions the beginning of a cell is a key too (with the bit
 cells that go on from it and a number of its own, which takes the place of the first leaf in longer keys (with the bit
 LONG). So an event goes on only from beginnings that are there.
 
-Subscriptions that are found by one predicate are in the lists of its spaces as in pstree: those of one predicate only,
-and those whose predicates are so wide that they would be in too many cells (256). Nodes visited are inner nodes
-and leaves of the trees, and look-ups in the table.
+Subscriptions of fewer predicates than dimensions are found by one predicate, in the lists of its spaces as in pstree.
+Nodes visited are inner nodes and leaves of the trees, and look-ups in the table.
+
+Option `cells` (ours): a subscription that would be in more cells is found by fewer predicates, down to one. Without it
+wide predicates are in as many cells as they are: an index of more than 2**26 in all is refused (IndexTooLarge).
 
 Useful for: many subscriptions over few attributes, with equality or narrow ranges among their predicates.
 Not useful for: wide predicates over domains of many constants: the number of cells is the product of the numbers of
 spaces, in memory and time of insertion; events of very many attributes (all pairs are looked up).
 
-Where it differs from the paper: small subscriptions and events (fewer predicates or values than dimensions) are treated
-as in pstree, which is the method of PSTBloom where no other predicate is left to ask for, and with three dimensions
-and more by cells of fewer dimensions; the bound on cells; the list of each space's rows, by which a partition finds the
-cells to copy (the paper does not say how).
+Where it differs from the paper: subscriptions of fewer predicates than dimensions are treated as in pstree, which is
+the method of PSTBloom but for its signatures (an entry of a list carries a predicate instead, and with two dimensions
+such a subscription has no other predicate to ask for); the list of each space's rows, by which a partition finds the
+cells to copy (the paper does not say how); the option `cells`, and that rows which are inserted into an index that
+stands never take it beyond 2**26 cells: they are treated as if it were 256; the option `access`, see pstree.
 """
 
 from __future__ import annotations
@@ -41,10 +44,12 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.errors import IndexTooLarge
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.growing import grown
+from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, empty_pool, with_room
-from dibs.index.papers.pstree.forest import Forest
+from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
 from dibs.index.papers.pstree.groups import CODE, LEAF, Boundaries, SpaceLists
 from dibs.index.papers.pstree.lists import detach
 from dibs.index.papers.pstree.psthash_kernels import change_rows, dimensions_of, merge_hashed, partition_hashed
@@ -66,11 +71,19 @@ from dibs.index.papers.pstree.pstree import words
 from dibs.index.papers.pstree.rows import Rows
 from dibs.thresholds import thresholds
 
+MOST_IN_ALL = 1 << 26  # cells; about 1.5 GB
+WHEN_FULL = 256  # cells of each row that comes when there are so many
+
 
 class PSTHash:
     name: ClassVar[str] = "psthash"
     about: ClassVar[str] = "PSTHash: a hash table of two-dimensional predicate spaces; for few, crowded attributes"
     takes: ClassVar[Takes] = Takes(updates=True)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("dimensions", "access predicates of a subscription, the paper's N", 2, 1, MOST_DIMENSIONS),
+        Option("cells", "in which a subscription may be when it comes", None, 2, none="any number, as in the paper"),
+        ACCESS,
+    )
 
     def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]]):
         self.rows, self.forest = rows, forest
@@ -79,15 +92,12 @@ class PSTHash:
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses, dimensions: int = 2, cells: int | None = None) -> PSTHash:
-        """dimensions: access predicates of a subscription; cells: in how many it may be when it comes. (At 1M dense
-        subscriptions 1,024 instead of 256 takes a quarter off the candidates but only 3 % off the time, for three times
-        the memory and four times the time to build: lists whose entries carry a predicate are read so fast that fewer
-        candidates hardly pay.)"""
-        if not 1 <= dimensions <= MOST_DIMENSIONS:
-            raise ValueError(f"dimensions must be 1 to {MOST_DIMENSIONS}, not {dimensions}")
+    def build(cls, clauses: Clauses, dimensions: int = 2, cells: int | None = None, access: str = OPERATORS) -> PSTHash:
+        """cells: at 1M dense subscriptions 1,024 instead of 256 takes a quarter off the candidates but only 3 % off the
+        time, for three times the memory and four times the time to build: lists whose entries carry a predicate are
+        read so fast that fewer candidates hardly pay."""
         table = np.zeros(TABLE, np.int64)
-        table[DIMENSIONS], table[MOST_CELLS] = dimensions, thresholds.psthash_cells if cells is None else cells
+        table[DIMENSIONS], table[MOST_CELLS] = dimensions, cells or 0
         own: dict[str, NDArray[Any]] = {
             "dims": np.zeros(0, np.uint8),
             "slots": empty_table(16),
@@ -95,7 +105,7 @@ class PSTHash:
             "table": table,
         }
         own["pool"], own["free_pool"] = empty_pool(1)
-        index = cls(Rows.none(), Forest.empty(), own)
+        index = cls(Rows.none(), Forest.empty(access), own)
         index.insert(clauses)
         return index
 
@@ -144,9 +154,9 @@ class PSTHash:
         self._partition(rows.boundaries(which, self._most))
         forest.cover(rows, rows.positions(which, 0, self._most)[0], 1)
         own, links, table = rows.group(), forest.links(), self._cells.table
-        self._cells.dims[which], cells = dimensions_of(which, self._most, table[MOST_CELLS], own, links)
+        self._cells.dims[which], cells = self._dimensions(which)
         if cells > len(self._cells.slots):  # at least half of the cells are new, as a guess
-            self._enlarge(1 << (int(table[KEYS]) + int(cells) // 2).bit_length())
+            self._enlarge(1 << (int(table[KEYS]) + cells // 2).bit_length())
         single, others = self._by_dimensions(which)
         forest.attach(rows, rows.offsets[single], words(single, own))
         for predicates, numbers in self._covering(others):
@@ -169,6 +179,18 @@ class PSTHash:
         forest.cover(known, known.positions(rows, 0, self._most)[0], -1)
         merge_hashed(known.boundaries(rows, self._most), own, cells, forest.trees())
         known.mark_deleted(rows)
+
+    def _dimensions(self, which: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
+        """By how many predicates each of these new rows is found, and in how many cells they will be."""
+        own, most = (self.rows.group(), self.forest.links()), int(self._cells.table[MOST_CELLS])
+        dims, cells, wide = dimensions_of(which, self._most, most or MOST_IN_ALL, *own)
+        used = int(self._cells.table[KEYS])
+        if not most and (wide or used + cells > MOST_IN_ALL):
+            if not used:
+                advice = "give options={'cells': 256}, which bounds those of a subscription, or another index"
+                raise IndexTooLarge(self.name, used + int(cells), MOST_IN_ALL, "cells, or more", advice)
+            dims, cells, _ = dimensions_of(which, self._most, WHEN_FULL, *own)
+        return dims, int(cells)
 
     def _by_dimensions(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows that are found by one predicate, and those by several."""

@@ -235,20 +235,23 @@ def _empty_cells(only, digits, rows, links, cells):
 
 @kernel
 def dimensions_of(which, most, most_cells, rows, links):
-    """By how many predicates each row is found: `most`, or as many as it has, or fewer lest it be in too many cells.
-    And in how many cells these rows will be."""
+    """By how many predicates each row is found: `most`, or fewer lest it be in more than `most_cells` cells, or one if
+    it has fewer. In how many cells these rows will be, and how many rows would be in too many."""
     offsets = rows.offsets
-    result, total = np.empty(len(which), np.uint8), np.int64(0)
+    result, total, wide = np.empty(len(which), np.uint8), np.int64(0), np.int64(0)
     for i in range(len(which)):
         first, product, kept = offsets[which[i]], np.int64(1), np.int64(0)
         result[i] = 1
-        for p in range(first, min(first + most, offsets[which[i] + 1])):
+        if first + most > offsets[which[i] + 1]:
+            continue
+        for p in range(first, first + most):
             product *= _count_spaces(p, most_cells, rows, links)
             if product > most_cells:
+                wide += 1
                 break
             result[i], kept = p + 1 - first, product
         total += kept if result[i] > 1 else 0
-    return result, total
+    return result, total, wide
 
 
 @phase

@@ -15,6 +15,12 @@ Useful for: data of many attributes, where a space has few subscriptions; update
 Not useful for: many subscriptions over few attributes (lists are long: see psthash); wide access predicates over
 domains of many constants (a subscription is in as many lists as its access predicate covers spaces).
 
+Access predicates (option `access`): before events were seen, by operators as the paper has it, = before IN before
+BETWEEN before inequalities before NOT IN before <>, and among equal operators by the number of cells covered; or by
+statistics (ours): the share of events that have the attribute, guessed from how many subscriptions mention it, times
+the share of its domain. Once events were seen, rows that come are ranked by the event counters of the spaces that their
+predicates cover, and by the above where these are equal.
+
 Where it differs from the paper: a list is a chunk of an array, not linked; an entry carries a predicate; a partition
 copies lists but a batch of rows is inserted by partitioning first, so that each list is made once.
 """
@@ -30,7 +36,8 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import NEXT_EVENT, PAIRS
-from dibs.index.papers.pstree.forest import Forest
+from dibs.index.options import Option
+from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
 from dibs.index.papers.pstree.groups import ATTRIBUTE, CODE, ENTRY, HI, HIGHEST, LO, EventSpaces, ListArrays, RowArrays
 from dibs.index.papers.pstree.matching import (
     NEXT_ATTRIBUTE,
@@ -52,14 +59,15 @@ class PSTree:
     name: ClassVar[str] = "pstree"
     about: ClassVar[str] = "PS-Tree: subscriptions listed by disjoint predicate spaces; for many attributes"
     takes: ClassVar[Takes] = Takes(updates=True)
+    options: ClassVar[tuple[Option, ...]] = (ACCESS,)
 
     def __init__(self, rows: Rows, forest: Forest):
         self.rows, self.forest = rows, forest
         self._rate = Rate()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> PSTree:
-        index = cls(Rows.none(), Forest.empty())
+    def build(cls, clauses: Clauses, access: str = OPERATORS) -> PSTree:
+        index = cls(Rows.none(), Forest.empty(access))
         index.insert(clauses)
         return index
 

@@ -5,7 +5,10 @@ bit vector (index.bit_vectors) or as runs of a list; index.combination says whic
 are built from intervals (index.intervals), which also number the profiles.
 
 Arrays: row, size, group, block of index.intervals, `entries` int32 (places in runs), and those of the tree; with bit
-vectors, those of index.bit_vectors.
+vectors, those of index.bit_vectors; `pivots` bool: the option.
+
+Every profile is counted, as the paper ANDs the bits of all of them. Option `pivots` (ours): profiles whose least likely
+predicate fails are ruled out before anything is counted (index.stretches).
 
 Counters: candidates are the profiles that are compared with their size: whose pivot predicate holds, and neighbours;
 predicates are value comparisons in trees and lists, the paper's "evaluations", and those of verifying; nodes are the
@@ -26,6 +29,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import NEXT_EVENT, PAIRS, ClauseArrays, EventArrays
+from dibs.index.options import Option
 from dibs.index.papers.tatbul.bit_vectors import Vectors, no_vectors, runs_of_slots
 from dibs.index.papers.tatbul.combination import Profiles, combine, work_space
 from dibs.index.papers.tatbul.found import room_for
@@ -43,6 +47,9 @@ class AttributeTrees:
     name: ClassVar[str]
     about: ClassVar[str]
     takes: ClassVar[Takes] = Takes()
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("pivots", "whether profiles whose least likely predicate fails are ruled out first", False),
+    )
     TREE: ClassVar[tuple[str, ...]]  # the arrays of the tree, in the order of its group
     VECTORS: ClassVar[bool] = True  # whether trees end in slots of bit vectors; else in runs
     ORDERED: ClassVar[bool] = False  # whether all runs are sorted by place
@@ -53,7 +60,8 @@ class AttributeTrees:
         self._arrays = arrays
         row, size, group, entries = (arrays[n] for n in ("row", "size", "group", "entries"))
         block = int(arrays["block"][0])
-        self._profiles = tuple(Profiles(row, size, group, entries, block, self.ORDERED, self.VERIFIES))
+        pivots = bool(arrays["pivots"][0]) if "pivots" in arrays else True  # earlier versions always had them
+        self._profiles = tuple(Profiles(row, size, group, entries, block, self.ORDERED, self.VERIFIES, pivots))
         self._vectors = tuple(arrays[n] for n in Vectors._fields) if self.VECTORS else tuple(no_vectors())
         self._columns = tuple(ClauseArrays.of(clauses))
         self._tree = tuple(arrays[n] for n in self.TREE)
@@ -61,9 +69,10 @@ class AttributeTrees:
         self._pool = Pool()
 
     @classmethod
-    def build(cls, clauses: Clauses) -> Self:
+    def build(cls, clauses: Clauses, pivots: bool = False) -> Self:
         intervals = intervals_of(clauses)
         own = {name: getattr(intervals, name) for name in ("row", "size", "group", "block")}
+        own["pivots"] = np.array([pivots])
         return cls(clauses, own | cls._grow(intervals))
 
     @classmethod

@@ -5,8 +5,8 @@ attributes, those that the event lacks included, each as long as there are profi
 is (attributes) x (profiles) bits of mostly "does not care". So only predicates that hold are represented, and they are
 counted: a profile is in the AND of all vectors when as many of its predicates hold as it has. What makes it fast:
 
-    places     profiles are numbered by pivot predicate (index.intervals), and those whose pivot predicate fails are
-               ruled out first, block by block (index.stretches)
+    places     profiles are numbered by pivot predicate (index.intervals), and with the option `pivots` (ours) those
+               whose pivot predicate fails are ruled out first, block by block (index.stretches)
     stretches  the blocks that are left are a few runs: only their counters are set to zero, and they are compared with
                the sizes many at a time
     no branch  depends on single places where predicates are counted: what is ruled out counts 0, it is not jumped over
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.papers.tatbul.bit_vectors import MEMBER, RANK, Vectors, vector_of, words_of
 from dibs.index.papers.tatbul.found import FoundIntervals
-from dibs.index.papers.tatbul.stretches import BEGIN, END, find_stretches
+from dibs.index.papers.tatbul.stretches import BEGIN, END, all_in_one_stretch, find_stretches
 from dibs.index.spans import meets_spans
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import lowest_bit, prefetch
@@ -42,6 +42,7 @@ class Profiles(NamedTuple):
     block: int  # of how many bits the number of a place in its block is
     ordered: bool  # whether all runs are sorted by place
     verifies: bool  # whether what the trees find only may match
+    pivots: bool  # whether pivot predicates rule profiles out
 
 
 class CombiningSpace(NamedTuple):
@@ -77,7 +78,10 @@ def combine(profiles, vectors, clauses, events, found, work, room, progress):
     events, found, work, room = EventArrays(*events), FoundIntervals(*found), CombiningSpace(*work), Room(*room)
     pairs = progress[PAIRS]
     for e in range(progress[NEXT_EVENT], found.first_event + len(found.start) - 1):
-        stretches = find_stretches(profiles, vectors, events, found, e, work)
+        if profiles.pivots:
+            stretches = find_stretches(profiles, vectors, events, found, e, work)
+        else:
+            stretches = all_in_one_stretch(profiles, work)
         _reset_counters(profiles, work, stretches)
         if stretches > 0:
             _count_words(profiles, vectors, events, found, e, work, stretches)

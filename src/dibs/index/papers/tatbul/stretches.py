@@ -48,6 +48,16 @@ def find_stretches(profiles, vectors, events, found, e, work):
 
 
 @phase
+def all_in_one_stretch(profiles, work):
+    """Nothing is ruled out."""
+    blocks = ((len(profiles.row) - 1) >> profiles.block) + 1
+    for b in range(blocks):
+        work.alive[b] = 1
+    work.stretch[0, BEGIN], work.stretch[0, END] = 0, blocks
+    return np.int64(blocks > 0)
+
+
+@phase
 def _blocks_of(group, block, a):
     """The blocks with the places whose pivot is attribute a, which has some: first, and one past the last."""
     return group[a] >> block, ((group[a + 1] - 1) >> block) + 1
