@@ -2,6 +2,8 @@
 
     -> the batch, if one is open    or    -> catalog, durable on return (if there is one) -> layers, visible
 
+Changes of a durable history take their turn here, too, so that there is one order of all changes.
+
 A batch is a transaction: its changes are seen by nobody but the thread that makes them, until all are made together.
 
 An interrupt (whatever a signal handler raises) may come anywhere. The catalog commits a change or not, and the layers
@@ -86,11 +88,16 @@ class Changes:
         """old: those of their ids that may be there; None: all of them."""
         if changes:
             first = self._layers.state.version + 1
-            if self.durable is not None:
-                self._writer = _thread.get_ident()
-                self.durable.write(((id, text, weight) for id, text, weight, _ in changes), first)
-            self._layers.apply(changes, first, old)
-            self._writer = None
+            rows = ((id, text, weight) for id, text, weight, _ in changes)
+            self.commit(lambda durable: durable.write(rows, first), lambda: self._layers.apply(changes, first, old))
+
+    def commit(self, write: Callable[[Durable], None], apply: Callable[[], None]) -> None:
+        """Makes a change durable, and then visible, within `change`."""
+        if self.durable is not None:
+            self._writer = _thread.get_ident()
+            write(self.durable)
+        apply()
+        self._writer = None
 
     def add_columns(
         self, compiled: Compiled, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None
@@ -100,11 +107,20 @@ class Changes:
         first = state.version + 1
         versions = np.arange(first, first + len(texts))
         segment = build(compiled, ids, texts, weights, versions, self._layers.choice, state.largest())
-        if self.durable is not None:
-            self._writer = _thread.get_ident()
-            self.durable.write_columns(ids, texts, weights, first)
-        self._layers.append([segment], first + len(texts) - 1)
-        self._writer = None
+        self.commit(
+            lambda durable: durable.write_columns(ids, texts, weights, first),
+            lambda: self._layers.append([segment], first + len(texts) - 1),
+        )
+
+    def follow(self) -> None:
+        """Before the state is asked for: takes what another process has written since."""
+        durable = self.durable
+        if durable is not None and self.refused != CLOSED:
+            if durable.read_only:
+                durable.follow(self._layers)
+            else:
+                durable.check_process()
+                self.settle()
 
     def settle(self) -> None:
         """Before the state is asked for: takes what this thread has written, if it was interrupted in between."""

@@ -9,7 +9,8 @@ collects changes and does the same once for all of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
@@ -25,6 +26,7 @@ from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.events import WantedNames
 from dibs.describe import described, planned
 from dibs.errors import (
+    ArgumentError,
     DibsError,
     DuplicateId,
     EventError,
@@ -36,6 +38,7 @@ from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
 from dibs.history.history import History
 from dibs.history.retention import Retention, checked_retain
+from dibs.history.stored import StoredHistory, stored
 from dibs.history.witness import explained
 from dibs.index import AUTO
 from dibs.intake import checked_choice, checked_columns, checked_id, checked_weight, sought_id
@@ -50,7 +53,8 @@ from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
-from dibs.storage import store
+from dibs.storage import store, versions
+from dibs.storage.history_rows import HistoryNews
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -172,11 +176,11 @@ class Matcher:
         return cast("AbstractContextManager[Matcher]", Batch(self._changes, self))
 
     def __len__(self) -> int:
-        self._follow()
+        self._changes.follow()
         return len(self._changes)
 
     def __contains__(self, id: object) -> bool:
-        self._follow()
+        self._changes.follow()
         sought = sought_id(id)
         return sought is not None and self._changes.has(sought)
 
@@ -266,12 +270,21 @@ class Matcher:
         matching = self._matching
         if not remember:
             return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
-        turn = Remembering(self.history, events, attributes)
-        with self.history.lock:
-            read = matching.read(self.snapshot(), turn.rows, attributes, on_error, turn)
-            matches = matching.matches(read, top)
+        return self.match_after(self.history, events, attributes, on_error, top)
+
+    def match_after(
+        self, history: History, events: Any, attributes: str | None, on_error: OnError, top: int | None = None
+    ) -> Matches:
+        """Matches events one after the other, each on this history, to which it is then added; all of them or none."""
+        turn = Remembering(history, events, attributes)
+
+        def match() -> Matches:
+            read = self._matching.read(self.snapshot(), turn.rows, attributes, on_error, turn)
+            matches = self._matching.matches(read, top)
             turn.remember()
-        return matches
+            return matches
+
+        return history.change(match)
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
@@ -282,24 +295,7 @@ class Matcher:
         """Before the state is asked: it must be open, and have what another process has written since."""
         if self._changes.refused == CLOSED:
             raise DibsError(f"this matcher {CLOSED}")
-        self._follow()
-
-    def _follow(self) -> None:
-        durable = self._changes.durable
-        if durable is not None and self._changes.refused != CLOSED:
-            if durable.read_only:
-                durable.follow(self._layers)
-            else:
-                durable.check_process()
-                self._changes.settle()
-
-    def _check_no_joins(self, done: str) -> None:
-        joins = self.joins
-        if joins:
-            raise DibsError(
-                f"subscriptions with joins over history cannot be {done} yet, and there are {len(joins):,} joins, as "
-                f"{joins[0]}: remove these subscriptions, or keep them in a matcher of their own"
-            )
+        self._changes.follow()
 
     def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
@@ -332,15 +328,19 @@ class Matcher:
         on_error: OnError = "raise",
         progress: Callable[[int], None] | None = None,
         on_matches: Callable[[int, Matches], None] | None = None,
+        history: Any = None,
     ) -> Replay:
         """Runs stored events (whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines file, or of a
         folder of them) through all subscriptions: how often each matched, and which never did. Batch by batch, so
         memory stays bounded; `on_matches` gets the number of each batch's first event and its Matches, and `progress`
-        how many more events are done. For an expression that is not added yet: dibs.backtest."""
+        how many more events are done. For an expression that is not added yet: dibs.backtest.
+
+        history: what joins over history see before the first event: documents, as history.load takes them (none by
+        default). Each event sees those before it, within what the matcher retains; its own history is left alone."""
         from dibs.past.replay import replay
 
-        self._check_no_joins("replayed")
-        return replay(self, events, attributes=attributes, on_error=on_error, progress=progress, on_matches=on_matches)
+        options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history}
+        return replay(self, events, attributes=attributes, on_error=on_error, **options)
 
     # ---- for other parts of Dibs; what they give may change with any version ----
 
@@ -372,16 +372,16 @@ class Matcher:
             self._layers.upkeep.run(partial(durable.checkpoint, self._layers))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the compiled subscriptions as a directory that load() maps into memory. An index that stands there
-        is replaced; anything else is left alone and refused."""
+        """Writes the compiled subscriptions, and the history, as a directory that load() maps into memory. An index
+        that stands there is replaced; anything else is left alone and refused."""
         target = checked_path(path)
         for _ in range(SAVE_TRIES):
             self.compact()
-            self._check_no_joins("saved")
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                store.save_all(segments, target, self.index, state.version)
+                history = stored(self.history) if len(self.history) else None
+                store.save_all(segments, target, self.index, state.version, history)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -406,15 +406,30 @@ class Matcher:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
-        """Opens what save() wrote, memory-mapped and read-only. A durable folder is opened as open(read_only=True)."""
+        """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote.
+        A durable folder is opened as open(read_only=True)."""
         source = checked_path(path)
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
-        manifest, segments = store.load_all(source)
-        matcher = cls(index=manifest.index, threads=threads)
-        matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
+        if versions.is_versioned(source):
+            version = versions.read_version(source)
+            return cls.of_state(versions.load_state(source, version), version.index, threads)
+        manifest, segments, documents = store.load_saved(source)
+        layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
+        return cls.of_state(State(manifest.version, tuple(layers)), manifest.index, threads, documents)
+
+    @classmethod
+    def of_state(
+        cls, state: State, index: str, threads: int | None = None, documents: HistoryNews | None = None
+    ) -> Matcher:
+        """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
+        they are, unless compact() is called, so that processes share their pages."""
+        matcher = cls(index=index, threads=threads)
+        matcher._layers.restore(state)
+        matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
-        matcher.history.refused = "saved files have none yet; use dibs.Matcher()"
+        matcher.history = StoredHistory(documents)
+        matcher.history.refused = "its matcher was opened from saved files and is read-only"
         return matcher
 
     @classmethod
@@ -425,30 +440,39 @@ class Matcher:
         threads: int | None = None,
         read_only: bool = False,
         memory: int | None = None,
+        retain: Retention = None,
     ) -> Matcher:
-        """Opens a durable matcher, or makes one: what add() has returned from is on the disk. A folder has one writer;
-        with read_only=True any number of processes follow what it does, each match seeing the latest state.
+        """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
+        to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
+        match seeing the latest state.
 
-        index: by default that of the folder ("auto" for a new one); another one is built anew. Raises WriterActive,
-        StorageError, DamagedError, FormatError."""
-        from dibs.storage.durable import Durable  # most programs do without SQLite
+        index: by default that of the folder ("auto" for a new one); another one is built. retain: by default what the
+        folder was opened with last (all, for a new one). Raises WriterActive, StorageError, DamagedError,
+        FormatError."""
+        from dibs.history.durable import DurableHistory  # most programs do without SQLite
+        from dibs.storage.durable import Durable
 
         folder = checked_path(path)
         check_flag("read_only", read_only)
+        kept = checked_retain(retain)
+        if read_only and retain is not None:
+            raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
             checked_choice(AUTO if index is None else index, threads, memory)  # before anything is made
         durable = Durable.open(folder, read_only, index)
         try:
             matcher = cls(durable.index, threads, memory)
             durable.restore(matcher._layers)
+            matcher._changes.durable = durable
+            matcher.history = history = DurableHistory(durable.catalog.history(), matcher._changes)
+            durable.history = weakref.ref(history)
+            if read_only:
+                matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
+            elif retain is not None:
+                history.keep(kept)
         except BaseException:
             durable.close()
             raise
-        matcher._changes.durable = durable
-        matcher._changes.no_joins = "in a durable matcher yet"
-        matcher.history.refused = "a durable matcher has none yet; use dibs.Matcher()"
-        if read_only:
-            matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
         return matcher
 
     def take_over(self, items: Mapping[Id, Waiting], version: int, **counted: int) -> None:
@@ -456,6 +480,12 @@ class Matcher:
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
             self._matching.counters[name] += count
+
+    def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:
+        """Of one that load() opened: what has happened to these subscriptions since, up to this version. They are known
+        to be good."""
+        items = {s.id: Waiting(s.expression, s.weight, s.version, None) for s in changed}
+        self._layers.advance(removed, items, version)
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

@@ -330,43 +330,9 @@ def test_bad_arguments() -> None:
         m.history.add({})
 
 
-# ---- where joins are not supported yet ----
+# ---- files ----
 
 JOIN = "EXISTS d (d.a = a)"
-
-
-def test_durable_and_saved_matchers_refuse_joins(tmp_path: Path) -> None:
-    with dibs.Matcher.open(tmp_path / "durable") as m:
-        m.add("plain", "a = 1")
-        for add in (
-            lambda: m.add("x", JOIN),
-            lambda: m.replace("plain", JOIN),
-            lambda: m.add_many([("x", JOIN)]),
-            lambda: m.add_many([(n, "a = 1 OR b = 2") for n in range(40)] + [("x", JOIN)]),
-            lambda: m.add_table(pa.table({"id": ["x"], "expression": [JOIN]})),
-        ):
-            with pytest.raises(dibs.DibsError, match="not supported in a durable matcher yet"):
-                add()
-        for change in (lambda: m.history.add({}), lambda: m.match({"a": 1}, remember=True)):
-            with pytest.raises(dibs.DibsError, match="a durable matcher has none yet"):
-                change()
-        assert len(m) == 1 and m.match({"a": 1}) == ["plain"]
-    with_joins = matcher("a = 1", JOIN)
-    with pytest.raises(dibs.DibsError, match="cannot be saved yet"):
-        with_joins.save(tmp_path / "saved")
-    assert not (tmp_path / "saved").exists()
-    with pytest.raises(dibs.DibsError, match="cannot be replayed yet"):
-        with_joins.replay([{"a": 1}])
-    with_joins.remove(1)
-    with_joins.save(tmp_path / "saved")
-    loaded = dibs.Matcher.load(tmp_path / "saved")
-    with pytest.raises(dibs.DibsError, match="saved files have none yet"):
-        loaded.history.add({})
-
-
-def test_backtests_refuse_joins() -> None:
-    with pytest.raises(dibs.ExpressionError, match="not supported in a backtest yet"):
-        dibs.backtest(JOIN, [{"a": 1}])
 
 
 def test_export_and_import(tmp_path: Path) -> None:

@@ -1,18 +1,23 @@
 """Lives of histories: documents come and go in any way and order, and joins say at every step what the obvious
-evaluator says of the documents that a plain list has left."""
+evaluator says of the documents that a plain list has left. So do they in a durable matcher, opened again and again, and
+in one that follows it."""
 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
 from dibs.reference import matches
+from dibs.storage.check import checked
 from dibs.thresholds import using
 from settings import THRESHOLDS
 
@@ -80,11 +85,24 @@ def document(draw: Random) -> dict[str, Any]:
     return found
 
 
-def live(draw: Random, retain: dibs.Retain, steps: int) -> None:
-    m, model = dibs.Matcher(retain=retain), Model(retain)
+def table(documents: list[dict[str, Any]]) -> Any:
+    """As Arrow data, if there is one type for each column."""
+    try:
+        return pa.table({name: [each.get(name) for each in documents] for name in ("n", "m", "time")})
+    except pa.ArrowException:
+        return documents
+
+
+def live(draw: Random, retain: dibs.Retain, steps: int, folder: Path | None = None) -> None:
+    m, model = (
+        dibs.Matcher(retain=retain) if folder is None else dibs.Matcher.open(folder, retain=retain),
+        Model(retain),
+    )
+    follower = None if folder is None else dibs.Matcher.load(folder)
     m.add_many(list(enumerate(TEXTS)))
+    kinds = ["add", "add", "add", "remember", "load", "batch", "keep", "before", "keys", "clear"]
     for _ in range(steps):
-        what = draw.choice(["add", "add", "add", "remember", "load", "batch", "keep", "before", "keys", "clear"])
+        what = draw.choice(kinds if folder is None else [*kinds, "open"])
         some = [document(draw) for _ in range(draw.randint(0, 4))]
         if what == "add":
             one, key = document(draw), draw.choice([None, *range(6)])
@@ -95,7 +113,7 @@ def live(draw: Random, retain: dibs.Retain, steps: int) -> None:
             assert m.match(one, remember=True) == expected(one, model)
             model.add(one)
         elif what == "load":
-            m.history.load(some)
+            m.history.load(table(some) if draw.random() < 0.3 else some)
             for one in some:
                 model.add(one)
         elif what == "batch":
@@ -119,10 +137,20 @@ def live(draw: Random, retain: dibs.Retain, steps: int) -> None:
         elif what == "clear" and draw.random() < 0.05:
             m.history.clear()
             model = Model(retain)
-        assert len(m.history) == len(model.left)
+        elif what == "open" and folder is not None:
+            m.close()
+            m = dibs.Matcher.open(folder)
+            assert m.history.retain == retain
         event = document(draw)
-        assert m.match(event) == expected(event, model)
+        for each in (m, follower):
+            if each is not None and (each is m or draw.random() < 0.5):
+                assert len(each.history) == len(model.left)
+                assert all((key in each.history) == any(key == k for k, _ in model.left) for key in range(6))
+                assert each.match(event) == expected(event, model)
     m.close()
+    if folder is not None and follower is not None:
+        assert [part.problems for part in checked(folder) if part.problems] == []
+        follower.close()
 
 
 def expected(event: dict[str, Any], model: Model) -> list[int]:
@@ -144,3 +172,12 @@ RETAIN = {
 def test_lives(retain: str, thresholds: str, seed: int) -> None:
     with using(THRESHOLDS[thresholds](seed)):
         live(Random(seed), RETAIN[retain], 12)
+
+
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+@pytest.mark.parametrize("retain", RETAIN)
+@settings(max_examples=max(settings.default.max_examples // 10, 2))  # each opens folders
+@given(st.integers(0, 2**32))
+def test_durable_lives(retain: str, thresholds: str, seed: int) -> None:
+    with using(THRESHOLDS[thresholds](seed)), tempfile.TemporaryDirectory() as folder:
+        live(Random(seed), RETAIN[retain], 12, Path(folder) / "m")

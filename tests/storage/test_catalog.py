@@ -294,9 +294,9 @@ def test_an_index_that_differs_is_found(folder: Path) -> None:
 
 def test_later_formats_are_refused(folder: Path) -> None:
     Catalog.open(folder).close()
-    edit(folder, "PRAGMA user_version = 3")
+    edit(folder, "PRAGMA user_version = 4")
     with pytest.raises(
-        FormatError, match="has the format 3, this version of Dibs reads 2: use the version that wrote it"
+        FormatError, match="has the format 4, this version of Dibs reads up to 3: use the version that wrote it"
     ):
         Catalog.open(folder)
 
@@ -715,7 +715,7 @@ def test_what_was_closed_is_sealed(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(catalog_check, "check_rows", lambda c: (looks.append(1), check_rows(c))[1])
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)
-        assert read_seal(folder).version == 1 and not read_seal(folder).size  # type: ignore[union-attr]
+        assert read_seal(folder).committed == 1 and not read_seal(folder).size  # type: ignore[union-attr]
     looks.clear()
     for read_only in (True, False, True):
         with Catalog.open(folder, read_only=read_only) as catalog:
@@ -767,7 +767,7 @@ def test_a_lost_log_is_found(folder: Path) -> None:
             changed[len(log) // 2] ^= 4
             (copy / LOG).write_bytes({"cut": log[:-100], "empty": b"", "flipped": bytes(changed)}[damage])
         for read_only in (True, False):
-            with pytest.raises(DamagedError, match=r"version 5 was committed: its log .* is missing or damaged"):
+            with pytest.raises(DamagedError, match=r"change 5 was committed: its log .* is missing or damaged"):
                 Catalog.open(copy, read_only=read_only)
     with Catalog.open(folder) as catalog:
         assert catalog.version == 5
@@ -782,7 +782,7 @@ def test_a_lost_seal_is_made_again(folder: Path) -> None:
         else:
             (folder / SEAL).write_bytes(damage)
         with Catalog.open(folder) as catalog:
-            assert read_seal(folder).version == catalog.version  # type: ignore[union-attr]
+            assert read_seal(folder).committed == catalog.version  # type: ignore[union-attr]
 
 
 def test_databases_and_logs_of_two_backups(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The documents that subscriptions may speak of: what came before the event. In memory.
+"""The documents that subscriptions may speak of: what came before the event. In memory; durable.py builds on it.
 
     m.history.add({"isbn": 1, "price": 25})       one document; with a key, only if none of that key is there
     m.history.load(table_or_path)                  many
@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
 
 Key = str | int
+T = TypeVar("T")
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -49,9 +50,11 @@ class History:
         survive_forks(self)
 
     def __len__(self) -> int:
+        self.follow()
         return len(self.state)
 
     def __contains__(self, key: object) -> bool:
+        self.follow()
         return self._number_of(self.state, key) is not None
 
     def __repr__(self) -> str:
@@ -65,16 +68,18 @@ class History:
         if not isinstance(document, Mapping):
             raise EventError(f"a document is a dict of attributes, not {type(document).__name__}; use load for several")
         key = checked_key(key)
-        with self.lock:
-            self.check()
+
+        def add() -> bool:
             state = self.state
             if key is not None and self._number_of(state, key) is not None:
                 return False
             values = self.read(state, [document])
             added = self.appended(state, self.cells(values), 0, key)
-            parts = _with_documents(state.parts, state.end, [owned(document)], None)
+            parts = with_documents(state.parts, state.end, [owned(document)], None)
             self.put(self.kept(replace(added, parts=parts)))
-        return True
+            return True
+
+        return self.change(add)
 
     def load(self, source: Any, key: str | None = None, attributes: str | None = None) -> int:
         """Adds documents in their order: whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines
@@ -83,16 +88,22 @@ class History:
         source, none is added. attributes: as in match_batch. Returns how many were added."""
         check_text("key", key)
         check_text("attributes", attributes)
-        rows = documents_of(source)
-        keys = None if key is None else keys_of(rows, key)
-        with self.lock:
-            self.check()
-            state = self.state
+        given = documents_of(source)
+        their_keys = None if key is None else keys_of(given, key)
+
+        def load() -> int:
+            state, rows, keys = self.state, given, their_keys
             if keys is not None:
                 rows, keys = self._unknown(state, rows, keys)
-            added = self._extended(state, rows, keys, attributes)
-            self.put(self.kept(added, all_times=True))
-        return len(rows)
+            if len(rows):
+                # A document that displaces another, and is too old a moment later, does so only if they come singly.
+                singly = self.retain.count is not None and self.retain.age is not None
+                values = self.read(state, rows, attributes)
+                state = self.extended(state, Part(state.end, rows, attributes), keys, values, singly)
+            self.put(self.kept(state, all_times=True))
+            return len(rows)
+
+        return self.change(load)
 
     def prune(
         self,
@@ -106,8 +117,8 @@ class History:
         given = [each is not None for each in (keep, before, keys)]
         if sum(given) != 1:
             raise ArgumentError("prune takes one of keep=, before= and keys=")
-        with self.lock:
-            self.check()
+
+        def prune() -> int:
             state = self.state
             if keep is not None:
                 next_one = with_last(state, checked_number("keep", keep, 0, "a number of documents"))
@@ -117,14 +128,18 @@ class History:
                 found = [self._number_of(state, key) for key in keys or ()]
                 next_one = without(state, [row for row in found if row is not None])
             self.put(compacted(next_one))
-        return len(state) - len(self.state)
+            return len(state) - len(self.state)
+
+        return self.change(prune)
 
     def clear(self) -> None:
-        """Removes all documents."""
-        with self.lock:
-            self.check()
-            self.state = State()
-            self._by_key = {}
+        """Removes all documents. (Numbers are not used again.)"""
+
+        def clear() -> None:
+            end = self.state.end
+            self.put(State(end, end, end))
+
+        self.change(clear)
 
     def close(self) -> None:
         """Lets go of all documents, and takes no more: what Matcher.close does."""
@@ -136,6 +151,15 @@ class History:
         """After a fork: whoever held the lock is not here. The state is whole, as always."""
         self.lock = threading.RLock()
 
+    def follow(self) -> None:
+        """Before the state is asked for: takes what was written elsewhere."""
+
+    def change(self, work: Callable[[], T]) -> T:
+        """Calls work, which makes the next state and puts it in place, while nobody else does."""
+        with self.lock:
+            self.check()
+            return work()
+
     def check(self) -> None:
         """Refuses if documents are not taken."""
         if self.refused:
@@ -143,9 +167,10 @@ class History:
 
     def put(self, state: State) -> None:
         """Puts the next state in place. The lock is held."""
-        if state.base != self.state.base:
-            self._by_key = {key: row for key, row in self._by_key.items() if row >= state.base}
+        is_less = state.base != self.state.base
         self.state = state
+        if is_less:  # only now: until then they were needed
+            self._by_key = {key: row for key, row in self._by_key.items() if row >= state.base}
 
     # ---- steps, for whoever holds the lock ----
 
@@ -184,20 +209,18 @@ class History:
         }
         return replace(state, end=row + 1, columns=columns, indexes=grown, answers={})
 
-    def _extended(self, state: State, rows: Any, keys: list[Any] | None, attributes: str | None) -> State:
-        """With many more documents."""
-        if not len(rows):
-            return state
-        values = self.read(state, rows, attributes)
-        cells, first, count = self.cells(values), state.end, len(rows)
-        # A document that displaces another, and is too old a moment later, does so only if they come one by one.
-        one_by_one = self.retain.count is not None and self.retain.age is not None
-        if one_by_one or count <= thresholds.history_rebuilt:
+    def extended(
+        self, state: State, part: Part, keys: list[Any] | None, values: EventValues, singly: bool = False
+    ) -> State:
+        """With the documents of one more part, whose values these are. singly: they are retained one by one, else that
+        is left to the caller."""
+        cells, first, count = self.cells(values), state.end, len(part.rows)
+        if singly or count <= thresholds.history_rebuilt:
             for event in range(count):
                 state = self.appended(state, cells, event, None if keys is None else keys[event])
-                state = self.kept(state) if one_by_one else state
-            return replace(state, parts=_with_documents(state.parts, first, rows, attributes))
-        parts = _with_documents(state.parts, first, rows, attributes)
+                state = self.kept(state) if singly else state
+            return replace(state, parts=with_documents(state.parts, first, part.rows, part.attributes))
+        parts = with_documents(state.parts, first, part.rows, part.attributes)
         place = first - state.base
         columns = {name: column for name, column in state.columns.copy().items() if name in cells}
         for name, column in columns.items():
@@ -206,7 +229,7 @@ class History:
         del state.keys[place:]
         state.keys.extend([None] * count if keys is None else keys)
         if keys is not None:
-            self._by_key.update(zip(keys, range(first, first + count)))
+            self._by_key.update((key, row) for row, key in enumerate(keys, first) if key is not None)
         return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=parts)
 
     def kept(self, state: State, all_times: bool = False) -> State:
@@ -249,7 +272,7 @@ def remembered(
         yield state
         state = history.appended(state, cells, event, None)
         state = without(state, [state.end - 1]) if event in unreadable else history.kept(state)
-    yield replace(state, parts=_with_documents(state.parts, first, rows, attributes)) if len(rows) else state
+    yield replace(state, parts=with_documents(state.parts, first, rows, attributes)) if len(rows) else state
 
 
 # ---- what is given ----
@@ -278,7 +301,7 @@ def check_no_ranges(values: EventValues) -> None:
         raise EventError("a document of the history has single values or arrays, no Range", event, values.names[name])
 
 
-def _with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: str | None) -> tuple[Part, ...]:
+def with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: str | None) -> tuple[Part, ...]:
     """The parts with more documents, the first of this number: at the end of the last part if that can grow."""
     if parts and isinstance(rows, list) and isinstance(parts[-1].rows, list) and parts[-1].attributes == attributes:
         last, place = parts[-1], first - parts[-1].first

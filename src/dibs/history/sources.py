@@ -14,11 +14,14 @@ import pyarrow as pa
 from dibs.arguments import checked_path
 from dibs.coding.events import arrow_source
 from dibs.coding.events.json import json_content, json_lines
+from dibs.coding.values import Range
 from dibs.errors import ArgumentError, EventError, StorageError
 
 EXPECTED = "a list of dicts, an Arrow table, JSON lines as bytes, or the path of a .parquet, .arrow or .jsonl file"
 
+MAX_DEPTH = 500  # that is looked into
 _PLAIN = (str, int, float, bool, type(None), dt.date)
+_ARRAYS = (list, tuple, set, frozenset)
 
 
 def documents_of(source: Any) -> Any:
@@ -35,13 +38,30 @@ def documents_of(source: Any) -> Any:
     if isinstance(source, Mapping):
         raise EventError("found one document; expected several: use add for one, or put it into a list")
     if isinstance(source, Iterable):
-        return [owned(each) if isinstance(each, Mapping) else each for each in source]
+        return [owned(each, n) if isinstance(each, Mapping) else each for n, each in enumerate(source)]
     raise EventError(f"found documents of type {type(source).__name__}; expected {EXPECTED}")
 
 
-def owned(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy that does not change when the caller's does."""
-    return {name: value if isinstance(value, _PLAIN) else deepcopy(value) for name, value in document.items()}
+def owned(document: Mapping[str, Any], number: int | None = None) -> dict[str, Any]:
+    """A copy that does not change when the caller's does. Raises EventError for a Range, of whatever attribute: joins
+    may ask for it later."""
+    kept = {}
+    for name, value in document.items():
+        if not isinstance(value, _PLAIN):
+            if _has_range(value, 0):
+                raise EventError("a document of the history has single values or arrays, no Range", number, name)
+            value = deepcopy(value)
+        kept[name] = value
+    return kept
+
+
+def _has_range(value: Any, depth: int) -> bool:
+    if isinstance(value, Range):
+        return True
+    if depth > MAX_DEPTH:  # which is told when it is read
+        return False
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, _ARRAYS) else ()
+    return any(_has_range(each, depth + 1) for each in inside if not isinstance(each, _PLAIN))
 
 
 def from_file(path: Path) -> Any:

@@ -3,7 +3,7 @@
     events -> batches (only the columns that count) -> values -> bits -> counts, times, which rows to show
 
 Values are read and coded as Matcher does it, so the answer is that of match_batch. The batches are worked on by several
-threads and their results taken in order.
+threads and their results taken in order; with joins over history, by one, because each event sees those before it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from itertools import repeat
 from typing import Any, NamedTuple, overload
 
 from dibs.arguments import OnError, check_callable, check_on_error, check_text, checked_number, checked_threads
-from dibs.coding.events import WantedNames, read_events
+from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, shown
+from dibs.history.retention import Retention
+from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
 from dibs.past.histogram import EventTimes, Histogram, HistogramCounting, times_of
 from dibs.past.shown import share, shown_problems, shown_row
@@ -106,6 +108,8 @@ def backtest(
     on_error: OnError = "raise",
     progress: Callable[[int], None] | None = None,
     threads: int | None = None,
+    history: Any = None,
+    retain: Retention = None,
 ) -> Backtest: ...
 
 
@@ -120,6 +124,8 @@ def backtest(
     on_error: OnError = "raise",
     progress: Callable[[int], None] | None = None,
     threads: int | None = None,
+    history: Any = None,
+    retain: Retention = None,
 ) -> Backtests: ...
 
 
@@ -133,6 +139,8 @@ def backtest(
     on_error: OnError = "raise",
     progress: Callable[[int], None] | None = None,
     threads: int | None = None,
+    history: Any = None,
+    retain: Retention = None,
 ) -> Backtest | Backtests:
     """What an expression would have matched: how many events, which share, when, and some of them.
 
@@ -161,6 +169,9 @@ def backtest(
     on_error    as in match_batch; with "skip" what could not be read is counted, and the first 1,000 are listed.
     progress    is told how many more events are done.
     threads     how many cores to use (all by default).
+    history     what joins over history see before the first event: documents, as Matcher.history.load takes them (none
+                by default). Each event sees those before it, in the order of the stored events.
+    retain      how much of that is kept, as in Matcher (all by default).
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
@@ -170,7 +181,8 @@ def backtest(
     threads = checked_threads(threads)
     ids, texts = _named(expression)
     compiled = Expressions(texts, None if isinstance(expression, str) else ids)
-    run = _Run(compiled, texts, open_events(events), attributes, time, examples, on_error)
+    before = Before(compiled.joins, history, retain)
+    run = _Run(compiled, texts, open_events(events), before, attributes, time, examples, on_error)
     results = run.through(progress, threads)
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
@@ -212,12 +224,13 @@ class _Run:
         compiled: Expressions,
         texts: list[str],
         source: StoredEvents,
+        before: Before,
         attributes: str | None,
         time: str | None,
         examples: int,
         on_error: OnError,
     ):
-        self.compiled, self.source, self.on_error = compiled, source, on_error
+        self.compiled, self.source, self.before, self.on_error = compiled, source, before, on_error
         self.names = WantedNames(compiled.names)
         self.wanted = Wanted(self.names, attributes, time)
         self.results = [Backtest(text) for text in texts]
@@ -228,6 +241,7 @@ class _Run:
 
     def through(self, progress: Callable[[int], None] | None, threads: int) -> list[Backtest]:
         begun = clock.perf_counter()
+        threads = 1 if self.compiled.joins else threads
         if self.results:
             for done in in_order(self._work, self.source.batches(self.wanted, ROWS), threads):
                 self._take(done)
@@ -246,7 +260,7 @@ class _Run:
 
     def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""
-        values = read_events(batch.data, self.names, self.wanted.attributes, on_error="skip")
+        values = self.before.read(batch.data, self.names, self.wanted.attributes)
         found = self.compiled.found(values)
         times = []
         if self.wanted.time is not None:

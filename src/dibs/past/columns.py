@@ -28,6 +28,7 @@ from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
 from dibs.jit.kernel import kernel
+from dibs.language.joins import is_join, join_of
 from dibs.language.table import ACCEPT, Facet
 from dibs.segments.compile import compile_texts
 
@@ -49,7 +50,7 @@ class Expressions:
 
     def __init__(self, texts: Sequence[str], names: Sequence[object] | None = None):
         """names: of the expressions, for what is wrong with them; None: there is only one."""
-        compiled = compile_texts(pa.array(list(texts), pa.large_string()), no_joins="in a backtest yet")
+        compiled = compile_texts(pa.array(list(texts), pa.large_string()))
         if compiled.errors and names is None:
             raise compiled.errors[0]
         if compiled.errors and names is not None:
@@ -62,12 +63,17 @@ class Expressions:
             )
         self._order = compiled.order  # the expression of each row
         self._domains, self._clauses = code_clauses(compiled.table)
-        self.names = frozenset(name for name, _ in self._domains.attributes)
+        own = frozenset(name for name, _ in self._domains.attributes)
+        self.joins = tuple(sorted(filter(is_join, own)))
+        asked = (join_of(name) for name in self.joins)
+        # What joins ask of the events before is asked of all events.
+        self.names = own.union(*([*join.event_attributes, *join.document_attributes] for join in asked))
         self._columns = CodedColumns.build(self._domains, self._clauses)
         if self._columns is None:
             self._index = create("scan" if len(texts) <= SCANNED else AUTO, self._clauses)
 
     def found(self, values: EventValues) -> Satisfied:
+        """values: with those of the joins."""
         dead = values.unreadable_events
         if self._columns is not None:
             matched = self._columns.match(values)

@@ -3,6 +3,9 @@
 `replay_batches` gives the matches batch by batch, with the number of the batch's first event; `replay` counts them by
 subscription. The subscriptions may change meanwhile: every batch is matched on those that are there then, and counts
 are by id.
+
+Joins over history see the events before, in the order of the stored events, from the first batch on for which there is
+a join, with the attributes that subscriptions asked for then. The matcher's own history is left alone.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from dibs.arguments import OnError, check_callable, check_on_error, check_text, 
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
+from dibs.history.history import History
+from dibs.language.joins import join_of
 from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, shown_problems
 from dibs.past.sources import StoredBatch, Wanted
@@ -42,7 +47,12 @@ class Matching(Protocol):
     @property
     def attributes(self) -> Collection[str]: ...
 
+    @property
+    def history(self) -> History: ...
+
     def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
+
+    def match_after(self, history: History, events: Any, attributes: str | None, on_error: OnError) -> Matches: ...
 
     def snapshot(self) -> State: ...
 
@@ -129,25 +139,34 @@ def replay_batches(
     attributes: str | None = None,
     on_error: OnError = "raise",
     batch_size: int | None = None,
+    history: Any = None,
 ) -> Iterator[tuple[int, Matches]]:
     """The matches of stored events (whatever `backtest` takes), batch by batch: (number of the batch's first event,
     Matches). Event numbers in pairs() count from that one; those in .problems are whole already. batch_size: events at
-    a time; by default so many that the pairs of a batch stay in the millions."""
+    a time; by default so many that the pairs of a batch stay in the millions. history: see Matcher.replay."""
     check_on_error(on_error)
     check_text("attributes", attributes)
     batch_size = None if batch_size is None else checked_number("batch_size", batch_size)
+    before = History(matcher.history.retain)
+    if history is not None:
+        before.load(history)
     source = open_events(events)
-    names = frozenset(matcher.attributes)
+    names = _names(matcher)
     size = batch_size or FIRST_ROWS
     done = 0
     while True:
         wanted = Wanted(WantedNames(names) if source.again else None, attributes)
         rest = _Rest(source.batches(wanted, batch_size or ROWS), done)
         while (part := rest.take(size)) is not None:
-            matches = matcher.match_batch(part.data, attributes=attributes, on_error="skip")
-            if source.again and not part.passing and attributes is None and not names.issuperset(matcher.attributes):
+            known = before.state
+            if _joins(matcher):
+                matches = matcher.match_after(before, part.data, attributes, "skip")
+            else:
+                matches = matcher.match_batch(part.data, attributes=attributes, on_error="skip")
+            if source.again and not part.passing and attributes is None and not names.issuperset(_names(matcher)):
                 # A new subscription asks for columns that were not read: once more from here, with them.
-                names |= frozenset(matcher.attributes)
+                names |= _names(matcher)
+                before.put(known)
                 break
             matches.problems = [_numbered(part, problem) for problem in matches.problems]
             if matches.problems and on_error == "raise":
@@ -159,6 +178,15 @@ def replay_batches(
             yield part.first, matches
         else:
             return
+
+
+def _joins(matcher: Matching) -> set[str]:
+    return {name for layer in matcher.snapshot().layers for name in layer.segment.joins}
+
+
+def _names(matcher: Matching) -> frozenset[str]:
+    """The attributes that are asked of events, and of those before them."""
+    return frozenset(matcher.attributes).union(*(join_of(name).document_attributes for name in _joins(matcher)))
 
 
 class _Rest:
@@ -194,16 +222,19 @@ def replay(
     progress: Callable[[int], None] | None = None,
     batch_size: int | None = None,
     on_matches: Callable[[int, Matches], None] | None = None,
+    history: Any = None,
 ) -> Replay:
     """Runs stored events through all subscriptions and counts how often each matches. `on_matches` gets each batch's
-    first event and Matches; `progress` is told how many more events are done."""
+    first event and Matches; `progress` is told how many more events are done. history: see Matcher.replay."""
     check_callable("progress", progress)
     check_callable("on_matches", on_matches)
     begun = clock.perf_counter()
     result = Replay()
     layers = matcher.snapshot().layers
     counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
-    batches = replay_batches(matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size)
+    batches = replay_batches(
+        matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size, history=history
+    )
     for first, matches in batches:
         result.events = first + len(matches)
         result.pairs += matches.count

@@ -52,6 +52,8 @@ from dibs.storage.catalog_rows import (
 )
 from dibs.storage.catalog_schema import COLUMNS, CatalogState, LaterFormat, create_catalog, read_state, write_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, Session, file_size
+from dibs.storage.documents import put_change, read_head, read_news
+from dibs.storage.history_rows import HistoryChange, HistoryNews
 from dibs.thresholds import thresholds
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class News(NamedTuple):
     version: int  # now
     removed: list[Id]
     entries: list[Entry]  # added or replaced
+    history: HistoryNews | None  # None: nothing
 
 
 class Catalog:
@@ -85,14 +88,15 @@ class Catalog:
             seal = checking.read_seal(folder)
             self._sealed = checking.is_sealed(folder, seal)
             state = self._verified(whole=not self._sealed)
-            checking.check_seal(folder, seal, state)
+            changes = self._read(checking.committed)
+            checking.check_seal(folder, seal, state.identity, changes)
             self.identity = state.identity  # random, made with the catalog
             self._row_seed = seed_of(state.identity)
-            self._seen: tuple[Any, CatalogState] = (None, state)
+            self._seen: tuple[Any, CatalogState, int] = (None, state, 0)
             if not read_only:
                 self._seal = SealFile(folder)
-                if seal is None or seal.version < state.version:
-                    self._seal.write(Seal(state.identity, state.version))
+                if seal is None or seal.committed < changes:
+                    self._seal.write(Seal(state.identity, changes))
         except OSError as e:
             self._end()
             raise StorageError(folder, f"cannot be opened ({e.strerror}): check the permissions") from e
@@ -138,7 +142,8 @@ class Catalog:
             if not busy and file_size(self.folder / LOG) == 0:
                 self._reader.close()
                 self._reader = Session(self.folder, read_only=True)  # one that must read from the disk
-                seal.write(checking.sealed(self.folder, self._verified(whole=True)))
+                state = self._verified(whole=True)
+                seal.write(checking.sealed(self.folder, state.identity, self._read(checking.committed)))
                 self._sealed = True
 
     def _end(self) -> None:
@@ -159,8 +164,14 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Of the last change; 0 if there was none."""
+        """Of the last change of subscriptions; 0 if there was none."""
         return self._state().version
+
+    @property
+    def change(self) -> int:
+        """The number of the last change of the history; 0 if there was none."""
+        self._state()
+        return self._seen[2]
 
     @property
     def trimmed(self) -> int:
@@ -201,7 +212,8 @@ class Catalog:
         """What is wrong with the files now; [] if nothing is."""
         try:
             seal = checking.read_seal(self.folder)
-            checking.check_seal(self.folder, seal, self._verified(whole=True))
+            identity = self._verified(whole=True).identity
+            checking.check_seal(self.folder, seal, identity, self._read(checking.committed))
         except DamagedError as e:
             return [str(e)]
         return []
@@ -250,9 +262,9 @@ class Catalog:
 
         return self._read(work)
 
-    def news(self, since: int) -> News | None:
+    def news(self, since: int, change: int | None = None, end: int = 0) -> News | None:
         """What has become of the ids that changed after version `since`, as of one moment; None if the removals do not
-        go back so far."""
+        go back so far. change, end: of the history as it is known, to hear of that, too."""
         query = f"SELECT {COLUMNS} FROM subscriptions WHERE version > ? ORDER BY version"
 
         def work(connection: sqlite3.Connection) -> News | None:
@@ -261,9 +273,14 @@ class Catalog:
                 return None
             entries = entries_of(connection.execute(query, (since,)).fetchall(), self._row_seed)
             gone = {entry.id for entry in entries_of(removed_rows(connection, since), self._row_seed)}
-            return News(state.version, list(gone.difference(entry.id for entry in entries)), entries)
+            history = None if change is None else read_news(connection, state.identity, change, end)
+            return News(state.version, list(gone.difference(entry.id for entry in entries)), entries, history)
 
         return self._read(work)
+
+    def history(self, change: int = -1, end: int = 0) -> HistoryNews | None:
+        """What is new in the history since a change; see read_news."""
+        return self._read(lambda c: read_news(c, self.identity, change, end))
 
     # ---- writing ----
 
@@ -290,6 +307,18 @@ class Catalog:
         except IdsInUse:  # which is rare: ids are checked before
             self.write(zip(ids.to_pylist(), texts.to_pylist(), weights.tolist()), first_version)
 
+    def write_history(self, change: HistoryChange) -> None:
+        """Writes a change of the history, whose number continues from that of the last one."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            state, last = read_state(connection), read_head(connection, self.identity).change
+            if change.head.change != last + 1:
+                expected = f"the next change of the history is {last + 1}, not {change.head.change}"
+                raise StorageError(self.folder, f"{expected}; has somebody else written to it? Close it, open it again")
+            put_change(connection, self.identity, state.version, max(self.clock(), state.time), change)
+
+        self._commit(work)
+
     def trim(self, version: int) -> None:
         """Forgets the removals up to this version."""
         state = self._state()
@@ -302,10 +331,10 @@ class Catalog:
 
     def _state(self) -> CatalogState:
         stamp = self._reader.stamp()
-        seen, state = self._seen
+        seen, state, _ = self._seen
         if seen != stamp:
-            state = self._read(read_state)
-            self._seen = (stamp, state)
+            state, changes = self._read(lambda c: (read_state(c), checking.committed(c)))
+            self._seen = (stamp, state, changes - state.version)
         return state
 
     def _next(self, connection: sqlite3.Connection, first_version: int) -> CatalogState:
@@ -326,17 +355,20 @@ class Catalog:
 
     def _write(self, work: Callable[[sqlite3.Connection], CatalogState]) -> None:
         """`work` returns the new state."""
+        self._commit(lambda connection: write_state(connection, work(connection)))
+
+    def _commit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, when what it has written is durable."""
         writer = self._check_writable()
 
-        def whole(connection: sqlite3.Connection) -> CatalogState:
-            state = work(connection)
-            write_state(connection, state)
-            return state
+        def whole(connection: sqlite3.Connection) -> tuple[T, int]:
+            return work(connection), checking.committed(connection)
 
         self._sealed = False
-        state = writer.write(self._told(whole))
+        result, changes = writer.write(self._told(whole))
         if self._seal is not None:
-            self._seal.write(Seal(state.identity, state.version))
+            self._seal.write(Seal(self.identity, changes))
+        return result
 
     def _verified(self, whole: bool) -> CatalogState:
         """The state, after a look at everything if `whole`."""

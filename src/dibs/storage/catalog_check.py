@@ -5,7 +5,8 @@ damaged at the end of its log as if it had never been committed. So there is mor
 
 - every row's checksum, and the sums of all in the state: what is there is what was written, no more and no less;
 - that the index of ids says the same as the table;
-- the seal, a line in a file beside: the version that was committed last. A database that ends earlier has lost its log.
+- the seal, a line in a file beside: how many changes were committed, of subscriptions (which is the version) and of the
+  history together. A database that ends earlier has lost its log.
   It is written after each commit without a sync, so it may be older than the database, but never newer.
 
 Reading all rows takes about a second for a million. So a writer that closes the catalog looks at all of it, and writes
@@ -39,6 +40,7 @@ from dibs.storage.catalog_rows import (
 from dibs.storage.catalog_schema import CatalogState, check_schema, read_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, file_size
 from dibs.storage.checksum import checksums
+from dibs.storage.documents import check_history, read_head
 
 SEAL = "catalog.seal"
 PIECE = 1 << 24  # bytes read at once
@@ -71,6 +73,12 @@ def check_head(connection: sqlite3.Connection) -> CatalogState:
     return read_state(connection)
 
 
+def committed(connection: sqlite3.Connection) -> int:
+    """How many changes were committed."""
+    state = read_state(connection)
+    return state.version + read_head(connection, state.identity).change
+
+
 def check_rows(connection: sqlite3.Connection) -> Half:
     """That every row fits its checksum, and that all are there."""
     state = check_head(connection)
@@ -87,6 +95,7 @@ def check_rows(connection: sqlite3.Connection) -> Half:
     entries_of(removed, seed)
     if (len(removed), wrapped(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
         raise Unsound(f"not the {state.removed:,} removals that were written are there")
+    check_history(connection, state.identity)
     return Half(state, count, wrapped(keys))
 
 
@@ -113,12 +122,12 @@ def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, 
 
 class Seal(NamedTuple):
     identity: str
-    version: int  # was committed
+    committed: int  # changes
     size: int = 0  # bytes of the file when the catalog was closed; 0: it was not
     checksum: int = 0  # of the file
 
     def line(self) -> bytes:
-        own = f"{self.identity} {self.version:020d} {self.size:020d} {self.checksum:016x} ".encode()
+        own = f"{self.identity} {self.committed:020d} {self.size:020d} {self.checksum:016x} ".encode()
         return own + blake2b(own, digest_size=8).hexdigest().encode() + b"\n"
 
 
@@ -142,24 +151,24 @@ def is_sealed(folder: Path, seal: Seal | None) -> bool:
     return _file_checksum(folder / DATA) == seal.checksum
 
 
-def sealed(folder: Path, state: CatalogState) -> Seal:
+def sealed(folder: Path, identity: str, changes: int) -> Seal:
     """The seal of a catalog that nobody writes now, and that has no log any more."""
     path = folder / DATA
-    return Seal(state.identity, state.version, path.stat().st_size, _file_checksum(path))
+    return Seal(identity, changes, path.stat().st_size, _file_checksum(path))
 
 
-def check_seal(folder: Path, seal: Seal | None, state: CatalogState) -> None:
-    """seal: as it was before the state was read."""
+def check_seal(folder: Path, seal: Seal | None, identity: str, changes: int) -> None:
+    """seal: as it was before the changes were counted."""
     if seal is None:
         return
-    if seal.identity != state.identity:
+    if seal.identity != identity:
         raise DamagedError(
             folder / DATA, f"it is not the database that {SEAL} belongs to; put both back from one backup"
         )
-    if seal.version > state.version:
+    if seal.committed > changes:
         raise DamagedError(
             folder / DATA,
-            f"it ends at version {state.version:,}, though version {seal.version:,} was committed: its log {LOG} is "
+            f"it ends at change {changes:,}, though change {seal.committed:,} was committed: its log {LOG} is "
             f"missing or damaged; {ADVICE}",
         )
 

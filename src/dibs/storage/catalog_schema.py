@@ -4,6 +4,7 @@
                     since some version is at the end of the table
     removed         id, version, time, checksum: the removals that somebody may not have heard of yet
     state           one row: see CatalogState
+    documents, gone, history   the history of the matcher, once it has one (storage.documents)
 
 An id is an integer or a text, as it was given: its column has no type that SQLite would convert it to. SQLite's order
 of ids is ours: integers first, then texts by their bytes.
@@ -24,7 +25,8 @@ from dibs.storage.catalog_session import DATA
 from dibs.storage.files import storage_error, sync_folder
 
 APPLICATION = 0x64696273  # "dibs", in the head of the file
-FORMAT = 2
+FORMAT = 2  # of a catalog without documents, as all were before there were any
+HISTORY_FORMAT = 3
 COLUMNS = "id, expression, weight, version, time, checksum"  # of subscriptions, as rows are read and written
 BY_ID = "CREATE UNIQUE INDEX by_id ON subscriptions (id)"
 SCHEMA = {
@@ -35,6 +37,14 @@ SCHEMA = {
     "checksum INTEGER NOT NULL)",
     "state": "CREATE TABLE state (identity TEXT, version INTEGER, trimmed INTEGER, time INTEGER, "
     "subscriptions INTEGER, subscriptions_sum INTEGER, removed INTEGER, removed_sum INTEGER, checksum TEXT)",
+}
+HISTORY = {
+    "documents": "CREATE TABLE documents (number INTEGER PRIMARY KEY, size INTEGER NOT NULL, form TEXT NOT NULL, "
+    "attributes TEXT, content NOT NULL, keys TEXT, version INTEGER NOT NULL, time INTEGER NOT NULL, "
+    "checksum INTEGER NOT NULL)",
+    "gone": "CREATE TABLE gone (number INTEGER PRIMARY KEY)",
+    "history": "CREATE TABLE history (change INTEGER, first INTEGER, end INTEGER, newest INTEGER, retain TEXT, "
+    "rows INTEGER, rows_sum INTEGER, gone INTEGER, gone_sum INTEGER, checksum INTEGER)",
 }
 
 
@@ -75,15 +85,17 @@ def _checksum(state: CatalogState) -> str:
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """That it is a catalog's database, of this format. Raises LaterFormat, Unsound."""
+    """That it is a catalog's database, of a format that is known. Raises LaterFormat, Unsound."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [number] = connection.execute("PRAGMA user_version").fetchone()
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
-    if found == SCHEMA and (application, number) == (APPLICATION, FORMAT):
+    expected = {FORMAT: SCHEMA, HISTORY_FORMAT: SCHEMA | HISTORY}.get(number)
+    if found == expected and application == APPLICATION:
         return
-    if application == APPLICATION and number > FORMAT:
+    if application == APPLICATION and number > HISTORY_FORMAT:
         raise LaterFormat(
-            f"the catalog has the format {number}, this version of Dibs reads {FORMAT}: use the version that wrote it"
+            f"the catalog has the format {number}, this version of Dibs reads up to {HISTORY_FORMAT}: use the version "
+            "that wrote it"
         )
     raise Unsound("its tables are not those of a catalog")
 

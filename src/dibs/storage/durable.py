@@ -1,6 +1,6 @@
 """Durable: the folder of a matcher that survives its process.
 
-    catalog/             the truth: every subscription and the log of changes, in SQLite (storage.catalog)
+    catalog/             the truth: every subscription, the log of changes and the history, in SQLite (storage.catalog)
     index.dibs           the manifest: which segments there are, and the version up to which they hold all changes
     segment-*.dibs       compiled subscriptions, each file written once
     removed-*.dibs       rows that are gone from a segment
@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ from dibs.segments.upkeep import Job
 from dibs.storage import store, writer_lock
 from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_rows import CatalogColumns
+from dibs.storage.history_rows import HistoryChange, HistoryNews
 from dibs.storage.manifest import (
     HEAD,
     Manifest,
@@ -64,6 +65,15 @@ class _UnreadableManifest(Exception):
     """A manifest that is damaged itself (not one that tells of damage elsewhere)."""
 
 
+class Follower(Protocol):
+    """A history that is brought to the state of the catalog."""
+
+    def known(self) -> tuple[int, int]:
+        """The last change, and the number of the next document."""
+
+    def take(self, news: HistoryNews) -> None: ...
+
+
 class Durable:
     def __init__(self, folder: Path, read_only: bool, catalog: Catalog, lock: WriterLock | None, index: str | None):
         self.folder, self.read_only, self.catalog = folder, read_only, catalog
@@ -72,6 +82,7 @@ class Durable:
         self._saving = threading.Lock()  # one checkpoint at a time
         self._following = threading.Lock()
         self._seen: tuple[int, ...] = ()  # the catalog's stamp up to which a reader has followed
+        self.history: weakref.ref[Follower] | None = None
         self._manifest: Manifest | None = None
         self._damage = ""
         self._unsaved = False  # segments were compiled on opening
@@ -228,12 +239,14 @@ class Durable:
                 self._seen = stamp
 
     def catch_up(self, layers: Layers) -> None:
-        """Brings the layers to the state of the catalog."""
-        if self.catalog.version == layers.state.version:
+        """Brings the layers and the history to the state of the catalog, both as of one moment."""
+        history = None if self.history is None else self.history()
+        change, end = (None, 0) if history is None else history.known()
+        if self.catalog.version == layers.state.version and change in (None, self.catalog.change):
             return
         for _ in range(TRIES):
             version = layers.state.version
-            news = self.catalog.news(version)
+            news = self.catalog.news(version, change, end)
             if news is not None and not (self.read_only and news.version - version > thresholds.unsaved_changes):
                 break
             # The log does not go back so far, or it is quicker to take the segments that the writer has saved.
@@ -242,8 +255,11 @@ class Durable:
         else:
             raise StorageError(self.folder, "the writer saves and trims faster than it can be followed; open it again")
         assert news is not None
-        items = {e.id: Waiting(e.text, e.weight, e.version, None) for e in news.entries}
-        layers.advance(news.removed, items, news.version)
+        if news.version != version:
+            items = {e.id: Waiting(e.text, e.weight, e.version, None) for e in news.entries}
+            layers.advance(news.removed, items, news.version)
+        if news.history is not None and history is not None:
+            history.take(news.history)
 
     def _reload(self, layers: Layers) -> bool:
         """Takes the saved segments, if they are newer."""
@@ -266,6 +282,10 @@ class Durable:
     def write_columns(self, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None, first: int) -> None:
         self.check_process()
         self.catalog.write_columns(ids, texts, weights, first)
+
+    def write_history(self, change: HistoryChange) -> None:
+        self.check_process()
+        self.catalog.write_history(change)
 
     def check_process(self) -> None:
         """A forked child has no part in what its parent has open."""
@@ -375,7 +395,7 @@ class Durable:
 
 
 def _tell(damage: str, count: int) -> None:
-    text = f"{damage}; compiling all {count:,} subscriptions anew from the catalog (nothing is lost)"
+    text = f"{damage}; compiling all {count:,} subscriptions again from the catalog (nothing is lost)"
     warnings.warn(text, RecoveryWarning, stacklevel=5)
 
 

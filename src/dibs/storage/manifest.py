@@ -33,6 +33,8 @@ class Manifest:
     identity: str  # of the catalog that they were made from; "" where there is none
     next_file: int
     segments: tuple[StoredSegment, ...]
+    history: str | None = None  # the file of the documents, of a saved matcher that has some
+    history_head: int | None = None
 
 
 def segment_name(number: int) -> str:
@@ -43,9 +45,14 @@ def removed_name(number: int) -> str:
     return f"removed-{number:06d}.dibs"
 
 
+def history_name(number: int) -> str:
+    return f"history-{number:06d}.dibs"
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Makes it the manifest of the folder, at once. The files that it names must be there already."""
-    write_file(folder / HEAD, "manifest", asdict(manifest), {})
+    about = {name: value for name, value in asdict(manifest).items() if value is not None}  # as if it had none
+    write_file(folder / HEAD, "manifest", about, {})
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -1,4 +1,4 @@
-"""Segments as files, and a folder of them: what Matcher.save writes and Matcher.load maps."""
+"""Segments and documents as files, and a folder of them: what Matcher.save writes and Matcher.load maps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
 from dibs.index import restore
 from dibs.language.table import Facet
+from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
 from dibs.storage.files import (
@@ -33,18 +34,28 @@ from dibs.storage.files import (
     write_file,
 )
 from dibs.storage.files import FORMAT as FORMAT
+from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
 from dibs.storage.manifest import HEAD as HEAD
-from dibs.storage.manifest import Manifest, StoredSegment, read_manifest, segment_name, write_manifest
+from dibs.storage.manifest import Manifest, StoredSegment, history_name, read_manifest, segment_name, write_manifest
 
 CATALOG = "catalog"  # the folder that makes a folder of segments a durable matcher
 FACETS = list(Facet)  # by number
 # What a saved index consists of, this format's and older ones', and what a writer that was cut short left behind.
-OUR_NAMES = re.compile(r"(segment|removed)-(\d+)(\.dibs(\.partial)?)?|index\.dibs\.partial")
+OUR_NAMES = re.compile(r"(segment|removed|history)-(\d+)(\.dibs(\.partial)?)?|index\.dibs\.partial")
 
 
 def is_durable(folder: Path) -> bool:
     """Whether the folder is that of a durable matcher, not of a saved one."""
     return (folder / CATALOG).is_dir()
+
+
+class _Content(NamedTuple):
+    """What is saved of a matcher."""
+
+    segments: list[Segment]
+    history: HistoryNews | None
+    index_name: str
+    version: int
 
 
 # ---- one segment ----
@@ -101,33 +112,69 @@ def load_removed(path: Path, head: int | None = None) -> NDArray[np.int64]:
     return read_file(path, "removed", head=head)[1]["rows"]
 
 
+# ---- a history ----
+
+
+def save_history(history: HistoryNews, path: Path) -> int:
+    """Writes the documents as a file, and returns its head."""
+    contents = [row.content.encode() if isinstance(row.content, str) else row.content for row in history.rows]
+    arrays: dict[str, NDArray[Any]] = {
+        "number": np.array([row.number for row in history.rows], np.int64),
+        "size": np.array([row.size for row in history.rows], np.int64),
+        "ends": np.cumsum([len(content) for content in contents], dtype=np.int64),
+        "content": np.frombuffer(b"".join(contents), np.uint8),
+        "gone": np.array(sorted(history.gone), np.int64),
+    }
+    rest = [[row.form, row.attributes, row.keys] for row in history.rows]
+    return write_file(path, "history", {"head": history.head._asdict(), "rows": rest}, arrays)
+
+
+def load_history(path: Path, head: int | None = None) -> HistoryNews:
+    about, arrays = read_file(path, "history", head=head)
+    try:
+        content, ends = arrays["content"].tobytes(), arrays["ends"].tolist()
+        rows = [
+            DocumentRow(number, size, form, attributes, content[start:end], keys)
+            for number, size, (form, attributes, keys), start, end in zip(
+                arrays["number"].tolist(), arrays["size"].tolist(), about["rows"], [0, *ends], ends
+            )
+        ]
+        return HistoryNews(HistoryHead(**about["head"]), rows, frozenset(arrays["gone"].tolist()))
+    except (KeyError, TypeError, ValueError) as e:
+        raise FormatError(f"{path} was made by another version of Dibs ({e!r}): save the matcher again") from e
+
+
 # ---- a folder of segments ----
 
 
-def save_all(segments: list[Segment], target: Path, index: str, version: int = 0) -> Manifest:
-    """Writes the segments of a matcher as one folder. An index that stands there is replaced, at the moment when its
-    manifest is; anything else is left alone and refused. One process may save to a folder at a time."""
+def save_all(
+    segments: list[Segment], target: Path, index: str, version: int = 0, history: HistoryNews | None = None
+) -> Manifest:
+    """Writes the segments of a matcher, and its documents, as one folder. An index that stands there is replaced, at
+    the moment when its manifest is; anything else is left alone and refused. One process may save to a folder at a
+    time."""
     if (target / CATALOG).exists():
         raise FormatError(f"{target} holds a durable matcher, which a saved index cannot replace: give a new folder")
+    content = _Content(segments, history, index, version)
     try:
         if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / HEAD).exists())):
             raise FormatError(f"{target} exists and holds no saved index: give a new folder")
         if not (target / HEAD).exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            manifest = _save_new(segments, target, index, version)
+            manifest = _save_new(content, target)
             if manifest is not None:
                 return manifest
-        return _save_over(segments, target, index, version)
+        return _save_over(content, target)
     except OSError as e:
         raise storage_error(target, e) from e
 
 
-def _save_new(segments: list[Segment], target: Path, index: str, version: int) -> Manifest | None:
+def _save_new(content: _Content, target: Path) -> Manifest | None:
     """Writes the folder beside and gives it its name when it is whole. None: somebody else was faster."""
     beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
     beside.mkdir()
     try:
-        manifest = _save_into(segments, beside, index, version, 0)
+        manifest = _save_into(content, beside, 0)
         os.replace(beside, target)  # which may be there, if it is empty
     except BaseException as e:
         shutil.rmtree(beside, ignore_errors=True)
@@ -138,7 +185,7 @@ def _save_new(segments: list[Segment], target: Path, index: str, version: int) -
     return manifest
 
 
-def _save_over(segments: list[Segment], target: Path, index: str, version: int) -> Manifest:
+def _save_over(content: _Content, target: Path) -> Manifest:
     """Adds new files, swaps the manifest, removes the old files: the folder holds a whole index all the time."""
     old = _ours(target)
     first = next_file(target)
@@ -146,7 +193,7 @@ def _save_over(segments: list[Segment], target: Path, index: str, version: int) 
         first = max(first, read_manifest(target).next_file)
     except FormatError:  # of another format or damaged: it is being replaced
         pass
-    manifest = _save_into(segments, target, index, version, first)
+    manifest = _save_into(content, target, first)
     for name in old:  # what cannot be removed means nothing any more
         if (target / name[0]).is_dir():  # up to format 2
             shutil.rmtree(target / name[0], ignore_errors=True)
@@ -173,35 +220,56 @@ def index_of(folder: Path) -> str | None:
     return None
 
 
-def _save_into(segments: list[Segment], folder: Path, index: str, version: int, first: int) -> Manifest:
-    """The files of the segments, numbered from `first`, and the manifest."""
+def _save_into(content: _Content, folder: Path, first: int) -> Manifest:
+    """The files, numbered from `first`, and the manifest."""
     stored: list[StoredSegment] = []
+    documents, documents_head, number = None, None, first
     try:
-        for number, segment in enumerate(segments, first):
+        for number, segment in enumerate(content.segments, first):
             name = segment_name(number)
             head = save(segment, folder / name)
             stored.append(StoredSegment(name, len(segment), None, head))
-        manifest = Manifest(index, version, "", first + len(segments), tuple(stored))
+        number = first + len(content.segments)
+        if content.history is not None:
+            documents = history_name(number)
+            documents_head = save_history(content.history, folder / documents)
+            number += 1
+        manifest = Manifest(content.index_name, content.version, "", number, tuple(stored), documents, documents_head)
         write_manifest(folder, manifest)
         return manifest
     except BaseException:
-        for its in stored:
-            with suppress(OSError):
-                (folder / its.file).unlink()
+        for file in (*(its.file for its in stored), documents):
+            if file is not None:
+                with suppress(OSError):
+                    (folder / file).unlink()
         raise
 
 
 def load_all(source: Path) -> tuple[Manifest, list[Segment]]:
-    """The manifest of a folder and its segments (all rows, also those that the manifest's `removed` files name). If the
-    index is replaced meanwhile, it is the new one."""
+    """As load_saved, without the documents."""
+    return load_saved(source)[:2]
+
+
+def load_saved(source: Path) -> tuple[Manifest, list[Segment], HistoryNews | None]:
+    """The manifest of a folder, its segments (all rows, also those that the manifest's `removed` files name) and its
+    documents, if it has some. If the index is replaced meanwhile, it is the new one."""
     manifest = _manifest(source)
     while True:
         try:
-            return manifest, [_load_stored(source, stored) for stored in manifest.segments]
+            segments = [_load_stored(source, stored) for stored in manifest.segments]
+            return manifest, segments, _load_documents(source, manifest)
         except FormatError:
             before, manifest = manifest, _manifest(source)
             if manifest == before:
                 raise
+
+
+def gone_of(source: Path, stored: StoredSegment) -> Gone:
+    """The rows that are gone from a segment, as it is stored. (Only durable folders and their snapshots have any.)"""
+    gone = Gone(stored.rows)
+    if stored.removed is None:
+        return gone
+    return gone.including(load_removed(source / stored.removed, stored.removed_head))
 
 
 def _manifest(source: Path) -> Manifest:
@@ -209,6 +277,15 @@ def _manifest(source: Path) -> Manifest:
         return read_manifest(source)
     except (FileNotFoundError, NotADirectoryError):
         raise FormatError(f"{source} holds no saved index; write one with Matcher.save") from None
+
+
+def _load_documents(source: Path, manifest: Manifest) -> HistoryNews | None:
+    if manifest.history is None:
+        return None
+    try:
+        return load_history(source / manifest.history, manifest.history_head)
+    except FileNotFoundError:
+        raise DamagedError(source / manifest.history, f"it is missing, but {HEAD} names it; {ADVICE}") from None
 
 
 def _load_stored(source: Path, stored: StoredSegment) -> Segment:

@@ -1,0 +1,118 @@
+"""A history as it is stored, in the catalog or in a file, and back: documents as they came, the numbers of those that
+are gone, and how much is retained. Columns and indexes are made from that when a join first asks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from dibs.coding.values import EventValues
+from dibs.history.encoding import ARROW, StoredLines, decoded, encoded
+from dibs.history.history import History, Key
+from dibs.history.retention import Retain, compacted
+from dibs.history.state import Part, State
+from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
+from dibs.thresholds import thresholds
+
+
+class StoredHistory(History):
+    """One that was stored; `take` brings it to what is stored now."""
+
+    def __init__(self, news: HistoryNews | None):
+        """news: all that is stored."""
+        super().__init__(Retain())
+        self.last_change = 0  # that the state has
+        self.retained: str | None = None  # as it is stored
+        if news is not None:
+            self.take(news)
+
+    def known(self) -> tuple[int, int]:
+        """The last change, and the number of the next document."""
+        return self.last_change, self.state.end
+
+    def take(self, news: HistoryNews) -> None:
+        """To take the same once more changes nothing."""
+        with self.lock:
+            head, state = news.head, self.state
+            rows = [row for row in news.rows if row.number >= state.end]
+            if head.first >= state.end:  # nothing of what was known is there any more
+                begin = rows[0].number if rows else head.end
+                state = State(begin, begin, begin)
+            for part, keys in _parts(rows):
+                state = self.extended(state, part, keys, self._values(state, part))
+            state = replace(state, first=head.first, gone=news.gone, newest=head.newest, answers={})
+            self.retain = _retain_of(head.retain)
+            History.put(self, compacted(state))
+            self.last_change, self.retained = head.change, head.retain
+
+    def _values(self, state: State, part: Part) -> EventValues:
+        """What the columns that there are ask for."""
+        if not state.columns:
+            return EventValues(0, [])
+        rows = part.rows.slice(0, len(part.rows)) if isinstance(part.rows, StoredLines) else part.rows
+        return self.read(state, rows, part.attributes, on_error="skip")
+
+
+def stored(history: History) -> HistoryNews:
+    """All of it."""
+    state = history.state
+    head = HistoryHead(1, state.first, state.end, state.newest, text_of(history.retain))
+    return HistoryNews(head, list(new_rows(State(), state)), state.gone)
+
+
+# ---- states to rows ----
+
+
+def new_rows(old: State, new: State) -> Iterator[DocumentRow]:
+    """The documents that the one state has and the other, before it, had not."""
+    begin = max(old.end, new.first)
+    ends = [*(part.first for part in new.parts[1:]), new.end]
+    for part, end in zip(new.parts, ends):
+        end = min(end, new.end, part.first + len(part.rows))
+        for first in range(max(begin, part.first), end, thresholds.documents_in_a_row):
+            count = min(thresholds.documents_in_a_row, end - first)
+            start = first - part.first
+            rows = part.rows
+            some = rows[start : start + count] if isinstance(rows, list) else rows.slice(start, count)
+            form, attributes, content = encoded(some, part.attributes, first - old.end)
+            keys = [new.key_of(row) for row in range(first, first + count)]
+            text = json.dumps(keys) if any(key is not None for key in keys) else None
+            yield DocumentRow(first, count, form, attributes, content if form == ARROW else content.decode(), text)
+
+
+def _parts(rows: list[DocumentRow]) -> Iterator[tuple[Part, list[Key | None] | None]]:
+    """Rows as parts, with the keys of their documents: as few as possible."""
+    decoded_rows = [(row, decoded(row.form, row.content, row.size)) for row in rows]
+    for _, group in groupby(decoded_rows, _alike):
+        own = list(group)
+        first, tables = own[0][0], [table for _, table in own]
+        whole: Any = pa.concat_tables(tables) if first.form == ARROW else StoredLines.joined(tables)
+        keys: list[Key | None] = []
+        for row, _ in own:
+            keys += [None] * row.size if row.keys is None else json.loads(row.keys)
+        yield Part(first.number, whole, first.attributes), keys if any(row.keys for row, _ in own) else None
+
+
+def _alike(row: tuple[DocumentRow, Any]) -> Any:
+    return row[0].form, row[0].attributes, row[1].schema if row[0].form == ARROW else None
+
+
+# ---- retention as text ----
+
+
+def text_of(retain: Retain) -> str:
+    return json.dumps({"count": retain.count, "microseconds": retain.microseconds, "by": retain.by})
+
+
+def _retain_of(text: str | None) -> Retain:
+    if text is None:
+        return Retain()
+    found = json.loads(text)
+    age = found["microseconds"]
+    return Retain(found["count"], None if age is None else dt.timedelta(microseconds=age), found["by"])

@@ -1,0 +1,46 @@
+"""Stored events as joins over history see them: each after those before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dibs.coding.events import WantedNames, read_events
+from dibs.coding.values import EventValues
+from dibs.history.derive import Joins, Remembering
+from dibs.history.history import History
+from dibs.history.phases import Candidates, Costs
+from dibs.history.retention import Retention, checked_retain
+
+
+class Before:
+    """A history of its own: empty, or with some documents, and then the events one after the other."""
+
+    def __init__(self, joins: tuple[str, ...], documents: Any = None, retain: Retention = None):
+        self._joins = Joins(joins, Costs()) if joins else None
+        self._history = History(checked_retain(retain))
+        if documents is not None:
+            self._history.load(documents)
+
+    def read(self, events: Any, names: WantedNames, attributes: str | None) -> EventValues:
+        """The values of the next events, with those of the joins; what cannot be read is in .problems."""
+        joins = self._joins
+        if joins is None:
+            return read_events(events, names, attributes, on_error="skip")
+        turn = Remembering(self._history, events, attributes)
+
+        def read() -> EventValues:
+            values = read_events(turn.rows, names, attributes, on_error="skip")
+            derived = joins.derived(values, self._all_joins, turn.states(joins, values))
+            turn.remember()
+            return derived
+
+        return self._history.change(read)
+
+    def _all_joins(self, values: EventValues) -> Candidates:
+        """All of them are needed for all events: no index tells which are not."""
+        assert self._joins is not None
+        names = self._joins.names
+        event = np.repeat(np.arange(values.events), len(names))
+        yield names, event, np.tile(np.arange(len(names)), values.events)
