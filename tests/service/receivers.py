@@ -30,6 +30,7 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # an answer goes out at once, else the kernel holds back its second part for 40 milliseconds
 
             def do_POST(self) -> None:
                 length = int(self.headers["content-length"])
