@@ -105,8 +105,8 @@ class _Wire:
     async def ask(self, request: h11.Request, body: bytes) -> h11.Response | None:
         """The answer; None if the connection was closed before any of it."""
         try:
-            for event in (request, h11.Data(data=body), h11.EndOfMessage()):
-                self.writer.write(self.state.send(event) or b"")
+            parts = [self.state.send(event) or b"" for event in (request, h11.Data(data=body), h11.EndOfMessage())]
+            self.writer.write(b"".join(parts))
             await self.writer.drain()
             return await self._answer()
         except (ConnectionError, ssl.SSLError):

@@ -57,7 +57,7 @@ export async function show(main, { signal }) {
       ];
     });
     return h("section", { class: "card stack", id: "plan" }, h("h2", {}, "Plan of the index"),
-      rows.length ? h("ul", { class: "plan" }, rows) : h("p", { class: "quiet" }, "So few subscriptions are simply tested one by one."),
+      rows.length ? h("ul", { class: "plan" }, rows) : h("p", { class: "quiet" }, stats.subscriptions ? "So few subscriptions are simply tested one by one." : "There are no subscriptions yet."),
       plans[0]?.grounds && h("p", { class: "quiet small" }, plans[0].grounds),
       typeof stats.plan === "string" && stats.plan && h("details", {}, h("summary", {}, "In words"), h("pre", { class: "secret" }, stats.plan)));
   }
