@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.formats import STANDARD, open_input, shown_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
-from dibs.cli.subscriptions import check_no_joins, read_subscriptions
+from dibs.cli.subscriptions import read_subscriptions
 
 HELP = """
 Tell why an event satisfies a subscription, or why not, predicate by predicate.
@@ -17,6 +18,7 @@ Tell why an event satisfies a subscription, or why not, predicate by predicate.
     dibs explain --subscriptions subs.jsonl --id alice --event '{"model": "iphone5s", "price": 600}'
     dibs explain --expression "price <= 580" --event '{"price": 550}'
     head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
+    dibs explain -x "EXISTS d (price < d.price)" --event '{"price": 20}' --history books.jsonl
 
 Exit code 0: it matches; 1: it does not.
 """
@@ -34,6 +36,7 @@ def explain(
         str, typer.Option("--event", "-e", help="The event, a JSON object; - reads standard input.")
     ] = STANDARD,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+    history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
 ) -> None:
     with outcome():
         if (expression is None) == (subscriptions is None):
@@ -51,7 +54,8 @@ def explain(
             found, expression = _find(str(subscriptions), str(id))
         matcher = Matcher()
         matcher.add(found, expression)
-        check_no_joins(matcher)
+        if history is not None:
+            matcher.history.load(history)
         explanation = matcher.explain(found, _read_event(event))
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
