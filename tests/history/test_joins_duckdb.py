@@ -1,5 +1,5 @@
 """DuckDB's correlated subqueries as the judge of joins: the canonical texts as they stand, over the same history as it
-grows. (`history` has one column, of the alias' name, that holds the document.) More of it: judged.py."""
+grows. (`history` has one column, of the alias' name, that holds the document.) More of it: join_judges.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 import duckdb
 import pyarrow as pa
 import pytest
-from judged import COLUMNS, expression, rows, wrong
 
 import dibs
+from join_judges import COLUMNS, expression, rows, wrong
 
 
 @pytest.mark.parametrize("seed", range(3))

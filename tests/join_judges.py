@@ -1,7 +1,7 @@
 """SQL engines as judges of joins: random subscriptions, and which events satisfy them as the history grows.
 
-    python tests/history/judged.py --subscriptions 5000 --events 40
-    python tests/history/judged.py --judge spark --subscriptions 100
+    python tests/join_judges.py --subscriptions 5000 --events 40
+    python tests/join_judges.py --judge spark --subscriptions 100
 
 An event sees the events before it. The engine has the events and the documents in two tables, and the canonical text of
 each subscription; `history` is a subquery that leaves out what comes later, or is retained no more. (It has one column,
