@@ -41,7 +41,7 @@ class Size:
     repeats: int
     events: int
     texts: int  # parsed by sqlglot, which takes 0.1 ms each
-    few_events: int = 20  # for rivals that take milliseconds an event
+    few_events: int = 20  # for rivals that take milliseconds per event
     structure_subscriptions: int = 0  # of the section of all index structures
     structures: tuple[str, ...] = ()  # of it; none: all
     workloads: tuple[str, ...] = ()  # of it

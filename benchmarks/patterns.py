@@ -168,7 +168,7 @@ class Rival:
 
 
 def measure(kind: str, rivals: dict[str, Rival], events: int, passes: int = PASSES) -> None:
-    """Prints microseconds an event of each rival, the best of several batches. No two batches are the same."""
+    """Prints microseconds per event of each rival, the best of several batches. No two batches are the same."""
     built = {name: rival.ask(do="build", kind=kind)["seconds"] for name, rival in rivals.items()}
     best = dict.fromkeys(rivals, float("inf"))
     matches = 0
@@ -184,8 +184,8 @@ def measure(kind: str, rivals: dict[str, Rival], events: int, passes: int = PASS
     for name, microseconds in best.items():
         ratio = "" if name == "dibs" else f", dibs / {name}: {best['dibs'] / microseconds:.4f}"
         print(
-            f"{kind:22} {events:7,} events, {name:9}: {microseconds:8.2f} microseconds an event{ratio}; first match "
-            f"{built[name] * 1000:.0f} ms; {matches / passes / events:.2f} matches an event",
+            f"{kind:22} {events:7,} events, {name:9}: {microseconds:8.2f} microseconds per event{ratio}; first match "
+            f"{built[name] * 1000:.0f} ms; {matches / passes / events:.2f} matches per event",
             flush=True,
         )
 

@@ -62,7 +62,7 @@ def _matching(sections: dict[str, Any]) -> Figure:
     figure, axes = plt.subplots(figsize=(9, 4))
     width = 0.8 / len(COLOURS)
     for k, (name, colour) in enumerate(COLOURS.items()):
-        times = [sections[s]["microseconds an event"][name]["best"] for s in SHAPES]
+        times = [sections[s]["microseconds per event"][name]["best"] for s in SHAPES]
         places = [i - 0.4 + (k + 0.5) * width for i in range(len(SHAPES))]
         bars = axes.bar(places, times, width * 0.92, color=colour, label=name)
         if name in ("auto", "match_batch"):
@@ -70,7 +70,7 @@ def _matching(sections: dict[str, Any]) -> Figure:
     axes.set_yscale("log")
     axes.set_xticks(range(len(SHAPES)), SHAPES)
     axes.grid(axis="x", visible=False)
-    axes.set_ylabel("microseconds an event (log)")
+    axes.set_ylabel("microseconds per event (log)")
     subscriptions = sections["sparse"]["subscriptions"]
     axes.set_title(f"One event against {subscriptions:,} subscriptions, lower is better", loc="left", fontsize=11)
     axes.legend(ncols=4, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08))
@@ -81,7 +81,7 @@ def _growth(sections: dict[str, Any]) -> Figure:
     figure, axes = plt.subplots(figsize=(6, 4))
     for shape, colour in (("sparse", "#0b6e99"), ("dense", "#f0a202")):
         points = sections[f"growth-{shape}"]["points"]
-        n, times = [p["subscriptions"] for p in points], [p["microseconds an event"] for p in points]
+        n, times = [p["subscriptions"] for p in points], [p["microseconds per event"] for p in points]
         axes.plot(n, times, "o-", color=colour, label=shape)
         for x, y in zip(n, times):
             axes.annotate(
@@ -95,7 +95,7 @@ def _growth(sections: dict[str, Any]) -> Figure:
     axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
     axes.minorticks_off()
     axes.set_xlabel("subscriptions (log)")
-    axes.set_ylabel("microseconds an event (log)")
+    axes.set_ylabel("microseconds per event (log)")
     axes.set_title("auto, coded batches, one thread", loc="left", fontsize=11)
     axes.legend(frameon=False)
     return figure
@@ -112,7 +112,7 @@ def _single(sections: dict[str, Any]) -> Figure:
         axes.barh(kinds, times, left=left, color=colour, label=name, height=0.6)
         left = [a + b for a, b in zip(left, times)]
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("microseconds an event")
+    axes.set_xlabel("microseconds per event")
     axes.set_title("match(dict), one event at a time", loc="left", fontsize=11)
     axes.legend(ncols=5, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.25))
     return figure
@@ -129,7 +129,7 @@ def _batches(sections: dict[str, Any]) -> Figure:
     axes.set_xticks(sizes, [f"{s:,}" for s in sizes])
     axes.minorticks_off()
     axes.set_xlabel("events of a batch (log)")
-    axes.set_ylabel("microseconds an event (log)")
+    axes.set_ylabel("microseconds per event (log)")
     axes.set_title("auto by batch size, coded batches, one thread", loc="left", fontsize=11)
     axes.legend(frameon=False)
     return figure
@@ -146,10 +146,10 @@ def _structures(sections: dict[str, Any]) -> Figure:
         lines, columns, figsize=(5.5 * columns, lines * (0.9 + 0.22 * most)), squeeze=False, layout="constrained"
     )
     for axes, (shape, workload) in zip(panels.flat, workloads.items()):
-        rows = [row for row in workload["rows"] if "microseconds an event" in row]
-        rows.sort(key=lambda row: row["microseconds an event"], reverse=True)
+        rows = [row for row in workload["rows"] if "microseconds per event" in row]
+        rows.sort(key=lambda row: row["microseconds per event"], reverse=True)
         for place, row in enumerate(rows):
-            name, time = row["structure"], row["microseconds an event"]
+            name, time = row["structure"], row["microseconds per event"]
             fewer = row["subscriptions"] < subscriptions
             colour = COLOURS["auto"] if name == "auto" else "#d9d9d9" if fewer else "#8c8c8c"
             axes.barh(place, time, 0.75, color=colour, hatch="///" if fewer else None, edgecolor="white")
@@ -157,10 +157,10 @@ def _structures(sections: dict[str, Any]) -> Figure:
             axes.text(time, place, text, va="center", fontsize=7)
         axes.set_yticks(range(len(rows)), [row["structure"] for row in rows], fontsize=8)
         axes.set_xscale("log")
-        times = [row["microseconds an event"] for row in rows]
+        times = [row["microseconds per event"] for row in rows]
         axes.set_xlim(min(times) / 2, max(times) * 8)  # room for the numbers
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel("microseconds an event (log)", fontsize=8)
+        axes.set_xlabel("microseconds per event (log)", fontsize=8)
         axes.set_title(f"{shape}, {subscriptions:,} subscriptions", loc="left", fontsize=10)
     for axes in list(panels.flat)[len(workloads) :]:
         axes.set_visible(False)
@@ -172,16 +172,16 @@ def _pages(sections: dict[str, Any]) -> Figure:
     for (shape, workload), colour in zip(sections["pages"]["workloads"].items(), ("#f0a202", "#0b6e99")):
         points = workload["points"]
         n = [p["subscriptions"] for p in points]
-        _line(axes, n, [p["pages an event"] for p in points], colour, shape)
-        most = [p["pages an event at most"] for p in points]
+        _line(axes, n, [p["pages per event"] for p in points], colour, shape)
+        most = [p["pages per event at most"] for p in points]
         axes.plot(n, most, ":", color=colour, linewidth=1, label=f"{shape}: at most, by log n and output")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(n, [f"{x:,}" for x in n])
     axes.minorticks_off()
     axes.set_xlabel("subscriptions (log)")
-    axes.set_ylabel("pages an event (log)")
-    axes.set_title("pbtree on disk: pages an event touches", loc="left", fontsize=11)
+    axes.set_ylabel("pages per event (log)")
+    axes.set_title("pbtree on disk: pages that an event touches", loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=8)
     return figure
 

@@ -57,7 +57,7 @@ def promises(results: dict[str, Any]) -> Iterator[Promise]:
                 yield promise
     for shape in SHAPES:
         if shape in sections:
-            yield at_most("index bytes a predicate", shape, 24, 12, sections[shape]["bytes a predicate"]["index"])
+            yield at_most("index bytes per predicate", shape, 24, 12, sections[shape]["bytes per predicate"]["index"])
     for shape in SHAPES:
         if shape in sections:
             value = sections[shape]["ratios"]["scan / auto"]
@@ -142,7 +142,7 @@ def _promises(results: dict[str, Any]) -> str:
 
 
 def _matching(sections: dict[str, Any]) -> str:
-    times = {shape: sections[shape]["microseconds an event"] for shape in SHAPES}
+    times = {shape: sections[shape]["microseconds per event"] for shape in SHAPES}
 
     def row(title: str, values: Iterable[Any]) -> list[Any]:
         return [title, *values]
@@ -151,13 +151,13 @@ def _matching(sections: dict[str, Any]) -> str:
     rows.insert(len(KERNELS), row("auto, 2 threads", (sections[s]["threads"]["2 threads"] for s in SHAPES)))
     rows.append(row("*cores that 2 threads had*", (sections[s]["threads"]["cores"] for s in SHAPES)))
     rows += [
-        row(f"*{name}*", (sections[s][name] for s in SHAPES)) for name in ("matches an event", "candidates an event")
+        row(f"*{name}*", (sections[s][name] for s in SHAPES)) for name in ("matches per event", "candidates per event")
     ]
     stages = [
         row(name, (sections[s]["stages of match_batch"][name] for s in SHAPES))
         for name in ("read", "code", "kernel", "pairs")
     ]
-    head = ["microseconds an event", *SHAPES]
+    head = ["microseconds per event", *SHAPES]
     return (
         f"{markdown(head, rows)}\n\n![Microseconds an event by workload](benchmarks/plots/matching.svg)\n\n"
         f"The stages of `match_batch` (one thread), each timed alone:\n\n{markdown(head, stages)}"
@@ -170,8 +170,8 @@ def _building(sections: dict[str, Any]) -> str:
         [
             ["build, seconds", *(sections[s]["build"]["build"] for s in SHAPES)],
             ["lexsort of the predicates, seconds", *(sections[s]["build"]["lexsort"] for s in SHAPES)],
-            ["index, bytes a predicate", *(sections[s]["bytes a predicate"]["index"] for s in SHAPES)],
-            ["coded clauses, bytes a predicate", *(sections[s]["bytes a predicate"]["clauses"] for s in SHAPES)],
+            ["index, bytes per predicate", *(sections[s]["bytes per predicate"]["index"] for s in SHAPES)],
+            ["coded clauses, bytes per predicate", *(sections[s]["bytes per predicate"]["clauses"] for s in SHAPES)],
             ["subscriptions filed as records", *(f"{sections[s]['plan']['records']:,}" for s in SHAPES)],
             ["subscriptions filed as masks", *(f"{sections[s]['plan']['masks']:,}" for s in SHAPES)],
         ],
@@ -183,9 +183,9 @@ def _growth(sections: dict[str, Any]) -> str:
     for shape in ("sparse", "dense"):
         growth = sections[f"growth-{shape}"]
         for p in growth["points"]:
-            rows.append([shape, f"{p['subscriptions']:,}", p["microseconds an event"], p["matches an event"]])
+            rows.append([shape, f"{p['subscriptions']:,}", p["microseconds per event"], p["matches per event"]])
         notes += [f"\nLeft out ({shape}): {note}." for note in growth["left out"]]
-    table = markdown(["", "subscriptions", "microseconds an event", "matches an event"], rows)
+    table = markdown(["", "subscriptions", "microseconds per event", "matches per event"], rows)
     return table + "".join(notes) + "\n\n![Time an event by subscriptions](benchmarks/plots/growth.svg)"
 
 
@@ -193,8 +193,8 @@ def _parsing(sections: dict[str, Any]) -> str:
     parsing = sections["parsing"]
     lane, factors = parsing["fast lane"], parsing["40 factors"]
     table = markdown(
-        ["", "microseconds a text", "of sqlglot's time"],
-        [[name, t, lane["of sqlglot's time"][name]] for name, t in lane["microseconds a text"].items()],
+        ["", "microseconds per text", "of sqlglot's time"],
+        [[name, t, lane["of sqlglot's time"][name]] for name, t in lane["microseconds per text"].items()],
     )
     return (
         f"{table}\n\n{lane['texts']:,} texts of the sparse workload. The expression of 40 factors takes "
@@ -205,19 +205,19 @@ def _parsing(sections: dict[str, Any]) -> str:
 
 def _bulk(sections: dict[str, Any]) -> str:
     bulk = sections["bulk"]
-    n, seconds, parts = bulk["subscriptions"], bulk["seconds"], bulk["bytes a subscription"]
+    n, seconds, parts = bulk["subscriptions"], bulk["seconds"], bulk["bytes per subscription"]
     stages = markdown(
-        ["", "seconds", "microseconds a subscription"],
+        ["", "seconds", "microseconds per subscription"],
         [[name, s, s / n * 1e6] for name, s in seconds.items()],
     )
     total = sum(parts.values())
     memory = markdown(
-        ["", "bytes a subscription"],
+        ["", "bytes per subscription"],
         [
             *([name, b] for name, b in parts.items() if b),
             ["all arrays", total],
-            ["more memory of the process afterwards", bulk["resident bytes a subscription"]],
-            ["more memory at the peak of `add_table`", bulk["peak bytes a subscription"]],
+            ["more memory of the process afterwards", bulk["resident bytes per subscription"]],
+            ["more memory at the peak of `add_table`", bulk["peak bytes per subscription"]],
         ],
     )
     return f"{n:,} subscriptions, {bulk['predicates']:,} predicates:\n\n{stages}\n\n{memory}"
@@ -227,14 +227,14 @@ def _single(sections: dict[str, Any]) -> str:
     single = sections["single"]
     few, many = single["few matches"], single["many matches"]
     names = ("match(dict)", "kernel", "kernel in one batch", "match_batch(list of dicts)")
-    rows: list[list[Any]] = [[n, few["microseconds an event"][n], many["microseconds an event"][n]] for n in names]
+    rows: list[list[Any]] = [[n, few["microseconds per event"][n], many["microseconds per event"][n]] for n in names]
     rows.append(["match(dict) / kernel", few["match(dict) / kernel"], many["match(dict) / kernel"]])
-    rows.append(["*matches an event*", few["matches an event"], many["matches an event"]])
+    rows.append(["*matches per event*", few["matches per event"], many["matches per event"]])
     stages = [[n, f"{t:.1f}", f"{many['stages'][n]:.1f}"] for n, t in few["stages"].items()]
     return (
-        f"{markdown(['microseconds an event', 'few matches', 'many matches'], rows)}\n\n"
+        f"{markdown(['microseconds per event', 'few matches', 'many matches'], rows)}\n\n"
         f"Where the time of `match(dict)` goes:\n\n"
-        f"{markdown(['microseconds an event', 'few matches', 'many matches'], stages)}\n\n"
+        f"{markdown(['microseconds per event', 'few matches', 'many matches'], stages)}\n\n"
         "![Stages of match(dict)](benchmarks/plots/single.svg)"
     )
 
@@ -247,15 +247,15 @@ def _cliffs(sections: dict[str, Any]) -> str:
         [[shape, *(times[s] for s in sizes)] for shape, times in cliffs["batch sizes"].items()],
     )
     arrays = markdown(
-        ["microseconds an event", "no array", "in one event", "in all events"],
+        ["microseconds per event", "no array", "in one event", "in all events"],
         [[shape, t["no array"], t["in one event"], t["in all events"]] for shape, t in cliffs["arrays"].items()],
     )
     p = cliffs["programs"]
     count = p["expressions"]
     programs = markdown(
-        ["", "microseconds an event", "microseconds to add one"],
+        ["", "microseconds per event", "microseconds to add one"],
         [
-            [f"{n:,} {title}", p[f"{name}: microseconds an event"], p[f"{name}: microseconds to add one"]]
+            [f"{n:,} {title}", p[f"{name}: microseconds per event"], p[f"{name}: microseconds to add one"]]
             for name, title, n in (
                 ("with OR", "expressions `(... AND ...) OR (... AND ...)`", count),
                 ("conjunctions", "conjunctions, their halves", 2 * count),
@@ -263,10 +263,10 @@ def _cliffs(sections: dict[str, Any]) -> str:
         ],
     )
     unplanned = markdown(
-        ["microseconds an event", *SHAPES],
+        ["microseconds per event", *SHAPES],
         [
             ["before any event was seen", *(sections[s]["before any event was seen"] for s in SHAPES)],
-            ["planned from events", *(sections[s]["microseconds an event"]["auto"]["best"] for s in SHAPES)],
+            ["planned from events", *(sections[s]["microseconds per event"]["auto"]["best"] for s in SHAPES)],
         ],
     )
     return (
@@ -279,10 +279,10 @@ def _cliffs(sections: dict[str, Any]) -> str:
 
 STRUCTURE_HEAD = (
     "structure",
-    "microseconds an event",
+    "microseconds per event",
     "/ auto",
     "build, seconds",
-    "bytes a subscription",
+    "bytes per subscription",
     "candidates",
     "false candidates",
     "predicates",
@@ -295,20 +295,20 @@ def structure_rows(workload: dict[str, Any], subscriptions: int) -> Iterator[lis
     those without figures last."""
 
     def order(row: dict[str, Any]) -> tuple[float, float]:
-        return -row.get("subscriptions", 0), row.get("microseconds an event", 0.0)
+        return -row.get("subscriptions", 0), row.get("microseconds per event", 0.0)
 
     for row in sorted(workload["rows"], key=order):
         name, n = row["structure"], row.get("subscriptions")
         yield [
             name if n in (None, subscriptions) else f"{name} ({n:,})",
-            row.get("microseconds an event"),
+            row.get("microseconds per event"),
             row.get("/ auto"),
             row.get("build seconds"),
-            row.get("bytes a subscription"),
-            row.get("candidates an event"),
-            row.get("false candidates an event"),
-            row.get("predicates evaluated an event"),
-            row.get("nodes an event"),
+            row.get("bytes per subscription"),
+            row.get("candidates per event"),
+            row.get("false candidates per event"),
+            row.get("predicates evaluated per event"),
+            row.get("nodes per event"),
         ]
 
 
@@ -328,7 +328,7 @@ def _structures(sections: dict[str, Any]) -> str:
         table = markdown(STRUCTURE_HEAD, structure_rows(workload, section["subscriptions"]))
         notes = "".join(f"\n- {reason}" for reason in refusals(workload))
         title = (
-            f"**{shape}**, {section['subscriptions']:,} subscriptions, {number(workload['matches an event'])} matches"
+            f"**{shape}**, {section['subscriptions']:,} subscriptions, {number(workload['matches per event'])} matches"
         )
         found.append(f"{title} an event:\n\n{table}" + (f"\n\nToo much for some:\n{notes}" if notes else ""))
     return "\n\n".join(found)

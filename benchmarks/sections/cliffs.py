@@ -110,7 +110,7 @@ def _programs(size: Size) -> dict[str, Any]:
         rivals[name] = lambda segment=segment, coded=coded: segment.index.match(coded, 1)
     assert matched["with OR"] == matched["conjunctions"], "an OR must match what either side matches"
     for name, times in per_event(interleaved(rivals, max(size.repeats // 2, 1)), size.events).items():
-        result[f"{name}: microseconds an event"] = times["best"]
+        result[f"{name}: microseconds per event"] = times["best"]
     return result
 
 

@@ -1,4 +1,4 @@
-"""What durability costs and what it saves: opening against building anew, changes that survive against changes in
+"""What durability costs and what it saves: opening against rebuilding, changes that survive against changes in
 memory, the size of the files and what checking them takes.
 
 Everything lies in a temporary folder, so TMPDIR says which disk is measured.
@@ -28,7 +28,7 @@ from dibs.workloads import boolean
 from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of
 
-BUILDS = 3  # rounds of what takes as long as building anew
+BUILDS = 3  # rounds of what takes as long as rebuilding
 REPLAYED = 10_000  # changes that no segment holds yet, as after a crash
 
 PROCESS = """
@@ -64,15 +64,15 @@ def run(size: Size, say: Say) -> dict[str, Any]:
         checking = _checking(folder / "base", size, say)
         changes = changing(job, folder, say)
         filesystem = filesystem_of(folder)
-    build = building["seconds"]["build anew, first match"]
+    build = building["seconds"]["rebuild, first match"]
     return {
         "subscriptions": job.base,
         "filesystem": filesystem,
         "building": building,
         "reopening": reopening,
-        "reopen / build anew": reopening["seconds"]["file cache warm"] / build,
-        "reopen with a cold file cache / build anew": _ratio(reopening["seconds"]["file cache cold"], build),
-        "reopen after a crash / build anew": reopening["seconds"]["after a crash"] / build,
+        "reopen / rebuild": reopening["seconds"]["file cache warm"] / build,
+        "reopen with a cold file cache / rebuild": _ratio(reopening["seconds"]["file cache cold"], build),
+        "reopen after a crash / rebuild": reopening["seconds"]["after a crash"] / build,
         "new process": processes,
         "disk": disk,
         "checking": checking,
@@ -112,15 +112,15 @@ def _building(job: Job, folder: Path, size: Size, say: Say) -> dict[str, Any]:
     """Seconds of all subscriptions in memory and in a new folder, in turns; leaves the folder "base"."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for i in range(min(BUILDS, size.repeats)):
-        say(f"building anew, in memory and durable, {i + 1}")
+        say(f"rebuilding, in memory and durable, {i + 1}")
         gc.collect()
         with Matcher() as matcher:
             add, _ = timed(lambda m=matcher: m.add_table(job.table))
             first, found = timed(lambda m=matcher: m.match(job.event))
             seconds["add_table in memory"].append(add)
-            seconds["build anew, first match"].append(add + first)
+            seconds["rebuild, first match"].append(add + first)
             if i == 0:
-                job.check("built anew", matcher)
+                job.check("rebuilt", matcher)
         assert len(found) == job.keys.up_to(1)
         gc.collect()
         shutil.rmtree(folder / "base", ignore_errors=True)
@@ -245,17 +245,17 @@ def _in_new_processes(job: Job, folder: Path, size: Size, say: Say) -> dict[str,
         assert len(ids) == job.keys.up_to(1), f"{kind} in a new process: {len(ids)} matches"
         return end - start, imported
 
-    taken: dict[str, list[tuple[float, float]]] = {"build anew": [], "reopen": []}
+    taken: dict[str, list[tuple[float, float]]] = {"rebuild": [], "reopen": []}
     for _ in range(min(BUILDS, size.repeats)):
         say("in new processes")
-        taken["build anew"].append(seconds("build", path))
+        taken["rebuild"].append(seconds("build", path))
         taken["reopen"].extend(seconds("reopen", folder / "base") for _ in range(min(2, size.repeats)))
     path.unlink()
     best = {kind: min(t)[0] for kind, t in taken.items()}
     return {
         "seconds": best,
         "of that the import": min(taken["reopen"])[1],
-        "ratio": best["reopen"] / best["build anew"],
+        "ratio": best["reopen"] / best["rebuild"],
     }
 
 

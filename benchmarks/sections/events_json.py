@@ -42,7 +42,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     lines = [orjson.dumps(event) for event in events]
     rules = min(size.subscriptions, RULES)
     return {
-        "bytes an event": sum(map(len, lines)) / EVENTS,
+        "bytes per event": sum(map(len, lines)) / EVENTS,
         "rules": rules,
         "equality": _lines(events, lines, rules, False, size, say),
         "ranges": _lines(events, lines, rules, True, size, say),
@@ -95,8 +95,8 @@ def _lines(
     )
     own = seconds["match_batch of bytes"]
     return {
-        "microseconds an event": {name: s / EVENTS * MICRO for name, s in seconds.items()},
-        "matches an event": found.count / EVENTS,
+        "microseconds per event": {name: s / EVENTS * MICRO for name, s in seconds.items()},
+        "matches per event": found.count / EVENTS,
         "/ orjson and dicts": own / seconds["orjson, match_batch of dicts"],
         "/ orjson": own / seconds["orjson"],
     }
@@ -123,7 +123,7 @@ def _wide(size: Size, say: Say) -> dict[str, Any]:
     )
     return {
         "columns": len(columns.schema),
-        "microseconds an event": {name: s / workload.events * MICRO for name, s in seconds.items()},
+        "microseconds per event": {name: s / workload.events * MICRO for name, s in seconds.items()},
         "columns / map": seconds["columns"] / seconds["map"],
     }
 

@@ -43,14 +43,14 @@ def run(shape: str, size: Size, say: Say) -> dict[str, Any]:
         keys = Keys(found.event, found.row)
         sample = create("scan", segment.clauses).match(events_from(coded, 0, size.few_events), 1)
         keys.check("scan", sample.event, sample.row, size.few_events)
-        points[n] = {"subscriptions": n, "matches an event": len(found) / len(coded), "plan": plan}
+        points[n] = {"subscriptions": n, "matches per event": len(found) / len(coded), "plan": plan}
         rivals[str(n)] = lambda index=index, coded=coded: index.match(coded, 1)
     say("all sizes in turn")
     times = per_event(interleaved(rivals, size.repeats), size.events)
     for n, point in points.items():
-        point["microseconds an event"] = times[str(n)]["best"]
+        point["microseconds per event"] = times[str(n)]["best"]
     result: dict[str, Any] = {"points": list(points.values()), "left out": left_out}
     small, large = (points.get(int(size.subscriptions * f)) for f in (1, 4))
     if small and large:
-        result["4 times as many / 1"] = large["microseconds an event"] / small["microseconds an event"]
+        result["4 times as many / 1"] = large["microseconds per event"] / small["microseconds per event"]
     return result

@@ -1,4 +1,4 @@
-"""Changes while events are matched: how fast is matching beside so many adds a second, and how long does a change take?
+"""Changes while events are matched: how fast is matching beside them, and how long does a change take?
 
 One thread matches without a pause (batches of events, or one after the other) and another one adds at a given rate and
 removes as many, in groups of about 10 ms, each a batch() of its own. That goes on for long enough to see all the merges
@@ -27,8 +27,8 @@ from sections.durable_changes import latency
 from sections.live_books import Books, Group, Oracle
 from sections.live_windows import Run, Work, rest, window
 
-INDEXES = ("auto", "pstree")  # one that is built anew when segments are merged, and one that takes rows in place
-RATES = {"batches": (100, 500, 1_000, 5_000), "single events": (100, 1_000)}  # adds a second, and as many removes
+INDEXES = ("auto", "pstree")  # one that is rebuilt when segments are merged, and one that takes rows in place
+RATES = {"batches": (100, 500, 1_000, 5_000), "single events": (100, 1_000)}  # adds per second, and as many removes
 GROUP = 0.01  # seconds
 TEXTS = 100_000
 SECONDS = {"batches": 30.0, "single events": 15.0}  # of a window, for ENOUGH subscriptions
@@ -141,7 +141,7 @@ def _sustained(
         rows.append(
             {
                 "rate": rate,
-                "adds a second": run.adds,
+                "adds per second": run.adds,
                 "of idle": run.throughput / throughput,
                 "of idle, worst": min(parts) / throughput,
                 "of idle, by processor time": float(np.mean([r.processor for r in around])) / run.processor,
@@ -151,12 +151,12 @@ def _sustained(
                 "seconds to settle": run.settling,
             }
         )
-    enough = [row["adds a second"] for row in rows if row["of idle"] >= KEPT]
+    enough = [row["adds per second"] for row in rows if row["of idle"] >= KEPT]
     return {
-        "idle events a second": float(np.median([r.throughput for r in idle])),
+        "idle events per second": float(np.median([r.throughput for r in idle])),
         "idle match": latency([s for r in idle for s in r.matching]),
         "rows": rows,
-        f"most adds a second at {KEPT} of idle": max(enough, default=0.0),
+        f"most adds per second at {KEPT} of idle": max(enough, default=0.0),
     }
 
 

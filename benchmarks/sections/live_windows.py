@@ -41,7 +41,7 @@ class Call(NamedTuple):
 class Run(NamedTuple):
     """What a window showed."""
 
-    throughput: float  # events a second of matching
+    throughput: float  # events per second of matching
     processor: float  # seconds of the matching thread for an event, without waiting
     matching: list[float]  # seconds of each call
     changing: list[float]  # seconds of each group

@@ -64,11 +64,11 @@ def run(shape: str, size: Size, say: Say) -> dict[str, Any]:
         "events": size.events,
         "predicates": predicates,
         "attributes": workload.shape.attributes,
-        "matches an event": len(keys) / size.events,
+        "matches per event": len(keys) / size.events,
         "agreed": keys.agreed,
-        "candidates an event": found.candidates / size.events,
-        "predicates tested an event": found.predicates / size.events,
-        "microseconds an event": times,
+        "candidates per event": found.candidates / size.events,
+        "predicates tested per event": found.predicates / size.events,
+        "microseconds per event": times,
         "before any event was seen": unplanned,
         "better baseline": min(BASELINES, key=lambda kind: times[kind.name]["best"]).name,
         "ratios": {
@@ -83,7 +83,7 @@ def run(shape: str, size: Size, say: Say) -> dict[str, Any]:
         "stages of match_batch": _stages(batch, matcher, segment, size),
         "build": build,
         "add_table seconds": add_seconds,
-        "bytes a predicate": {
+        "bytes per predicate": {
             "index": segment.index.nbytes / predicates,
             "clauses": segment.clauses.nbytes / predicates,
         },

@@ -112,7 +112,7 @@ def _point(shape: str, n: int, size: Size, say: Say) -> dict[str, Any]:
     few = min(size.few_events, len(coded))
     sample = create("scan", segment.clauses).match(events_from(coded, 0, few), 1)
     keys.check("scan", sample.event, sample.row, few)
-    result: dict[str, Any] = {"subscriptions": n, "matches an event": len(keys) / len(coded)}
+    result: dict[str, Any] = {"subscriptions": n, "matches per event": len(keys) / len(coded)}
     result |= _measured(segment, coded, keys, few, size, say)
     gc.collect()
     return result | {"whole": _whole(workload, keys, result["budget"], say), "agreed": keys.agreed}
@@ -167,15 +167,15 @@ def _measured(segment: Segment, coded: Any, keys: Keys, few: int, size: Size, sa
         "index / budget": plan["bytes on disk"] / budget,
         "resident at most": plan["resident at most"],
         "memory not bounded": plan["memory not bounded"],
-        "pages an event": found.nodes / len(coded),
-        "pages an event at most": float(bound.mean()),
+        "pages per event": found.nodes / len(coded),
+        "pages per event at most": float(bound.mean()),
         "pages / bound of the worst event": float((visited[bound > 0] / bound[bound > 0]).max(initial=0)),
-        "entries met an event": found.predicates / len(coded),
+        "entries met per event": found.predicates / len(coded),
         "build seconds": seconds,
-        "microseconds an event": {name: t["best"] for name, t in times.items()},
-        "microseconds an event, file cache cold": cold / some * 1e6 if read else None,
+        "microseconds per event": {name: t["best"] for name, t in times.items()},
+        "microseconds per event, file cache cold": cold / some * 1e6 if read else None,
         "bytes read an event when cold": read / some,
-        "bytes a subscription": {name: i.nbytes / n for name, i in indexes.items()},
+        "bytes per subscription": {name: i.nbytes / n for name, i in indexes.items()},
         "events timed": some,
     }
 
@@ -191,7 +191,7 @@ def _whole(workload: boolean.Workload, keys: Keys, budget: int, say: Say) -> dic
         plans = matcher.stats()["plans"]
     return {
         "add_table seconds": add,
-        "microseconds an event of match_batch": taken / len(batch) * 1e6,
+        "microseconds per event of match_batch": taken / len(batch) * 1e6,
         "resident at most": max(p["resident at most"] for p in plans),
         "pages visited": sum(p["pages visited"] for p in plans),
     }

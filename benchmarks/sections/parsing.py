@@ -45,7 +45,7 @@ def _fast_lane(size: Size, say: Say) -> dict[str, Any]:
     return {
         "texts": len(strings),
         "sqlglot": sqlglot.__version__,
-        "microseconds a text": {name: s / len(strings) * MICRO for name, s in best.items()},
+        "microseconds per text": {name: s / len(strings) * MICRO for name, s in best.items()},
         "of sqlglot's time": {name: s / best["sqlglot.parse_one"] for name, s in best.items()},
     }
 

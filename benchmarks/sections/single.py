@@ -94,8 +94,8 @@ def _one_by_one(
     by_stage = dict(zip(("read", "code", "kernel", "output"), parts.tolist()))
     return {
         "events": count,
-        "matches an event": len(keys) / count,
-        "microseconds an event": times,
+        "matches per event": len(keys) / count,
+        "microseconds per event": times,
         "stages": by_stage | {"the rest": times["match(dict)"] - sum(by_stage.values())},
         "match(dict) / kernel": times["match(dict)"] / times["kernel"],
     }

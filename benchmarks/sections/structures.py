@@ -64,14 +64,14 @@ def run(size: Size, say: Say) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             workloads[shape] = _prepare(shape, size, Path(folder), say)
             rows = workloads[shape]["rows"] = [_row(shape, name, size, folder, say) for name in names]
-            rows[0]["microseconds an event"] = _typical(rows)
+            rows[0]["microseconds per event"] = _typical(rows)
     return {"subscriptions": size.structure_subscriptions, "workloads": workloads}
 
 
 def _typical(rows: list[dict[str, Any]]) -> float:
     """What `auto` took: the middle of what it took in the turns with all structures of the full size."""
     full = rows[0]["subscriptions"]
-    times = [r["auto: microseconds an event"] for r in rows if r.get("subscriptions") == full]
+    times = [r["auto: microseconds per event"] for r in rows if r.get("subscriptions") == full]
     return float(np.median(times))
 
 
@@ -95,7 +95,7 @@ def _prepare(shape: str, size: Size, folder: Path, say: Say) -> dict[str, Any]:
     return {
         "attributes": workload.shape.attributes,
         "predicates": len(segment.clauses.attribute),
-        "matches an event": len(found) / len(coded),
+        "matches per event": len(found) / len(coded),
     }
 
 
@@ -108,7 +108,7 @@ def _row(shape: str, name: str, size: Size, folder: str, say: Say) -> dict[str, 
         outcome = _measure(name, n, size.repeats, folder, lambda text, n=n: say(f"{shape}: {name}, {n:,}: {text}"))
         if isinstance(outcome, dict):
             row |= {"subscriptions": n, **outcome}
-            figures = outcome["microseconds an event"], outcome["/ auto"], outcome["build seconds"]
+            figures = outcome["microseconds per event"], outcome["/ auto"], outcome["build seconds"]
             text = "{:,.1f} us an event, {:.2f} times auto; built in {:.2f} s".format(*figures)
             say(f"{shape}: {name}, {n:,}: {text}\n")
             return row
@@ -197,17 +197,17 @@ def _steps(name: str, subscriptions: int, repeats: int, memory: int, folder: Pat
     own, others = (per_event({n: runs[n]}, e)[n]["best"] for n, e in (("own", few), (AUTO, len(events))))
     yield {
         "build seconds": seconds,
-        "bytes a subscription": index.nbytes / subscriptions,
-        "peak bytes a subscription": peak / subscriptions,
-        "microseconds an event": own,
-        "auto: microseconds an event": others,
+        "bytes per subscription": index.nbytes / subscriptions,
+        "peak bytes per subscription": peak / subscriptions,
+        "microseconds per event": own,
+        "auto: microseconds per event": others,
         "/ auto": 1.0 if name == AUTO else own / others,
         "events": few,
-        "matches an event": found.count / few,
-        "candidates an event": found.candidates / few,
-        "false candidates an event": found.false_candidates / few,
-        "predicates evaluated an event": found.predicates / few,
-        "nodes an event": found.nodes / few,
+        "matches per event": found.count / few,
+        "candidates per event": found.candidates / few,
+        "false candidates per event": found.false_candidates / few,
+        "predicates evaluated per event": found.predicates / few,
+        "nodes per event": found.nodes / few,
     }
 
 

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from dibs.client import Client, ServedMatches, ServiceError
     from dibs.coding.values import EventProblem, Range
     from dibs.errors import (
         ArgumentError,
@@ -56,6 +57,7 @@ __all__ = [
     "BackgroundWarning",
     "Backtest",
     "Backtests",
+    "Client",
     "DamagedError",
     "DibsError",
     "DuplicateId",
@@ -76,6 +78,8 @@ __all__ = [
     "Rejected",
     "Replay",
     "Retain",
+    "ServedMatches",
+    "ServiceError",
     "StorageError",
     "Subscription",
     "SubscriptionErrors",
@@ -91,6 +95,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "dibs.client": ("Client", "ServedMatches", "ServiceError"),
     "dibs.coding.values": ("EventProblem", "Range"),
     "dibs.explain": ("Explanation",),
     "dibs.history.history": ("History",),

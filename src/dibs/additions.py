@@ -63,7 +63,7 @@ def _add_few(
         seen: set[Id] = set()
         for id, text, weight, place in zip(ids, texts, weights, places):
             try:
-                form = form_of(text)
+                form = form_of(text, changes.no_joins)
                 if id in seen or changes.has(id):
                     raise DuplicateId(id)
                 good.append((id, text, weight, form))
@@ -97,7 +97,7 @@ def add_columns(
         columns = by_type(ids)
         must_wait = changes.batching or len(columns) > 1
         few = len(texts) <= thresholds.changes_for_a_segment
-        compiled = compile_texts(texts, progress, keep_forms=must_wait or few)
+        compiled = compile_texts(texts, progress, keep_forms=must_wait or few, no_joins=changes.no_joins)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
             if compiled.errors:  # those leave their ids to later rows

@@ -46,6 +46,7 @@ class Changes:
         self._layers = layers
         self.durable: Durable | None = None
         self.refused = ""  # why changes are not taken, when they are not
+        self.no_joins = ""  # where subscriptions with joins over history are not taken
         self._turn = threading.RLock()  # one change after the other
         self._batch: Batch | None = None
         self._writer: int | None = None  # the thread that is between catalog and layers, or was interrupted there

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
@@ -53,7 +53,8 @@ from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
-from dibs.storage import store
+from dibs.storage import store, versions
+from dibs.storage.history_rows import HistoryNews
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -113,7 +114,7 @@ class Matcher:
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         id, weight = checked_id(id), checked_weight(weight)
-        form = form_of(expression)
+        form = form_of(expression, self._changes.no_joins)
 
         def add() -> None:
             if self._changes.has(id):
@@ -159,7 +160,7 @@ class Matcher:
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        form = form_of(expression)
+        form = form_of(expression, self._changes.no_joins)
         given = None if weight is None else checked_weight(weight)
 
         def replace() -> None:
@@ -405,13 +406,27 @@ class Matcher:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
-        """Opens what save() wrote, memory-mapped and read-only. A durable folder is opened as open(read_only=True)."""
+        """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote.
+        A durable folder is opened as open(read_only=True)."""
         source = checked_path(path)
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
+        if versions.is_versioned(source):
+            version = versions.read_version(source)
+            return cls.of_state(versions.load_state(source, version), version.index, threads)
         manifest, segments, documents = store.load_saved(source)
-        matcher = cls(index=manifest.index, threads=threads)
-        matcher._layers.restore(State(manifest.version, tuple(map(Layer.of, segments))))
+        layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
+        return cls.of_state(State(manifest.version, tuple(layers)), manifest.index, threads, documents)
+
+    @classmethod
+    def of_state(
+        cls, state: State, index: str, threads: int | None = None, documents: HistoryNews | None = None
+    ) -> Matcher:
+        """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
+        they are, unless compact() is called, so that processes share their pages."""
+        matcher = cls(index=index, threads=threads)
+        matcher._layers.restore(state)
+        matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         matcher.history = StoredHistory(documents)
         matcher.history.refused = "its matcher was opened from saved files and is read-only"
@@ -431,8 +446,8 @@ class Matcher:
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
         match seeing the latest state.
 
-        index: by default that of the folder ("auto" for a new one); another one is built anew. retain: by default what
-        the folder was opened with last (all, for a new one). Raises WriterActive, StorageError, DamagedError,
+        index: by default that of the folder ("auto" for a new one); another one is built. retain: by default what the
+        folder was opened with last (all, for a new one). Raises WriterActive, StorageError, DamagedError,
         FormatError."""
         from dibs.history.durable import DurableHistory  # most programs do without SQLite
         from dibs.storage.durable import Durable
@@ -465,6 +480,12 @@ class Matcher:
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
             self._matching.counters[name] += count
+
+    def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:
+        """Of one that load() opened: what has happened to these subscriptions since, up to this version. They are known
+        to be good."""
+        items = {s.id: Waiting(s.expression, s.weight, s.version, None) for s in changed}
+        self._layers.advance(removed, items, version)
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

@@ -309,10 +309,10 @@ def test_commands_say_damage(folder: Path) -> None:
         assert "is damaged" in result.stderr
 
 
-def test_what_is_made_anew_is_told(folder: Path) -> None:
+def test_what_is_rebuilt_is_told(folder: Path) -> None:
     next(folder.glob("segment-*")).unlink()
     result = done("add", folder, "x", "TRUE")
-    assert "is missing; compiling all 4 subscriptions anew" in result.stderr
+    assert "is missing; compiling all 4 subscriptions again" in result.stderr
     assert "Warning" not in result.stderr
     done("compact", folder)
     assert wrong(folder) == {}

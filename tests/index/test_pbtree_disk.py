@@ -281,7 +281,7 @@ def test_the_folder_goes_with_the_index(tmp_path):
     clauses = clauses_of([[(0, "=", 1)]] * 300)
     tree = PBTree.build(clauses, folder=str(tmp_path))
     assert [p.name for p in tree._pages.folder.path.iterdir()] == ["pages"]
-    tree.insert(clauses_of([[(0, "=", 1)]] * 400))  # all pages anew
+    tree.insert(clauses_of([[(0, "=", 1)]] * 400))  # all pages are written again
     assert len(list(tmp_path.iterdir())) == 1
     arrays = tree.arrays()
     if child := os.fork():

@@ -206,7 +206,7 @@ def files_of(sample: Sample, pattern: str) -> list[Path]:
 @in_files
 @pytest.mark.parametrize("pattern", ["index.dibs", "segment-*.dibs", "removed-*.dibs"])
 def test_files_of_segments(sample, tmp_path, pattern):
-    """Every byte of them is vouched for, and all of them can be made anew."""
+    """Every byte of them is vouched for, and all of them can be rebuilt."""
     rng = random.Random(7)
     faults: list[Fault] = []
     for file in files_of(sample, pattern):
@@ -215,7 +215,7 @@ def test_files_of_segments(sample, tmp_path, pattern):
         faults += [*truncations(file, size), *flips(file, places, rng), longer(file), removed(str(file))]
     rng.shuffle(faults)
     found = tried(sample, tmp_path, faults[:30], noticed=True)
-    assert any(not its.error for its in found), "what can be made anew is"
+    assert any(not its.error for its in found), "what can be rebuilt is"
 
 
 def test_the_file_of_the_catalog(sample, tmp_path):
@@ -386,7 +386,7 @@ def test_files_that_changed_places(sample, tmp_path):
 
 
 def test_an_older_manifest(tmp_path):
-    """It is older than the log goes back: everything is compiled anew."""
+    """It is older than the log goes back: everything is compiled again."""
     folder = tmp_path / "matcher"
     with dibs.Matcher.open(folder, threads=1) as m:
         m.add_many([(i, f"a = {i % 9}") for i in range(300)])
@@ -436,7 +436,7 @@ def test_a_folder_without_its_catalog_is_refused(sample, tmp_path):
 
 
 @in_files
-def test_what_was_made_anew_stays_made(sample, tmp_path):
+def test_what_was_rebuilt_stays(sample, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(sample.folder, folder)
     flip(folder / files_of(sample, "segment-*")[0], 5000, 3)
@@ -734,7 +734,7 @@ def test_a_million_removes(tmp_path):
         assert len(m) == kept and m.version == 2 * rows - kept
         assert m.match({"x": left[0] % 1000}) == [i for i in left if i % 1000 == left[0] % 1000]
         m._layers.upkeep.rest()
-        assert m.stats()["removed"] < 1000 + kept, "a segment of which most is gone is made anew"
+        assert m.stats()["removed"] < 1000 + kept, "a segment of which most is gone is rebuilt"
     with dibs.Matcher.open(folder) as m:
         assert len(m) == kept and sorted(i for i in left if i in m) == left
         assert m.match({"x": left[0] % 1000}) == [i for i in left if i % 1000 == left[0] % 1000]

@@ -8,6 +8,7 @@ import typer
 
 from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.formats import STANDARD, open_input, shown_name
+from dibs.cli.match import SERVER_HELP
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.subscriptions import read_subscriptions
 
@@ -19,6 +20,7 @@ Tell why an event satisfies a subscription, or why not, predicate by predicate.
     dibs explain --expression "price <= 580" --event '{"price": 550}'
     head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
     dibs explain -x "EXISTS d (price < d.price)" --event '{"price": 20}' --history books.jsonl
+    dibs explain --server http://127.0.0.1:8080 --id alice --event '{"price": 600}'
 
 Exit code 0: it matches; 1: it does not.
 """
@@ -29,6 +31,7 @@ def explain(
         str | None, typer.Option("--subscriptions", "-s", help="File with id, expression[, weight].")
     ] = None,
     id: Annotated[str | None, typer.Option("--id", help="Which of its subscriptions.")] = None,
+    server: Annotated[str | None, typer.Option("--server", help=SERVER_HELP)] = None,
     expression: Annotated[
         str | None, typer.Option("--expression", "-x", help="An expression, in place of a file.")
     ] = None,
@@ -39,10 +42,12 @@ def explain(
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
 ) -> None:
     with outcome():
-        if (expression is None) == (subscriptions is None):
-            raise typer.BadParameter("give either --expression, or --subscriptions with --id")
-        if (subscriptions is None) != (id is None):
+        if sum(given is not None for given in (expression, subscriptions, server)) != 1:
+            raise typer.BadParameter("give either --expression, or --subscriptions or --server with --id")
+        if (expression is not None) != (id is None):
             raise typer.BadParameter("--subscriptions and --id go together: a file, and which one of it")
+        if server is not None and history is not None:
+            raise typer.BadParameter("the history of a service is its own", param_hint="--history")
         if subscriptions == event == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --event can be standard input")
         import orjson
@@ -50,10 +55,14 @@ def explain(
         from dibs.front import Matcher  # needs no kernels for this
 
         found: Any = "expression"
-        if expression is None:
+        if server is not None:
+            found, expression = _find_served(server, str(id))
+        elif expression is None:
             found, expression = _find(str(subscriptions), str(id))
         matcher = Matcher()
         matcher.add(found, expression)
+        if server is not None and matcher.joins:
+            raise BadInput(f"only the service has the history that {matcher.joins[0]} asks for: ask it there")
         if history is not None:
             matcher.history.load(history)
         explanation = matcher.explain(found, _read_event(event))
@@ -73,6 +82,17 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
             return id, expression
     bad = f", and {len(read.problems):,} lines of it are no subscriptions (see dibs validate)" if read.problems else ""
     raise BadInput(f"{shown_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
+
+
+def _find_served(server: str, wanted: str) -> tuple[Any, str]:
+    from dibs.cli.catalog_shown import meanings
+    from dibs.client import Client
+
+    with Client(server) as client:
+        for id in meanings(wanted, False):
+            if id in client:
+                return id, client.expression(id)
+    raise BadInput(f"{server}: no subscription has the id {wanted!r}")
 
 
 def _read_event(text: str) -> dict[str, Any]:

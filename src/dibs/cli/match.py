@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dibs.matches import Matches
 
 # Problems of JSON lines begin with the line, counted from the beginning of the batch.
+SERVER_HELP = "The address of a service (dibs serve) to ask, with the token that DIBS_TOKEN holds."
 LINE_OF_BATCH = re.compile(r"^line \d+(, |: )")
 
 HELP = """
@@ -37,6 +38,7 @@ event, with the event's number counted from 0, or a table of pairs when the outp
     dibs match -s subs.parquet -e products.parquet --attributes attributes -o pairs.parquet
     dibs match -s subs.jsonl -e events.jsonl --top 3 --event-id sku
     dibs match -s subs.jsonl -e events.jsonl --on-error skip
+    dibs match --server http://127.0.0.1:8080 -e events.jsonl
 
 Files are .jsonl, .csv, .parquet (also a folder of them) or .arrow; `-` is standard input, which is answered as the
 lines come.
@@ -62,8 +64,10 @@ subscriptions are left out, bad events match what can be read of them, and both 
 
 def match(
     subscriptions: Annotated[
-        str, typer.Option("--subscriptions", "-s", help="File with id, expression[, weight]; or a compiled index.")
-    ],
+        str | None,
+        typer.Option("--subscriptions", "-s", help="File with id, expression[, weight]; or a compiled index."),
+    ] = None,
+    server: Annotated[str | None, typer.Option("--server", help=SERVER_HELP)] = None,
     events: Annotated[str, typer.Option("--events", "-e", help="File with the events.")] = STANDARD,
     output: Annotated[str, typer.Option("--output", "-o", help="File for the matches.")] = STANDARD,
     attributes: Annotated[
@@ -89,12 +93,20 @@ def match(
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
 ) -> None:
     with outcome():
+        if (subscriptions is None) == (server is None):
+            raise typer.BadParameter("give either --subscriptions or --server")
         if subscriptions == events == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --events can be standard input")
         kinds = chosen_types(types)
         id_kind = _kind_of_ids(kinds, subscriptions, format_of(events, format))
         from dibs.cli.output import open_writer
 
+        if subscriptions is None:
+            if history is not None or remember or retain is not None:
+                advice = "the history of a service is its own"
+                raise typer.BadParameter(advice, param_hint="--history, --remember, --retain")
+            _match_served(str(server), events, format, output, matched_only, top, on_error)
+            return
         matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
         prepare_history(matcher, history, remember, retain)
         unread = _Unread(shown_name(events), on_error)
@@ -115,9 +127,30 @@ def match(
         unread.report()
 
 
-def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str, events: Format) -> Kind | None:
+def _match_served(
+    server: str, events: str, format: Format | None, output: str, matched_only: bool, top: int | None, on_error: OnError
+) -> None:
+    """By a service, which reads JSON lines."""
+    if format_of(events, format) is not Format.jsonl:
+        raise typer.BadParameter("a service is asked with JSON lines", param_hint="--server")
+    from dibs.cli.formats import open_input
+    from dibs.cli.output import open_writer
+    from dibs.client import Client
+    from dibs.coding.lines import read_lines
+
+    first = 0
+    with Client(server) as client, open_writer(output, matched_only) as writer:
+        for lines in read_lines(open_input(events), shown_name(events)):
+            matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top)
+            writer.write(range(first, first + len(matches)), cast("Matches", matches), top)
+            first += len(matches)
+            if matches.problems:
+                say_problems("what could not be read:", [str(problem.message) for problem in matches.problems])
+
+
+def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str | None, events: Format) -> Kind | None:
     """What --types says of the subscriptions' ids, if they are in CSV."""
-    in_csv = not Path(subscriptions).is_dir() and format_of(subscriptions) is Format.csv
+    in_csv = subscriptions is not None and not Path(subscriptions).is_dir() and format_of(subscriptions) is Format.csv
     if kinds and not in_csv and events is not Format.csv:
         raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
     if events is not Format.csv and kinds.keys() - {"id"}:

@@ -16,19 +16,20 @@ from dibs.coding.arrange import Arranged, writable
 from dibs.coding.batch_kernels import (
     are_single_valued,
     by_event,
-    code_few_values,
     code_numbers,
     code_strings,
     code_times,
-    code_values,
     find_string,
     reversed_strings,
 )
+from dibs.coding.cell_kernels import code_few_values, code_values
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, time_cell
-from dibs.coding.lookup import code_by_lookup
+from dibs.coding.groups import CodedRoom, Constants
+from dibs.coding.lookup import NOTHING
 from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
+from dibs.jit.memory import fresh
 from dibs.language.expression import Kind, Literal, literal, number, number_key
 from dibs.language.flatten import microseconds
 from dibs.language.table import Facet
@@ -77,36 +78,20 @@ def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     own = known[Facet.VALUE]
     in_order = values.arranged if known.in_order else None
     if in_order is not None and own is not None:
-        return _coded(in_order, values.strings, own, known.rests, domains)
+        return _coded(in_order, values.strings, own, domains)
     return _sorted(list(pieces(values, domains)), values.events)
 
 
-def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], rests: int, d: Domains) -> CodedEvents:
-    if d.lookup is not None and len(values.offsets) - 1 > thresholds.few_events:
-        offsets, attribute, lo, points = code_by_lookup(values, strings, own, d)
-        return CodedEvents(offsets, attribute, lo, lo, points)
-    kernel = code_values if len(values.offsets) - 1 > thresholds.few_events else code_few_values
-    offsets, attribute, lo, points = kernel(
-        *values,
-        values.key.view(np.float64),
-        writable(strings.offsets),
-        writable(strings.data),
-        own,
-        d.number_offsets,
-        d.number_value,
-        d.number_rest,
-        d.string_offsets,
-        d.string_starts,
-        d.string_bytes,
-        d.string_prefix,
-        d.string_base,
-        d.time_offsets,
-        d.time_value,
-        d.time_base,
-        d.cells,
-        rests,
-    )
-    return CodedEvents(offsets, attribute, lo, lo, points)
+def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains) -> CodedEvents:
+    few = len(values.offsets) - 1 <= thresholds.few_events
+    lookup = NOTHING if d.lookup is None or few else d.lookup
+    n = len(values.name) + 1
+    room = CodedRoom(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
+    texts = writable(strings.offsets), writable(strings.data)
+    kernel = code_few_values if few else code_values
+    kept, points = kernel(own, *values, *texts, *lookup, *Constants.of(d), *room)
+    cell = room.cell[:kept]
+    return CodedEvents(room.offsets, room.attribute[:kept], cell, cell, points)
 
 
 def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
@@ -152,7 +137,6 @@ class Numbered:
         ascending = bool((known[1:] > known[:-1]).all())
         self.in_order = not several and ascending
         self.disordered = not several and not ascending
-        self.rests = int(domains.number_rest.any())
 
     def among_more(self, names: Names) -> Numbered:
         """The same for names that extend those of before, of a batch that had all that predicates mention."""

@@ -24,7 +24,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.scanning import reversed_word, word_at
+from dibs.jit.scanning import reversed_word
+from dibs.jit.words import word_at
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
 

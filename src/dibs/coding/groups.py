@@ -73,3 +73,45 @@ class Texts(NamedTuple):
 
     starts: NDArray[np.int64]  # texts + 1
     data: NDArray[np.uint8]
+
+
+class Constants(NamedTuple):
+    """Those of the domains, all kinds together: see coding.domain.Domains."""
+
+    number_offsets: NDArray[np.int64]
+    number_value: NDArray[np.float64]
+    number_rest: NDArray[np.int16]
+    string_offsets: NDArray[np.int64]
+    string_starts: NDArray[np.int64]
+    string_bytes: NDArray[np.uint8]
+    string_prefix: NDArray[np.uint64]
+    string_base: NDArray[np.int32]
+    time_offsets: NDArray[np.int64]
+    time_value: NDArray[np.int64]
+    time_base: NDArray[np.int32]
+    cells: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, domains: Domains) -> Constants:
+        return cls._make(getattr(domains, name) for name in cls._fields)
+
+
+class Lookup(NamedTuple):
+    """Constants by their hash, see coding.lookup: two tables, of numbers and of strings, whose slots are pairs of
+    words. Slot s is [2 * s] and [2 * s + 1]. A constant is in the first free slot from that of its hash on. Empty slots
+    are 0 in their second word, which has a cell in its lower half."""
+
+    number_slots: NDArray[np.uint64]  # the bits of the number; the attribute above its cell
+    string_slots: NDArray[np.uint64]  # the hash of attribute and string; where the constant starts above its cell
+    likely: NDArray[np.uint64]  # bits: one is set for the hash of each constant, so most others are told by it alone
+    numbers: NDArray[np.uint8]  # of each attribute: 1 if its numbers are here; empty: there is nothing here
+    strings: NDArray[np.uint8]
+
+
+class CodedRoom(NamedTuple):
+    """For the entries of events: as many as there are values, and one more."""
+
+    offsets: NDArray[np.int64]  # events + 1
+    attribute: NDArray[np.int32]
+    cell: NDArray[np.int32]
+    place: NDArray[np.int32]  # of the value

@@ -70,6 +70,17 @@ def numbered_lines(
         yield from zip(found.numbers, found.texts)
 
 
+def has_lines(content: bytes, count: int) -> bool:
+    """Whether there are so many line ends. Of long contents the beginning tells; counting all would be a fifth of
+    reading them."""
+    at = -1
+    for _ in range(count):
+        at = content.find(b"\n", at + 1)
+        if at < 0:
+            return False
+    return True
+
+
 def _not_blank(texts: list[bytes], first: int, read: int) -> Lines:
     if first == 1:
         texts[0] = texts[0].removeprefix(BYTE_ORDER_MARK)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.hashing import number_pairs
 from dibs.jit.kernel import kernel
 from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
@@ -35,9 +36,11 @@ class Presence:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
-    def observe(self, events: CodedEvents) -> None:
+    def observe(self, events: CodedEvents) -> int:
+        """Returns how many of the events it took: of many at once, a sample."""
         most = thresholds.latest_events
-        latest = events if len(events) <= most else events.take(np.arange(most), events.points)
+        if len(events) > most:
+            events = events.take(np.linspace(0, len(events) - 1, most).astype(np.int64), events.points)
         with self._lock:
             if self.events + len(events) > thresholds.remembered_events:
                 self.events /= 2
@@ -47,20 +50,23 @@ class Presence:
                 np.add.at(self._present, events.attribute, 1.0)
             else:
                 self._present += np.bincount(events.attribute, minlength=len(self._present))
-            self._latest.append(latest)
-            self._latest_events += len(latest)
+            self._latest.append(events)
+            self._latest_events += len(events)
             while self._latest_events - len(self._latest[0]) >= most:
                 self._latest_events -= len(self._latest.popleft())
+        return len(events)
 
     def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Attribute, cell and share of the cells that at least this share of the latest events have."""
         with self._lock:
             latest, events = list(self._latest), self._latest_events
-        keys = [(e.attribute.astype(np.int64) << 32) | e.lo for e in latest]
-        key, count = np.unique(np.concatenate([np.empty(0, np.int64), *keys]), return_counts=True)
+        none = np.empty(0, np.int32)
+        attribute = np.concatenate([none, *(e.attribute for e in latest)])
+        cell = np.concatenate([none, *(e.lo for e in latest)])
+        number, first = number_pairs(attribute, cell)
+        count = np.bincount(number)
         often = count >= max(least * events, 4)  # fewer may be chance
-        key, count = key[often], count[often]
-        return (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32), count / max(events, 1)
+        return attribute[first[often]], cell[first[often]], count[often] / max(events, 1)
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)

@@ -13,8 +13,8 @@ from numba.extending import intrinsic
 
 from dibs.jit.prefetching import data_of
 
-WIDTH = 16  # bytes that are looked at together
-PADDING = 32  # bytes that must be readable (and, behind a target of copy_bytes, writable) after the last one
+WIDTH = 32  # bytes that are looked at together
+PADDING = WIDTH  # bytes that must be readable (and, behind a target of copy_bytes, writable) after the last one
 
 _WORD = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -63,6 +63,20 @@ def equal_bytes(typingctx, data, at, byte):
 
 
 @intrinsic
+def different_bytes(typingctx, a, a_at, b, b_at):
+    """A bit for each of the WIDTH bytes from a[a_at] on that is not the same from b[b_at] on."""
+
+    def code(context, builder, signature, args):
+        x, y = (
+            builder.load(_pointer(context, builder, signature.args[i], args[i], args[i + 1], _BYTES), align=1)
+            for i in (0, 2)
+        )
+        return _bits(builder, builder.icmp_unsigned("!=", x, y))
+
+    return types.uint64(a, types.int64, b, types.int64), code
+
+
+@intrinsic
 def copy_bytes(typingctx, data, at, target, to):
     """target[to:] = the WIDTH bytes from data[at] on."""
 
@@ -72,16 +86,6 @@ def copy_bytes(typingctx, data, at, target, to):
         return context.get_dummy_value()
 
     return types.void(data, types.int64, target, types.int64), code
-
-
-@intrinsic
-def word_at(typingctx, data, at):
-    """The 8 bytes from data[at] on as a number, the first of them lowest."""
-
-    def code(context, builder, signature, args):
-        return builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _WORD), align=1)
-
-    return types.uint64(data, types.int64), code
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""Eight bytes at once, at any place of an array of bytes."""
+"""Single bytes and eight at once, at any place of an array of bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ def word_at(typingctx, data, at):
         return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(data, types.int64), code
+
+
+@intrinsic
+def byte_at(typingctx, data, at):
+    """data[at], of a place that is not negative: Numba tests an index of a signed type for that, at every access."""
+
+    def code(context, builder, signature, args):
+        return builder.load(builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]]))
+
+    return types.uint8(data, types.int64), code
 
 
 @phase

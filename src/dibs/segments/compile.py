@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.errors import ExpressionError
+from dibs.errors import ExpressionError, Problem
 from dibs.language.bulk import parse_simple
 from dibs.language.expression import Expression
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
+from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.rows import SimpleRow, read_simple, rows_table
 from dibs.language.sql import parse
@@ -37,8 +38,9 @@ def compile_texts(
     texts: pa.Array,
     progress: Callable[[int], None] | None = None,
     keep_forms: bool = False,
+    no_joins: str = "",
 ) -> Compiled:
-    """Compiles a string array; `progress` is told how many more texts are done."""
+    """Compiles a string array; `progress` is told how many more texts are done. no_joins: see `tree_of`."""
     bulk = parse_simple(texts)
     if progress:
         progress(int(bulk.simple.sum()))
@@ -47,7 +49,7 @@ def compile_texts(
     errors: dict[int, ExpressionError] = {}
     for i in np.flatnonzero(~bulk.simple).tolist():
         try:
-            form = tree_of(texts[i].as_py())
+            form = tree_of(texts[i].as_py(), no_joins)
         except ExpressionError as e:
             errors[i] = e
         else:
@@ -105,15 +107,22 @@ def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], list[i
     return [conjunction_table(plain.values()), program_table(other.values())], [*plain, *other]
 
 
-def form_of(text: str) -> Form:
-    """What a text says, read by the fast lane or else as its normal form. Raises ExpressionError."""
+def form_of(text: str, no_joins: str = "") -> Form:
+    """What a text says, read by the fast lane or else as its normal form. Raises ExpressionError. no_joins: see
+    `tree_of`."""
     try:
         row = read_simple(text)
     except (AttributeError, UnicodeEncodeError):  # no string, or no Unicode: parse says so
         row = None
-    return tree_of(text) if row is None else row
+    return tree_of(text, no_joins) if row is None else row
 
 
-def tree_of(text: str) -> Expression:
-    """The normal form of a text. Raises ExpressionError."""
-    return normal_form(parse(text))
+def tree_of(text: str, no_joins: str = "") -> Expression:
+    """The normal form of a text. no_joins: where a text with joins over history is not taken, and why."""
+    form = normal_form(parse(text))
+    if no_joins and next(joins_in(form), None) is not None:
+        advice = "add it to a matcher in memory, dibs.Matcher(), or leave EXISTS, FORALL and (SELECT ...) out"
+        raise ExpressionError(
+            [Problem(f"joins over history are not supported {no_joins}", advice, 0, len(text), text=text)]
+        )
+    return form

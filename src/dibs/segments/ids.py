@@ -1,6 +1,6 @@
 """Finding a subscription by its id: the 64-bit hashes of a segment's ids, sorted, beside their rows.
 
-12 bytes an id instead of the 150 that a Python dict takes; equal hashes are told apart by the ids themselves.
+12 bytes per id instead of the 150 that a Python dict takes; equal hashes are told apart by the ids themselves.
 """
 
 from __future__ import annotations

@@ -146,6 +146,10 @@ class Layers:
         with self.lock:
             self.state = state
 
+    def keep_segments(self) -> None:
+        """Nothing is merged in the background from now on."""
+        self.upkeep.sources.remove(self._next_merge)
+
     # ---- building ----
 
     def built(self, items: Mapping[Id, Waiting], state: State) -> list[Segment]:

@@ -1,7 +1,10 @@
 """Matching on Spark: a shell round the Matcher that holds no matching logic of its own.
 
+    compile    subscriptions to index files, as a job: versions that never change (dibs.spark.versions)
     match      events and subscriptions to (event_id, subscription_id), batch or streaming, classic or Connect
     problems   the events that could not be read entirely, and why
+    stream     a stream of events against subscriptions that change while it runs; `sinks` for its matches
+    backfill   the same job over stored events
     session    a local session for demos and tests; jobs use their own
 
 Workers need Dibs in their Python, and nothing else: the compiled subscriptions reach them by themselves.
@@ -14,7 +17,28 @@ try:
 except ImportError as error:
     raise ImportError("dibs.spark needs pyspark: pip install 'dibs[spark]'") from error
 
+from dibs.spark import sinks
+from dibs.spark.compile import Compilation, compile
+from dibs.spark.feeds import Table, Topic
 from dibs.spark.match import match, problems
+from dibs.spark.metrics import BatchMetrics
+from dibs.spark.running import RunningStream
 from dibs.spark.session import session
+from dibs.spark.stream import backfill, stream
+from dibs.spark.webhook import Webhook
 
-__all__ = ["match", "problems", "session"]
+__all__ = [
+    "BatchMetrics",
+    "Compilation",
+    "RunningStream",
+    "Table",
+    "Topic",
+    "Webhook",
+    "backfill",
+    "compile",
+    "match",
+    "problems",
+    "session",
+    "sinks",
+    "stream",
+]

@@ -31,7 +31,7 @@ from dibs.arguments import check_on_error
 from dibs.errors import DibsError
 from dibs.jit.parcel import packed
 from dibs.matcher import OnError
-from dibs.spark.compile import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
+from dibs.spark.sources import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
 
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
 # Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
@@ -146,8 +146,8 @@ def _rows(
     events: DataFrame, compiled: CompiledIndex, event_id: str, attributes: str | None, matches: bool, warn: bool
 ) -> DataFrame:
     """The output of the workers: event_id, subscription_id[, weight], problem."""
-    id_place = _column(events, event_id, "event_id")
-    places = _attribute_places(events, compiled, id_place, attributes)
+    id_place = column_place(events, event_id, "event_id")
+    places = attribute_places(events, compiled.attributes, id_place, attributes)
     # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
     numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
     wanted = [F.col(f"c{id_place}").alias("event_id"), *(F.col(f"c{p}").alias(f"a{p}") for p in places)]
@@ -164,7 +164,7 @@ def _rows(
     function = _worker_function(
         path=str(compiled.path),
         files=files,
-        kernels=_carried_kernels(events, files),
+        kernels=carried_kernels(events, files),
         names=[events.columns[p] for p in places],
         attributes=attributes,
         text_ids=not isinstance(compiled.id_type, LongType),
@@ -175,7 +175,7 @@ def _rows(
     return numbered.select(*wanted).mapInArrow(function, schema)
 
 
-def _column(events: DataFrame, name: str, parameter: str) -> int:
+def column_place(events: DataFrame, name: str, parameter: str) -> int:
     count = events.columns.count(name)
     if count != 1:
         found = "two columns of that name" if count else f"the columns {', '.join(events.columns) or '(none)'}"
@@ -183,11 +183,13 @@ def _column(events: DataFrame, name: str, parameter: str) -> int:
     return events.columns.index(name)
 
 
-def _attribute_places(events: DataFrame, compiled: CompiledIndex, id_place: int, attributes: str | None) -> list[int]:
+def attribute_places(
+    events: DataFrame, mentioned_paths: frozenset[str], id_place: int, attributes: str | None
+) -> list[int]:
     """The columns that the workers read: those that some subscription mentions, and at least one."""
     types = [field.dataType for field in events.schema.fields]
     if attributes is not None:
-        place = _column(events, attributes, "attributes")
+        place = column_place(events, attributes, "attributes")
         kind = types[place]
         keyed = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
         if not (keyed or isinstance(kind, (StructType, StringType, BinaryType))) or _has_variant(kind):
@@ -197,7 +199,7 @@ def _attribute_places(events: DataFrame, compiled: CompiledIndex, id_place: int,
             )
         return [place]
     # `a.b` is mentioned: it may be the column `a.b`, or a field of the column `a`.
-    mentioned = {path[:end] for path in compiled.attributes for end in _prefix_ends(path)}
+    mentioned = {path[:end] for path in mentioned_paths for end in _prefix_ends(path)}
     places = [i for i, name in enumerate(events.columns) if name in mentioned]
     for place in places:
         name = events.columns[place]
@@ -227,7 +229,7 @@ def _has_variant(kind: DataType) -> bool:
 
 def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
-    if compiled.shared or _is_local(events):
+    if compiled.shared or is_local(events):
         return None
     paths = [p for p in sorted(compiled.path.rglob("*")) if p.is_file()]
     size = sum(p.stat().st_size for p in paths)
@@ -239,10 +241,10 @@ def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, byte
     return {p.relative_to(compiled.path).as_posix(): p.read_bytes() for p in paths}
 
 
-def _carried_kernels(events: DataFrame, files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
+def carried_kernels(events: DataFrame, files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
     """What is compiled on the driver, so that workers need not compile. None: they share its cache, or it is too
     much beside the files; then each of their machines compiles once."""
-    if _is_local(events):
+    if is_local(events):
         return None
     kernels = packed()
     if kernels is None or len(kernels.content) + sum(map(len, (files or {}).values())) > CARRIED_BYTES:
@@ -250,7 +252,7 @@ def _carried_kernels(events: DataFrame, files: dict[str, bytes] | None) -> tuple
     return kernels.processor, kernels.content  # a plain tuple: what is no class of Dibs can be unpickled without it
 
 
-def _is_local(events: DataFrame) -> bool:
+def is_local(events: DataFrame) -> bool:
     """Whether the workers are on this machine."""
     connect = type(events).__module__.startswith("pyspark.sql.connect")
     return not connect and events.sparkSession.conf.get("spark.master", "").startswith("local")

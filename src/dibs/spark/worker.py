@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,11 +47,11 @@ def match_partition(
     """
     if kernels is not None:
         unpack(Parcel(*kernels))
-    matcher = _load(_find(path, files))
+    matcher = _load(find_index(path, lambda: files))
     events = malformed = 0
     size = FIRST_SLICE
     for batch in batches:
-        ids, columns = batch.column(0), _attribute_columns(batch, names, attributes)
+        ids, columns = batch.column(0), attribute_columns(batch, names, attributes)
         start = 0
         while start < batch.num_rows:
             part = columns.slice(start, size)
@@ -72,7 +72,7 @@ def match_partition(
         )
 
 
-def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:
+def attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:
     columns = batch.columns[1:]
     if attributes is not None:
         text = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}.get(columns[0].type)
@@ -122,11 +122,12 @@ def _load_version(path: Path, saved_at: int) -> Matcher:
     return Matcher.load(path, threads=1)  # Spark runs a worker on each core already
 
 
-def _find(path: str, files: dict[str, bytes] | None) -> Path:
+def find_index(path: str, carried: Callable[[], dict[str, bytes] | None]) -> Path:
     """The folder of the index on this machine, written now if need be."""
     here = Path(path)
     if (here / "index.dibs").exists():
         return here
+    files = carried()
     if files is None:
         raise FormatError(
             f"{path} holds no saved index on the worker machine {os.uname().nodename}: it must be on a filesystem that "

@@ -49,9 +49,9 @@ SETTINGS = (
 
 
 class Session:
-    def __init__(self, folder: Path, read_only: bool):
+    def __init__(self, folder: Path, read_only: bool, name: str = DATA):
         self.folder, self.read_only = folder, read_only
-        self.path = folder / DATA
+        self.path = folder / name
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._alone: tuple[int, ...] | None = None  # what the file was when it was opened without its log
@@ -187,7 +187,7 @@ class Session:
             file = os.stat(self.path)
         except FileNotFoundError:
             return (0,)
-        return file_size(self.folder / LOG), file.st_ino, file.st_size, file.st_mtime_ns
+        return file_size(Path(f"{self.path}-wal")), file.st_ino, file.st_size, file.st_mtime_ns
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -24,7 +24,7 @@ from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest
 from dibs.storage.store import CATALOG, load_removed
 
 TRIES = 20
-ANEW = "nothing is lost: the next opening makes it anew from the catalog"
+REBUILT = "nothing is lost: the next opening rebuilds it from the catalog"
 ID_TYPES = (pa.int64(), pa.large_string())
 
 
@@ -93,9 +93,9 @@ def _manifest(folder: Path, catalog: Catalog | None) -> tuple[Manifest | None, F
         manifest = read_manifest(folder)
     except FileNotFoundError:
         lost = catalog is not None and catalog.trimmed > 0
-        return None, Finding("manifest", "there is none", [f"{folder / HEAD} is missing; {ANEW}"] if lost else [])
+        return None, Finding("manifest", "there is none", [f"{folder / HEAD} is missing; {REBUILT}"] if lost else [])
     except DibsError as e:
-        return None, Finding("manifest", "cannot be read", [f"{e}; {ANEW}"])
+        return None, Finding("manifest", "cannot be read", [f"{e}; {REBUILT}"])
     problems = []
     if catalog is not None and manifest.identity != catalog.identity:
         problems.append(f"{folder / HEAD} belongs to another catalog; put both back from one backup")
@@ -135,8 +135,8 @@ def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list
 
 def _told(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"{path} is missing; {ANEW}"
-    return f"{error if isinstance(error, DibsError) else f'{path} lacks {error}'}; {ANEW}"
+        return f"{path} is missing; {REBUILT}"
+    return f"{error if isinstance(error, DibsError) else f'{path} lacks {error}'}; {REBUILT}"
 
 
 def _sizes(folder: Path, names: list[str]) -> str:

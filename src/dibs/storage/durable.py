@@ -395,7 +395,7 @@ class Durable:
 
 
 def _tell(damage: str, count: int) -> None:
-    text = f"{damage}; compiling all {count:,} subscriptions anew from the catalog (nothing is lost)"
+    text = f"{damage}; compiling all {count:,} subscriptions again from the catalog (nothing is lost)"
     warnings.warn(text, RecoveryWarning, stacklevel=5)
 
 

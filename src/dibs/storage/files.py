@@ -112,6 +112,15 @@ def replace_file(target: Path, write: Callable[[BinaryIO], None], one_writer: bo
         raise storage_error(target, e) from e
 
 
+def replace_bytes(target: Path, content: bytes) -> None:
+    """The same with this content."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    replace_file(target, write)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in the folder safe on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -20,6 +20,7 @@ from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
 from dibs.index import restore
 from dibs.language.table import Facet
+from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
 from dibs.storage.files import (
@@ -261,6 +262,14 @@ def load_saved(source: Path) -> tuple[Manifest, list[Segment], HistoryNews | Non
             before, manifest = manifest, _manifest(source)
             if manifest == before:
                 raise
+
+
+def gone_of(source: Path, stored: StoredSegment) -> Gone:
+    """The rows that are gone from a segment, as it is stored. (Only durable folders and their snapshots have any.)"""
+    gone = Gone(stored.rows)
+    if stored.removed is None:
+        return gone
+    return gone.including(load_removed(source / stored.removed, stored.removed_head))
 
 
 def _manifest(source: Path) -> Manifest:

@@ -18,11 +18,11 @@ NAME = "writer.lock"
 
 
 class WriterLock:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, name: str = NAME):
         """Takes the lock; makes the folder if it is not there. Raises WriterActive, StorageError."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as e:
             advice = "to write, the folder must be writable; read_only=True only reads"
             raise StorageError(folder, f"cannot be opened for writing ({e.strerror}): {advice}") from None

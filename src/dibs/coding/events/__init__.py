@@ -20,6 +20,7 @@ from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import attributes_of, json_content, json_lines
 from dibs.coding.events.json_lane import read_json_lines
 from dibs.coding.events.wanted import WantedNames
+from dibs.coding.lines import has_lines
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
 from dibs.thresholds import thresholds
@@ -55,7 +56,7 @@ def read_events(
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         content = json_content(events)
         # The kernels have so much space to prepare that very few lines are dicts in less time.
-        if attributes is None and content.count(b"\n") >= thresholds.few_events:
+        if attributes is None and has_lines(content, thresholds.few_events):
             return read_json_lines(content, wanted, on_error)
         rows: Iterable[object] = json_lines(content)
     elif isinstance(events, Mapping):

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING
 from dibs.coding.events.json_numbers import read_number
 from dibs.coding.events.json_strings import read_string
-from dibs.coding.events.paths import NOWHERE, ROOT, child, same_bytes
+from dibs.coding.events.paths import NOWHERE, ROOT, child
 from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.memory import fresh
-from dibs.jit.scanning import PADDING, WIDTH, copy_bytes, special_bytes, word_at
+from dibs.jit.scanning import PADDING, WIDTH, copy_bytes, different_bytes, special_bytes
+from dibs.jit.words import byte_at, word_at
 
 # Statuses.
 READ = 0  # all values of the event have been added to what was found
@@ -36,7 +37,7 @@ UNSURE = 1  # nothing has been added
 
 DEPTH = 64  # objects and arrays inside each other
 _KEYS = 64  # of an event, that are remembered
-_LONGEST_KEY = 2 * WIDTH
+_LONGEST_KEY = WIDTH
 
 _QUOTE, _COMMA, _MINUS, _COLON, _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = 34, 44, 45, 58, 91, 93, 123, 125
 _TRUE, _FALSE, _NULL_WORD = (int.from_bytes(word, "little") for word in (b"true", b"fals", b"null"))
@@ -103,7 +104,7 @@ def read_object(text, start, end, names, found, work):
     """READ or UNSURE, for the object that is alone but for white space at text[start:end]. There are PADDING zeros
     behind the last byte of the text. names: a `Paths`; found: a `Found`; work: a `Work`."""
     at = skip_space(text, start, end)
-    if at >= end or text[at] != _OPEN:
+    if at >= end or byte_at(text, at) != _OPEN:
         return UNSURE
     values, strings = found.counts[0], found.counts[1]
     depth, inside = 0, _open(work, 0, ROOT, True)
@@ -114,7 +115,7 @@ def read_object(text, start, end, names, found, work):
         at = skip_space(text, at, end)
         if at >= end:
             return UNSURE
-        byte = text[at]
+        byte = byte_at(text, at)
         if byte == (_CLOSE if inside > 0 else _CLOSE_ARRAY):
             at += 1
             depth -= 1
@@ -133,10 +134,10 @@ def read_object(text, start, end, names, found, work):
                 return UNSURE
             keys += 1
             at = skip_space(text, at, end)
-            if text[at] != _COLON:
+            if byte_at(text, at) != _COLON:
                 return UNSURE
             at = skip_space(text, at + 1, end)
-        byte = text[at]
+        byte = byte_at(text, at)
         if byte in (_OPEN, _OPEN_ARRAY):
             depth += 1
             if depth == DEPTH:
@@ -163,9 +164,14 @@ def read_object(text, start, end, names, found, work):
 
 @phase
 def skip_space(text, at, end):
-    while at < end and text[at] <= 32 and (text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9):
+    while at < end and byte_at(text, at) <= 32 and _is_space(byte_at(text, at)):
         at += 1
     return at
+
+
+@phase
+def _is_space(byte):
+    return byte == 32 or byte == 10 or byte == 13 or byte == 9
 
 
 @phase
@@ -183,18 +189,18 @@ def _open(work, depth, node, is_object):
 def _read_key(text, at, end, names, found, work, depth, number, room):
     """(one past the key at this place, the node to which it leads); -1 where there is no key, or one that the object
     has had already. number: of the key in its event. Bytes of found.data from `room` on are free."""
-    if text[at] != _QUOTE:
+    if byte_at(text, at) != _QUOTE:
         return np.int64(-1), np.int64(NOWHERE)
     node = np.int64(work.node[depth])
     start = at + 1
     k = number & (_KEYS - 1)
     size = np.int64(work.last_size[k])
+    different = different_bytes(text, start, work.last_text, k * _LONGEST_KEY)
     if (
         size >= 0
         and start + size < end
-        and text[start + size] == _QUOTE
+        and (different << np.uint64(63 - size)) == 0  # the quote behind it is the same as well
         and work.last_parent[k] == node
-        and same_bytes(text, start, work.last_text, k * _LONGEST_KEY, size)
     ):
         at, node = start + size + 1, np.int64(work.last_node[k])
     else:
@@ -219,7 +225,7 @@ def _find_key(text, start, names, node, data, room):
         end += WIDTH
         special = special_bytes(text, end)
     end += lowest_bit(special)
-    if text[end] != _QUOTE:
+    if byte_at(text, end) != _QUOTE:
         return _find_unusual_key(text, start, names, node, data, room)
     return end + 1, child(names, node, text, start, end) if node >= 0 else node
 
@@ -229,7 +235,6 @@ def _remember_key(text, start, after, parent, node, work, k):
     work.last_size[k] = after - 1 - start if after - 1 - start < _LONGEST_KEY else -1
     work.last_parent[k], work.last_node[k] = parent, node
     copy_bytes(text, start, work.last_text, k * _LONGEST_KEY)
-    copy_bytes(text, start + WIDTH, work.last_text, k * _LONGEST_KEY + WIDTH)
 
 
 @phase(inline=False)
@@ -245,7 +250,7 @@ def _find_unusual_key(text, at, names, node, data, room):
 def _read_value(text, at, found, value, string):
     """(one past the value at this place, 1 if it is a string, 0, or _NULL), with its columns but for its name; -1 where
     there is no value."""
-    byte = text[at]
+    byte = byte_at(text, at)
     kind, key, rest, strings = STRING, string, np.int64(0), 0
     if byte == _QUOTE:
         at, last = read_string(text, at + 1, found.data, found.starts[string])
@@ -260,7 +265,7 @@ def _read_value(text, at, found, value, string):
         if word == np.uint64(_TRUE):
             key = np.int64(1)
             at += 4
-        elif word == np.uint64(_FALSE) and text[at + 4] == 101:
+        elif word == np.uint64(_FALSE) and byte_at(text, at + 4) == 101:
             key = np.int64(0)
             at += 5
         else:

@@ -7,6 +7,7 @@ import numpy as np
 from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.scanning import WIDTH, copy_bytes, special_bytes
+from dibs.jit.words import byte_at
 
 _QUOTE, _BACKSLASH, _U = 34, 92, 117
 _ESCAPES = np.zeros(256, np.uint8)  # what a byte stands for after a backslash; 0: it is no escape
@@ -28,7 +29,7 @@ def read_string(text, at, data, to):
         plain = lowest_bit(special)
         at += plain
         to += plain
-        byte = text[at]
+        byte = byte_at(text, at)
         if byte == _QUOTE:
             return at + 1, to
         at, to = _read_special(text, at, data, to)
@@ -39,16 +40,16 @@ def read_string(text, at, data, to):
 @phase(inline=False)
 def _read_special(text, at, data, to):
     """An escape, or characters beyond ASCII."""
-    if text[at] == _BACKSLASH:
+    if byte_at(text, at) == _BACKSLASH:
         return _read_escape(text, at + 1, data, to)
-    if text[at] < 128:  # a control character
+    if byte_at(text, at) < 128:  # a control character
         return np.int64(-1), to
-    while text[at] >= 128:
+    while byte_at(text, at) >= 128:
         size = _character_size(text, at)
         if size == 0:
             return np.int64(-1), to
         for _ in range(size):
-            data[to] = text[at]
+            data[to] = byte_at(text, at)
             at += 1
             to += 1
     return at, to
@@ -57,7 +58,7 @@ def _read_special(text, at, data, to):
 @phase
 def _character_size(text, at):
     """The bytes of the character beyond ASCII at this place; 0: it is not UTF-8."""
-    first, second = text[at], text[at + 1]
+    first, second = byte_at(text, at), byte_at(text, at + 1)
     lowest, highest = 0x80, 0xBF  # of the second byte
     if first < 0xC2 or first > 0xF4:
         return 0
@@ -71,22 +72,22 @@ def _character_size(text, at):
         lowest = 0x90
     elif first == 0xF4:
         highest = 0x8F  # above is no Unicode
-    if second < lowest or second > highest or (text[at + 2] & 0xC0) != 0x80:
+    if second < lowest or second > highest or (byte_at(text, at + 2) & 0xC0) != 0x80:
         return 0
     if first < 0xF0:
         return 3
-    return 4 if (text[at + 3] & 0xC0) == 0x80 else 0
+    return 4 if (byte_at(text, at + 3) & 0xC0) == 0x80 else 0
 
 
 @phase
 def _read_escape(text, at, data, to):
-    if text[at] != _U:
-        data[to] = _ESCAPES[text[at]]
+    if byte_at(text, at) != _U:
+        data[to] = _ESCAPES[byte_at(text, at)]
         return (at + 1, to + 1) if data[to] != 0 else (np.int64(-1), to)
     code = _hexadecimal(text, at + 1)
     at += 5
     if code >= 0xD800 and code <= 0xDFFF:  # a surrogate: the first of two, or not sure
-        if code >= 0xDC00 or text[at] != _BACKSLASH or text[at + 1] != _U:
+        if code >= 0xDC00 or byte_at(text, at) != _BACKSLASH or byte_at(text, at + 1) != _U:
             return np.int64(-1), to
         second = _hexadecimal(text, at + 2)
         if second < 0xDC00 or second > 0xDFFF:
@@ -103,7 +104,7 @@ def _hexadecimal(text, at):
     """The value of four digits; negative where there are others."""
     value = 0
     for k in range(4):
-        byte = np.int64(text[at + k])
+        byte = np.int64(byte_at(text, at + k))
         digit = -(1 << 20)
         if byte >= 48 and byte <= 57:
             digit = byte - 48

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.scanning import PADDING, word_at
+from dibs.jit.scanning import PADDING
+from dibs.jit.words import word_at
 
 ROOT = 0  # the event itself
 NOWHERE = -1  # neither a wanted name nor on the way to one
@@ -117,7 +118,7 @@ def _find(tree, node, text, start, end):
         if (
             tree.parent[other] == node
             and tree.size[other] == size
-            and same_bytes(text, start, tree.data, tree.start[other], size)
+            and _same_bytes(text, start, tree.data, tree.start[other], size)
         ):
             return slot, other
         slot = (slot + np.uint64(1)) & mask
@@ -137,7 +138,7 @@ def _hash(node, text, start, end):
 
 
 @phase
-def same_bytes(a, a_start, b, b_start, size):
+def _same_bytes(a, a_start, b, b_start, size):
     """Whether so many bytes of two texts are the same; there are PADDING bytes behind both."""
     while size >= 8:
         if word_at(a, a_start) != word_at(b, b_start):

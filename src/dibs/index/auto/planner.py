@@ -6,7 +6,7 @@
     these, for one event or two         -> bits      a bit for each predicate (index.propagation)
 
 A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
-for single events (in the background; ten to forty bytes a clause).
+for single events (in the background; ten to forty bytes per clause).
 
 The choice is made clause by clause from the share of events that have an attribute, or a value of it: first guessed
 from the subscriptions, then measured. When the measured shares would file many clauses elsewhere, the index is planned
@@ -191,8 +191,7 @@ class Auto:
     def observe(self, events: CodedEvents) -> None:
         if not self._observes or self._planned is None:
             return
-        self._presence.observe(events)
-        self._until_look -= len(events)
+        self._until_look -= self._presence.observe(events)
         if self._until_look > 0:
             return
         self._until_look = thresholds.look_every

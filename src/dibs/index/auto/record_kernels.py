@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.index.auto.record_layout import (
-    AHEAD,
     COARSE,
+    EARLY,
     FLAGS,
     HIGH,
     LINE,
@@ -15,6 +15,7 @@ from dibs.index.auto.record_layout import (
     MIDDLE,
     ONE,
     PROGRAM,
+    SOON,
     VERIFY,
     Facts,
     RecordArrays,
@@ -31,10 +32,10 @@ from dibs.jit.lanes import prefetch
 def match(points, inexact, has_programs, first_program, last_event, progress, *arrays):
     """The arrays of RecordArrays, ClauseArrays, Jumps, EventArrays, WorkSpace and Room, one after the other: handing
     groups over from Python takes twice the time, which single events would notice."""
-    records, clauses = RecordArrays(*arrays[:6]), ClauseArrays(*arrays[6:12])
-    jumps, events = Jumps(arrays[12], arrays[13], first_program), EventArrays(*arrays[14:18])
-    slots, coarse, stamps = Slots(*arrays[18:21]), arrays[21], arrays[22]
-    facts, space, room = Facts(points, inexact, has_programs), WorkSpace(slots, coarse, stamps), Room(*arrays[23:])
+    records, clauses = RecordArrays(*arrays[:7]), ClauseArrays(*arrays[7:13])
+    jumps, events = Jumps(arrays[13], arrays[14], first_program), EventArrays(*arrays[15:19])
+    slots, coarse, stamps = Slots(*arrays[19:22]), arrays[22], arrays[23]
+    facts, space, room = Facts(points, inexact, has_programs), WorkSpace(slots, coarse, stamps), Room(*arrays[24:])
     progress[PAIRS] = 0
     match_events(records, clauses, jumps, events, facts, last_event, space, room, progress)
 
@@ -97,10 +98,10 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
     full = False
     i = first + progress[NEXT_ROW]
     while i < last and not full:
-        if i + AHEAD < events.offsets[-1]:
-            _ask_for_place(events.attribute[i + AHEAD], events.lo[i + AHEAD], has_cells, records)
-        if i + 1 < events.offsets[-1]:  # the next entry, be it of the next event
-            _ask_for_groups(events.attribute[i + 1], events.lo[i + 1], has_cells, records)
+        if i + EARLY < events.offsets[-1]:
+            _ask_for_place(events.attribute[i + EARLY], events.lo[i + EARLY], has_cells, records)
+        if i + SOON < events.offsets[-1]:
+            _ask_for_groups(events.attribute[i + SOON], events.lo[i + SOON], has_cells, records)
         a = events.attribute[i]
         again = i > first and events.attribute[i - 1] == a
         first_cell = np.int64(events.lo[i])
@@ -113,7 +114,7 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
         while cell <= last_cell or cell < first_cell:
             g = records.cell_group[a] + cell if cell >= first_cell else np.int64(a)
             cell += 1
-            if records.count[g] == 0:
+            if not _is_filled(g, records):
                 continue
             if progress[PAIRS] + records.count[g] > len(room.event):
                 full = True
@@ -128,10 +129,17 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
     return not full
 
 
+@phase
+def _is_filled(g, records):
+    """Whether a group has clauses: those bits are in the caches, where the groups stand is not."""
+    g = np.uint64(g)
+    return (records.filled[g >> np.uint64(3)] >> (g & np.uint64(7))) & 1 != 0
+
+
 @kernel(inline="always")
 def _ask_for_place(a, cell, has_cells, records):
     """Prefetches where the group of an entry's cell stands: with very many cells that is a look into memory, too."""
-    if has_cells and cell < records.cell_end[a]:
+    if has_cells and cell < records.cell_end[a] and _is_filled(records.cell_group[a] + cell, records):
         g = records.cell_group[a] + cell
         prefetch(records.start, g)
         prefetch(records.count, g)
@@ -147,6 +155,8 @@ def _ask_for_groups(a, cell, has_cells, records):
 
 @kernel(inline="always")
 def _ask_for_group(g, records):
+    if not _is_filled(g, records):
+        return
     at, end = records.start[g], min(records.start[g + 1], records.start[g] + LINE * LINES)
     while at < end:
         prefetch(records.words, at)

@@ -12,7 +12,7 @@ from dibs.index.kernels import Slots
 
 COARSE = 1 << 16  # coarse cells are below it
 LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are prefetched
-AHEAD = 8  # entries whose groups' places are prefetched before their turn
+EARLY, SOON = 24, 8  # so many entries before its turn, where a group stands is prefetched, and the group
 VERIFY, PROGRAM = 1, 2  # flags of a header
 # Parts of words: attribute or row << HIGH | lo or flags << MIDDLE | width or n, in the bits of LOW.
 HIGH, MIDDLE, LOW = np.uint64(32), np.uint64(16), np.uint64(0xFFFF)
@@ -28,6 +28,7 @@ class RecordArrays(NamedTuple):
     shift: NDArray[np.uint8]
     cell_group: NDArray[np.int64]
     cell_end: NDArray[np.int32]
+    filled: NDArray[np.uint8]  # bits: which groups have clauses. Not saved: made of `count`
 
 
 class Facts(NamedTuple):

@@ -51,7 +51,7 @@ from dibs.thresholds import thresholds
 
 
 class Records:
-    ARRAYS = (*RecordArrays._fields, "size")
+    ARRAYS = (*RecordArrays._fields[:-1], "size")
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
@@ -61,7 +61,8 @@ class Records:
         self.size = int(arrays["size"][0])
         self.has_programs = int(arrays["count"].sum()) > 0 and bool(has_flag(self._words, self._start, PROGRAM))
         self.inexact = bool(has_flag(self._words, self._start, VERIFY))
-        self.own = RecordArrays(*(arrays[name] for name in RecordArrays._fields))
+        filled = np.packbits(arrays["count"] > 0, bitorder="little")
+        self.own = RecordArrays(*(arrays[name] for name in RecordArrays._fields[:-1]), filled=filled)
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),

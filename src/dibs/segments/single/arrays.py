@@ -93,6 +93,7 @@ def records_at(plan, own):
         array_at(plan, own + RECORDS + 3, np.uint8),
         array_at(plan, own + RECORDS + 4, np.int64),
         array_at(plan, own + RECORDS + 5, np.int32),
+        array_at(plan, own + RECORDS + 6, np.uint8),
     )
 
 

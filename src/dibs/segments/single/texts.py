@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -12,13 +12,16 @@ from dibs.coding.events.json import json_content, json_line
 from dibs.coding.lines import BYTE_ORDER_MARK
 from dibs.errors import EventError
 
-_is_plain = frozenset((bool, int, float, str, type(None))).issuperset
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+_NESTED = frozenset((dict, list))
+_is_plain, _is_json = _PLAIN.issuperset, (_PLAIN | _NESTED).issuperset
 
 
 def text_of(event: object) -> bytes | None:
-    """The JSON text of an event that is one, or a dict of plain values; None: it is something else, or orjson does not
-    write it (integers of more than 64 bits, lone surrogates, keys that are no plain strings). Of floats it writes the
-    digits that are read back as the same bits, but null for NaN and the infinities."""
+    """The JSON text of an event that is one, or a dict of plain values, of dicts and lists of them; None: it is
+    something else, or orjson does not write it (integers of more than 64 bits, lone surrogates, keys that are no plain
+    strings). Of floats it writes the digits that are read back as the same bits, but null for NaN and the
+    infinities."""
     kind = type(event)
     if kind is bytes:
         return event  # type: ignore[return-value]
@@ -33,15 +36,36 @@ def text_of(event: object) -> bytes | None:
 
 
 def _text_of_dict(event: dict[str, Any]) -> bytes | None:
-    if not _is_plain(map(type, event.values())):
+    values = event.values()
+    flat = _is_plain(map(type, values))
+    if not flat and not _is_json(map(type, values)):
         return None
     try:
         text = orjson.dumps(event)
     except TypeError:
         return None
-    if b"null" in text and not all(isfinite(value) for value in event.values() if type(value) is float):
+    if not flat and not _is_plain_inside(values):
+        return None
+    if b"null" in text and not _is_finite(values):
         return None
     return text
+
+
+def _is_plain_inside(values: Iterable[Any]) -> bool:
+    """Whether all that objects and arrays hold is plain. They are no deeper than orjson writes."""
+    return all(
+        _is_json(map(type, inside)) and _is_plain_inside(inside)
+        for inside in (value.values() if type(value) is dict else value for value in values if type(value) in _NESTED)
+    )
+
+
+def _is_finite(values: Iterable[Any]) -> bool:
+    return all(
+        isfinite(value)
+        if type(value) is float
+        else type(value) not in _NESTED or _is_finite(value.values() if type(value) is dict else value)
+        for value in values
+    )
 
 
 def dict_of(event: object) -> Any:

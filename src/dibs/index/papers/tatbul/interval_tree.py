@@ -15,7 +15,7 @@ Arrays (besides those of index.attribute_trees):
     bounds  int32  2 x intervals: first cells by node, ascending; then last cells by node, ascending (read from behind)
     entries int32  2 x intervals: whose they are
 
-Useful for: little memory: two entries an interval and a node, whatever the overlap.
+Useful for: little memory: two entries per interval and one node, whatever the overlap.
 Not useful for: few comparisons: every interval that holds, and one more on each level, is compared.
 
 Where it differs from the paper: a value that is the point of a node satisfies all that the node has, without

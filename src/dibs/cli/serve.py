@@ -1,0 +1,98 @@
+"""dibs serve: subscriptions, matching and delivery over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dibs.cli.outcome import BadInput, outcome, say
+
+if TYPE_CHECKING:
+    from dibs.service.settings import Settings
+
+HELP = """
+Serve a folder of subscriptions over HTTP: save queries, publish events, be told.
+
+\b
+    dibs serve ./searches
+    dibs serve ./searches --port 9000 --workers 4
+    dibs serve ./searches --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+    dibs serve ./demo --demo
+
+The folder is a durable matcher (Matcher.open, dibs catalog); it is made if it is not there. Without a token nobody gets
+in: the first start makes one for an admin and shows it once, `dibs token` makes others. --open asks for none, on
+loopback.
+
+GET /docs shows the API, SERVICE.md how to run it. Needs: pip install 'dibs[serve]'.
+"""
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Where everything is kept.")],
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; others than loopback are asked for.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0: any that is free.", min=0, max=65_535)] = 8080,
+    workers: Annotated[
+        int, typer.Option(help="Matching processes; with 1 the writer matches too.", min=1, max=256)
+    ] = 1,
+    open: Annotated[bool, typer.Option("--open", help="Ask for no token; loopback only.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM file of the certificate, with its chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
+    max_subscriptions: Annotated[int, typer.Option(help="Of each tenant; 0: any number.", min=0)] = 10_000_000,
+    rate: Annotated[int, typer.Option(help="Requests per second of each tenant; 0: any number.", min=0)] = 0,
+    max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1_000)] = 32 << 20,
+    max_expression: Annotated[int, typer.Option(help="Characters of an expression.", min=1)] = 100_000,
+    max_seconds: Annotated[int, typer.Option(help="For a body to come, and for an answer.", min=1)] = 30,
+    recent: Annotated[int, typer.Option(help="Events of each tenant that are kept to look at.", min=0)] = 10_000,
+    gather: Annotated[int, typer.Option(help="Microseconds that events wait for each other under load.", min=0)] = 300,
+    threads: Annotated[int | None, typer.Option(help="Cores that one batch may use; by default all.", min=1)] = None,
+    private_targets: Annotated[
+        bool, typer.Option("--private-targets", help="Webhooks may go to private networks and this machine.")
+    ] = False,
+    broker: Annotated[list[str] | None, typer.Option(help="host:port of Kafka, for topics; may be repeated.")] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Fill it with a shop, and let events flow.")] = False,
+) -> None:
+    with outcome():
+        try:
+            from dibs.service.server import run
+            from dibs.service.settings import Limits, Settings
+        except ImportError as error:
+            raise BadInput(f"the service needs more packages ({error.name}): pip install 'dibs[serve]'") from None
+        limits = Limits(max_subscriptions, rate, max_body, max_expression, max_seconds)
+        settings = Settings(
+            folder=folder,
+            host=host,
+            port=port,
+            workers=workers,
+            open=open,
+            tls_certificate=tls_cert,
+            tls_key=tls_key,
+            limits=limits,
+            recent_events=recent,
+            gather=gather / 1e6,
+            private_targets=private_targets,
+            brokers=tuple(broker or ()),
+            threads=threads,
+        )
+        run(settings, _tell)
+
+
+def _tell(settings: Settings) -> None:
+    from dibs.service.database import Database
+    from dibs.service.settings import ALL, DATABASE
+    from dibs.service.tokens import Tokens, create_token
+
+    say(f"dibs: serving {settings.folder} at {settings.url} (API: {settings.url}/docs)")
+    if settings.open:
+        say("dibs: everybody on this machine may do everything (--open)")
+        return
+    database = Database(settings.folder / DATABASE)
+    try:
+        if not Tokens(database):
+            _, secret = create_token(database, ALL, ("admin",), "made by the first start")
+            say(f"dibs: the token of the admin, shown this once: {secret}")
+    finally:
+        database.close()

@@ -1,0 +1,406 @@
+"""dibs.Client: a service (dibs serve) with the methods of a Matcher.
+
+    client = dibs.Client("http://127.0.0.1:8080", token="dibs_...")
+    client.add("alice", "price <= 580")
+    client.match({"price": 550})        # ["alice"]
+    client.publish({"price": 550})      # matched, counted and delivered
+
+Events are dicts of what JSON can say, or JSON texts. What the service refuses is raised as the Matcher would raise it;
+what only a service can refuse (tokens, limits) is a ServiceError. Needs: pip install 'dibs[client]'.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import orjson
+
+from dibs.arguments import DEFAULT_WEIGHT, Id, OnError
+from dibs.coding.values import EventProblem
+from dibs.errors import (
+    ArgumentError,
+    DibsError,
+    DuplicateId,
+    EventError,
+    ExpressionError,
+    Problem,
+    Rejected,
+    SubscriptionErrors,
+    UnknownId,
+)
+from dibs.explain import Explanation, explain
+from dibs.language.sql import parse
+from dibs.segments.state import Subscription
+
+if TYPE_CHECKING:
+    import httpx
+    import pyarrow as pa
+
+TOKEN = "DIBS_TOKEN"  # the environment variable for a token that is not given
+JSON, LINES = "application/json", "application/jsonl"
+AT_ONCE = 20_000  # subscriptions of one request
+BYTES_AT_ONCE = 16 << 20  # of events
+
+
+class ServiceError(DibsError):
+    """A service has refused a request, or cannot be reached. `status` is that of HTTP, 0 if there was no answer;
+    `document` is its problem document."""
+
+    def __init__(self, message: str, status: int = 0, document: Mapping[str, Any] | None = None):
+        self.status, self.document = status, dict(document or {})
+        super().__init__(message)
+
+
+class ServedMatches:
+    """Which subscriptions each event of a batch satisfies, as dibs.Matches: `len` is the number of events, `count` the
+    number of pairs; iterating gives each event's ids, sorted (with `top`, the heaviest first)."""
+
+    def __init__(self, found: list[list[Id]], problems: list[EventProblem]):
+        self._found, self.problems = found, problems
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._found))
+
+    def __iter__(self) -> Iterator[list[Id]]:
+        return iter(self._found)
+
+    def top(self, k: int) -> list[list[Id]]:
+        """Of matches that were asked for with top=: the k heaviest of each event."""
+        return [ids[:k] for ids in self._found]
+
+    def pairs(self) -> pa.Table:
+        """The columns event (row number in the batch) and subscription (id)."""
+        import pyarrow as pa
+
+        pairs = [(event, id) for event, ids in enumerate(self._found) for id in ids]
+        plain = all(isinstance(id, int) for _, id in pairs)
+        ids = pa.array([id if plain else str(id) for _, id in pairs], pa.int64() if plain and pairs else pa.string())
+        return pa.table({"event": pa.array([event for event, _ in pairs], pa.int64()), "subscription": ids})
+
+    def __repr__(self) -> str:
+        return f"<ServedMatches: {len(self):,} events, {self.count:,} pairs>"
+
+
+class Client:
+    """A service, with the methods of a Matcher. token: by default what the environment variable DIBS_TOKEN says.
+    tenant: which one is meant, for a token of all tenants. Close it, or use it in a with block."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        tenant: str | None = None,
+        timeout: float = 60.0,
+        verify: Any = True,
+    ):
+        try:
+            import httpx
+        except ImportError:
+            raise DibsError("dibs.Client needs another package: pip install 'dibs[client]'") from None
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ArgumentError(f"url must be the address of a service, like http://127.0.0.1:8080, not {url!r}")
+        secret = os.environ.get(TOKEN, "") if token is None else token
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        self._params = {} if tenant is None else {"tenant": tenant}
+        verify = verify if url.startswith("https://") else False
+        self._http: httpx.Client = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=verify)
+        self.url = url
+
+    # ---- subscriptions ----
+
+    def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT, **more: Any) -> None:
+        """Adds a subscription; more: owner, labels, destination, mode, paused. Raises ExpressionError, DuplicateId."""
+        try:
+            self._put(id, {"expression": expression, "weight": weight, **more}, {"If-None-Match": "*"})
+        except ServiceError as error:
+            if error.status == 412:
+                raise DuplicateId(id) from None
+            raise
+
+    def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
+        """Adds (id, expression) or (id, expression, weight) items. Those of one request, some 20,000, are added all or
+        none (SubscriptionErrors); on_error="skip" adds the good ones and returns the others."""
+        rejected: list[Rejected] = []
+        waiting: list[tuple[Any, ...]] = []
+        done = 0
+        for item in items:
+            waiting.append(tuple(item))
+            if len(waiting) == AT_ONCE:
+                rejected += self._add(waiting, on_error, done)
+                done, waiting = done + len(waiting), []
+        return rejected + (self._add(waiting, on_error, done) if waiting else [])
+
+    def _add(self, items: list[tuple[Any, ...]], on_error: OnError, first: int) -> list[Rejected]:
+        rows = [dict(zip(("id", "expression", "weight"), item)) for item in items]
+        params = {"mode": "add", "on_error": on_error}
+        answer = self._ask("POST", "/v1/subscriptions", _lines(rows), LINES, params, first=first)
+        return [_rejected(each, first) for each in orjson.loads(answer.content)["rejected"]]
+
+    def add_table(self, table: Any, on_error: OnError = "raise") -> list[Rejected]:
+        """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight."""
+        names = [name for name in ("id", "expression", "weight") if name in table.column_names]
+        columns = [table[name].to_pylist() for name in names]
+        return self.add_many(zip(*columns), on_error)
+
+    def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
+        """Changes a subscription's expression (and its weight, if given); the rest of it stays. Raises UnknownId,
+        ExpressionError."""
+        while True:
+            old = self._get(id)
+            kept = {name: old[name] for name in ("owner", "labels", "destination", "mode", "paused")}
+            body = {**kept, "expression": expression, "weight": old["weight"] if weight is None else weight}
+            try:
+                self._put(id, body, {"If-Match": f'"{old["version"]}"'})
+                return
+            except ServiceError as error:
+                if error.status != 412:  # it has changed meanwhile: look again
+                    raise
+
+    def _put(self, id: Id, body: dict[str, Any], headers: dict[str, str]) -> None:
+        self._ask("PUT", _path(id), _json(body), JSON, _integer(id), headers)
+
+    def remove(self, id: Id) -> None:
+        """Removes a subscription. Raises UnknownId."""
+        self._ask("DELETE", _path(id), params=_integer(id))
+
+    def remove_many(self, ids: Iterable[Id]) -> None:
+        """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
+        try:
+            self._ask("POST", "/v1/subscriptions", _lines([{"id": id, "remove": True} for id in ids]), LINES)
+        except SubscriptionErrors as error:
+            raise UnknownId(error.rejected[0].id) from None
+
+    def pause(self, id: Id) -> None:
+        """Keeps a subscription, which matches nothing until resume(). Raises UnknownId."""
+        self._ask("POST", _path(id) + "/pause", params=_integer(id))
+
+    def resume(self, id: Id) -> None:
+        """Lets a paused subscription match again. Raises UnknownId."""
+        self._ask("POST", _path(id) + "/resume", params=_integer(id))
+
+    def _get(self, id: Id) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(self._ask("GET", _path(id), params=_integer(id)).content)
+        return found
+
+    def get(self, id: Id) -> Subscription:
+        """What is known of a subscription. Raises UnknownId."""
+        from datetime import datetime
+
+        found = self._get(id)
+        moment = datetime.fromisoformat(found["time"].replace("Z", "+00:00"))
+        time = round(moment.timestamp() * 1e6)
+        return Subscription(found["id"], found["expression"], found["weight"], found["version"], time)
+
+    def expression(self, id: Id) -> str:
+        """The text of a subscription."""
+        return self.get(id).expression
+
+    def weight(self, id: Id) -> float:
+        """The weight of a subscription."""
+        return self.get(id).weight
+
+    def __contains__(self, id: object) -> bool:
+        if not isinstance(id, (str, int)) or isinstance(id, bool):
+            return False
+        try:
+            self._get(id)
+        except UnknownId:
+            return False
+        return True
+
+    def __len__(self) -> int:
+        return int(orjson.loads(self._ask("GET", "/v1/subscriptions", params={"limit": "1"}).content)["total"])
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that subscriptions mention, as far as a thousand of them."""
+        params = {"limit": "1000", "values": "0"}
+        found = orjson.loads(self._ask("GET", "/v1/attributes", params=params).content)["attributes"]
+        return frozenset(each["name"] for each in found if each["subscriptions"])
+
+    # ---- matching ----
+
+    def match(self, event: Any, top: int | None = None) -> list[Id]:
+        """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight first,
+        at most so many. Raises EventError."""
+        params = {} if top is None else {"top": str(top)}
+        answer = self._ask("POST", "/v1/match", _event(event), JSON, params)
+        found: list[Id] = orjson.loads(answer.content)["subscriptions"]
+        return found
+
+    def match_batch(self, events: Any, on_error: OnError = "raise", top: int | None = None) -> ServedMatches:
+        """Matches a batch: a list of dicts or JSON texts, or JSON lines as bytes. on_error="skip": what cannot be read
+        is listed in .problems."""
+        params = {"on_error": on_error} | ({} if top is None else {"top": str(top)})
+        found: list[list[Id]] = []
+        problems: list[EventProblem] = []
+        for body in _batches(events):
+            first = len(found)
+            answer = self._ask("POST", "/v1/match", body, LINES, params, first=first)
+            for place, line in enumerate(answer.content.splitlines(), first):
+                row = orjson.loads(line)
+                found.append(row["subscriptions"])
+                told = row.get("problems", ())
+                problems += [EventProblem(place, each["attribute"], each["detail"]) for each in told]
+        return ServedMatches(found, problems)
+
+    def publish(self, event: Any, key: str | None = None) -> dict[str, Any]:
+        """Matches an event, counts and delivers it: {"event": its id, "count", "deliveries", ...}. key: the same one
+        again, within a day, publishes nothing."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = self._ask("POST", "/v1/publish", _event(event), JSON, headers=headers)
+        found: dict[str, Any] = orjson.loads(answer.content)
+        return found
+
+    def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate."""
+        if not isinstance(event, Mapping):
+            raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
+        return explain(parse(self.expression(id)), event, id)
+
+    def backtest(self, expression: str, examples: int = 5) -> dict[str, Any]:
+        """What the expression would have matched of the service's recent events."""
+        body = _json({"expression": expression, "examples": examples})
+        found: dict[str, Any] = orjson.loads(self._ask("POST", "/v1/backtest", body, JSON).content)
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        """What the service says of itself."""
+        found: dict[str, Any] = orjson.loads(self._ask("GET", "/v1/stats").content)
+        return found
+
+    # ---- asking ----
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        media: str = "",
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        first: int = 0,
+    ) -> httpx.Response:
+        import httpx
+
+        sent = {**(headers or {}), **({"Content-Type": media} if media else {})}
+        try:
+            answer = self._http.request(
+                method, path, content=body, params={**self._params, **(params or {})}, headers=sent
+            )
+        except httpx.HTTPError as error:
+            raise ServiceError(f"{self.url} does not answer ({error or type(error).__name__}): does it run?") from None
+        if not answer.is_success:
+            _raise(answer, first)
+        return answer
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client: {self.url}>"
+
+
+def _path(id: Any) -> str:
+    if not isinstance(id, (str, int)) or isinstance(id, bool):
+        raise UnknownId(id)
+    return f"/v1/subscriptions/{quote(str(id), safe='')}"
+
+
+def _integer(id: Id) -> dict[str, str]:
+    return {"integer": "true"} if isinstance(id, int) else {}
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:
+        raise ArgumentError(f"this cannot be said in JSON, which a service is asked in: {error}") from None
+
+
+def _lines(rows: Iterable[Any]) -> bytes:
+    return b"\n".join(map(_json, rows))
+
+
+def _event(event: Any) -> bytes:
+    if isinstance(event, (bytes, bytearray, memoryview)):
+        return bytes(event)
+    if isinstance(event, str):
+        return event.encode()
+    if isinstance(event, Mapping):
+        try:
+            return orjson.dumps(dict(event))
+        except TypeError as error:
+            raise EventError(f"the event cannot be said in JSON, which a service is asked in: {error}") from None
+    raise EventError(
+        f"an event is a dict of attributes, or a JSON text of one, not {type(event).__name__}; "
+        "use match_batch for several"
+    )
+
+
+def _batches(events: Any) -> Iterator[bytes]:
+    """Lines, some megabytes at a time."""
+    from dibs.coding.lines import read_lines
+
+    if isinstance(events, str):
+        events = events.encode()
+    texts: Iterable[bytes] = map(_event, events)
+    if isinstance(events, (bytes, bytearray, memoryview)):
+        texts = (text for lines in read_lines(events) for text in lines.texts)
+    waiting: list[bytes] = []
+    size = 0
+    for text in texts:
+        waiting.append(text.replace(b"\n", b" ") if b"\n" in text else text)
+        size += len(text)
+        if size > BYTES_AT_ONCE:
+            yield b"\n".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"\n".join(waiting)
+
+
+def _problems(given: list[dict[str, Any]]) -> ExpressionError:
+    return ExpressionError([Problem(**each) for each in given])
+
+
+def _rejected(given: dict[str, Any], first: int) -> Rejected:
+    error = _problems(given["problems"]) if "problems" in given else DibsError(given["detail"])
+    return Rejected(first + given["position"], given["id"], None, error)
+
+
+def _raise(answer: httpx.Response, first: int) -> NoReturn:
+    """What the library would have raised."""
+    try:
+        document = orjson.loads(answer.content)
+        kind, detail = document["type"].removeprefix("/problems/"), document["detail"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ServiceError(f"the service answered {answer.status_code}", answer.status_code) from None
+    if kind == "expression":
+        raise _problems(document["problems"])
+    if kind == "subscriptions":
+        raise SubscriptionErrors([_rejected(each, first) for each in document["rejected"]])
+    if kind == "unknown-id":
+        raise UnknownId(document["id"])
+    if kind == "duplicate-id":
+        raise DuplicateId(document["id"])
+    if kind == "event":
+        error = EventError(detail)
+        error.event = None if document["event"] is None else first + document["event"]
+        error.attribute = document["attribute"]
+        raise error
+    raise ServiceError(detail, answer.status_code, document)

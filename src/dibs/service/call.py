@@ -1,0 +1,158 @@
+"""A request as handlers see it (its token, tenant, parameters and body checked), and an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from dibs.arguments import Id
+from dibs.service.checking import integer_of, problem_with
+from dibs.service.problems import Refusal
+from dibs.service.routes import JSON, LINES, PROBLEM, Route
+from dibs.service.subscriptions import Condition
+from dibs.service.tokens import Identity
+
+if TYPE_CHECKING:
+    from dibs.service.app import Service
+    from dibs.service.tenants import Tenant
+
+T = TypeVar("T")
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+LINE_TYPES = {LINES, "application/x-ndjson", "application/jsonlines"}
+BODY_TYPES = {JSON, "", *LINE_TYPES}
+LONGEST_ID = 1_000  # characters
+LONGEST_KEY = 200
+
+
+@dataclass
+class Answer:
+    body: bytes = b""
+    status: int = 200
+    media: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    chunks: AsyncIterator[bytes] | None = None  # in place of the body, as they come
+
+    @classmethod
+    def of(cls, value: Any, status: int = 200, **headers: str) -> Answer:
+        """As JSON."""
+        return cls(orjson.dumps(value), status, headers=headers)
+
+    @classmethod
+    def refused(cls, refusal: Refusal) -> Answer:
+        body = orjson.dumps(refusal.document(), default=str)
+        return cls(body, refusal.status, PROBLEM, dict(refusal.headers))
+
+    async def send(self, send: Send) -> None:
+        headers = [(b"content-type", self.media.encode()), *SAFE]
+        headers += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in self.headers.items()]
+        if self.chunks is None:
+            headers.append((b"content-length", str(len(self.body)).encode()))
+            await send({"type": "http.response.start", "status": self.status, "headers": headers})
+            await send({"type": "http.response.body", "body": self.body})
+            return
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        async for chunk in self.chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+# No page of another site may read, frame or guess the type of an answer, and no cache keeps it.
+SAFE = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+@dataclass
+class Call:
+    service: Service
+    route: Route
+    scope: Scope
+    receive: Receive
+    send: Send
+    headers: dict[bytes, bytes]
+    path: dict[str, str]  # its {names}
+    identity: Identity
+    tenant: Tenant
+    parameters: dict[str, Any]
+    body: bytes = b""
+
+    # ---- what was sent ----
+
+    @property
+    def media(self) -> str:
+        return self.headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
+
+    @property
+    def is_lines(self) -> bool:
+        return self.media in LINE_TYPES
+
+    def json(self) -> Any:
+        """The body, as the route's schema says."""
+        try:
+            value = orjson.loads(self.body)
+        except orjson.JSONDecodeError as e:
+            raise Refusal("body", f"the body is no JSON: {e}") from None
+        assert self.route.body is not None
+        problem = problem_with(value, self.route.body)
+        if problem:
+            raise Refusal("body", problem)
+        return value
+
+    @property
+    def id(self) -> Id:
+        """The subscription in the path."""
+        return self.id_of(self.path["id"])
+
+    def id_of(self, text: str) -> Id:
+        if self.parameters["integer"]:
+            number = integer_of(text, "an id")
+            if -(2**63) <= number < 2**63:
+                return number
+            raise Refusal("argument", f"an id has 64 bits with sign, which is not enough for {number}")
+        if not text or len(text) > LONGEST_ID:
+            raise Refusal("argument", f"an id has 1 to {LONGEST_ID:,} characters, not {len(text):,}")
+        return text
+
+    @property
+    def condition(self) -> Condition:
+        """If-Match and If-None-Match."""
+        wanted = self.headers.get(b"if-match", b"").decode("latin-1").strip()
+        unwanted = self.headers.get(b"if-none-match", b"").decode("latin-1").strip()
+        if unwanted not in ("", "*"):
+            raise Refusal("argument", 'If-None-Match must be *: "only if it is not there"')
+        if wanted in ("", "*"):
+            return Condition(exists=wanted == "*", absent=unwanted == "*")
+        versions = [integer_of(tag.strip().removeprefix("W/").strip('"'), "If-Match") for tag in wanted.split(",")]
+        return Condition(frozenset(versions), absent=unwanted == "*")
+
+    @property
+    def key(self) -> str | None:
+        """The Idempotency-Key."""
+        found = self.headers.get(b"idempotency-key")
+        if found is None:
+            return None
+        text = found.decode("latin-1")
+        if not 1 <= len(text) <= LONGEST_KEY:
+            raise Refusal("argument", f"an Idempotency-Key has 1 to {LONGEST_KEY} characters, not {len(text):,}")
+        return text
+
+    # ---- working ----
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Not in the loop, and within the tenant's time; of one tenant only some at once."""
+        loop = asyncio.get_running_loop()
+        seconds = self.tenant.limits.seconds or None
+        try:
+            async with self.tenant.at_once:
+                return await asyncio.wait_for(loop.run_in_executor(self.service.pool, work), seconds)
+        except (asyncio.TimeoutError, TimeoutError):
+            raise Refusal("timeout", f"it took more than {seconds} seconds; ask for less at once") from None

@@ -1,0 +1,152 @@
+"""Recent events, backtests against them, attributes, counts, and the live stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+import orjson
+
+from dibs.arguments import Id
+from dibs.service.call import Answer, Call
+from dibs.service.counts import HOUR, MINUTE
+from dibs.service.delivery.streams import Listener, Lost, sse
+from dibs.service.handlers.subscriptions import shown_counts
+from dibs.service.problems import Refusal
+from dibs.service.recent import RecentEvent, plain_value
+from dibs.service.subscriptions import iso
+
+T = TypeVar("T")
+EVENT_STREAM = "text/event-stream"
+PING = 15.0  # seconds of silence in a stream
+MOST_IDS = 1_000
+
+
+def _shown(event: RecentEvent) -> dict[str, Any]:
+    about = {"seq": event.seq, "id": event.id, "time": iso(event.time), "event": orjson.Fragment(event.text)}
+    return about | {"count": event.count, "subscriptions": event.ids}
+
+
+async def recent(call: Call) -> Answer:
+    found = call.tenant.recent.newest(call.parameters["limit"], call.parameters["before"])
+    return Answer.of({"events": [_shown(event) for event in found], "kept": len(call.tenant.recent)})
+
+
+async def backtest(call: Call) -> Answer:
+    given = call.json()
+    call.tenant.subscriptions.check_size(given["expression"])
+    begun = time.perf_counter()
+    found = await call.in_thread(lambda: call.tenant.recent.backtest(given["expression"], given.get("examples", 5)))
+    answer = {
+        "events": found.events,
+        "count": found.count,
+        "rate": found.count / found.events if found.events else 0.0,
+        "per_hour": found.count / found.hours if found.hours else 0.0,
+        "histogram": [{"start": iso(start), "count": count, "events": events} for start, count, events in found.bars],
+        "examples": [_shown(event) for event in found.examples],
+        "elapsed": time.perf_counter() - begun,
+    }
+    return Answer.of(answer)
+
+
+async def attributes(call: Call) -> Answer:
+    asked = call.parameters
+
+    def work() -> dict[str, Any]:
+        values, having, events = call.tenant.recent.learnt()
+        mentioned = call.tenant.matcher.attributes
+        names = {*having, *mentioned}
+        if asked["attribute"] is not None:
+            names &= {asked["attribute"]}
+        if asked["prefix"] is not None:
+            names = {name for name in names if name.startswith(asked["prefix"])}
+        chosen = sorted(names, key=lambda name: (-having[name], name))[: asked["limit"]]
+        listed = []
+        for name in chosen:
+            frequent = values[name].most_common(asked["values"]) if name in values else []
+            shown = [{"value": plain_value(value), "count": count} for value, count in frequent]
+            about = {"name": name, "events": having[name], "subscriptions": name in mentioned, "values": shown}
+            listed.append(about)
+        return {"attributes": listed, "events": events}
+
+    return Answer.of(await call.in_thread(work))
+
+
+async def counts(call: Call) -> Answer:
+    asked = call.parameters
+    ids: list[Id] = [call.id_of(text) for text in asked["id"][:MOST_IDS]]
+
+    def work() -> dict[str, Any]:
+        counted = call.tenant.counts
+        found = counted.of(ids or counted.most_frequent(asked["limit"]), asked["by"], asked["last"])
+        step = HOUR if asked["by"] == "hour" else MINUTE
+        start = (int(time.time()) // step - asked["last"] + 1) * step
+        answer: dict[str, Any] = {"by": asked["by"], "start": iso(start)}
+        answer["counts"] = [{"id": each.id} | shown_counts(each) for each in found]
+        if asked["by"] == "minute":
+            answer["events"] = counted.events_by_minute(asked["last"])
+        return answer
+
+    return Answer.of(await call.in_thread(work))
+
+
+# ---- streams ----
+
+
+async def stream(call: Call) -> Answer:
+    wanted = call.parameters["subscription"]
+    id = None if wanted is None else call.id_of(wanted)
+    if id is not None:
+        await call.in_thread(lambda: call.tenant.subscriptions.get(id))
+    most, feed = call.tenant.limits.streams, call.tenant.feed
+    if most and len(feed) >= most:
+        raise Refusal("quota", f"{most:,} streams are open already", headers={"Retry-After": "10"})
+    return Answer(media=EVENT_STREAM, chunks=_live(call, feed.listen(), id))
+
+
+async def _live(call: Call, listener: Listener[RecentEvent], id: Id | None) -> AsyncIterator[bytes]:
+    with listener:
+        yield b": here\n\n"
+        async for item in until_gone(call, aiter(listener)):
+            if item is None:
+                yield b": still here\n\n"
+            elif isinstance(item, Lost):
+                yield sse("lost", {"count": item.count})
+            elif id is None or id in item.ids:
+                yield sse("published", _shown(item) | {"event": orjson.loads(item.text)}, item.seq)
+
+
+async def until_gone(call: Call, items: AsyncIterator[T]) -> AsyncIterator[T | None]:
+    """The items, until the client leaves or the service stops; None when there was none for a while."""
+    gone = asyncio.ensure_future(_disconnected(call))
+    closing = asyncio.ensure_future(call.service.closing.wait())
+    following: asyncio.Future[T] | None = None
+    try:
+        while not gone.done() and not closing.done():
+            if following is None:
+                following = asyncio.ensure_future(_next(items))
+            awaited: set[asyncio.Future[Any]] = {following, gone, closing}
+            done, _ = await asyncio.wait(awaited, timeout=PING, return_when="FIRST_COMPLETED")
+            if following in done:
+                found, following = following.result(), None
+                yield found
+            elif not done:
+                yield None
+    except RuntimeError as end:  # a task cannot end by StopAsyncIteration
+        if not isinstance(end.__cause__, StopAsyncIteration):
+            raise
+    finally:
+        for task in (gone, closing, following):
+            if task is not None:
+                task.cancel()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+async def _disconnected(call: Call) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass

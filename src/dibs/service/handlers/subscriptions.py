@@ -1,0 +1,154 @@
+"""/v1/subscriptions: put, get, delete, pause, resume, list, and many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from dibs.arguments import DEFAULT_WEIGHT, Id
+from dibs.coding.lines import numbered_lines
+from dibs.errors import DibsError, Rejected
+from dibs.service import schemas
+from dibs.service.call import LONGEST_ID, Answer, Call
+from dibs.service.checking import problem_with
+from dibs.service.counts import Counted
+from dibs.service.delivery import Mode, UnknownDestination
+from dibs.service.details import Detail
+from dibs.service.problems import SHOWN, Refusal, rejected_of
+from dibs.service.subscriptions import Filter, after_cursor, cursor_of, iso, shown_subscription
+
+SPARKLINE = 24  # hours
+
+
+async def put(call: Call) -> Answer:
+    id, condition = call.id, call.condition
+    new = _checked(call, id, call.json())
+    found, is_new = await call.in_thread(lambda: call.tenant.subscriptions.put(new, condition))
+    return _shown(found, 201 if is_new else 200)
+
+
+async def get(call: Call) -> Answer:
+    id = call.id
+
+    def work() -> Answer:
+        found = call.tenant.subscriptions.get(id)
+        return _shown(found, matches=_matches(call, [id])[id] if call.parameters["counts"] else None)
+
+    return await call.in_thread(work)
+
+
+async def delete(call: Call) -> Answer:
+    id, condition = call.id, call.condition
+
+    def work() -> Detail:
+        found = call.tenant.subscriptions.remove(id, condition)
+        call.tenant.counts.forget([id])
+        return found
+
+    return Answer.of({"removed": shown_subscription(await call.in_thread(work))})
+
+
+async def pause(call: Call) -> Answer:
+    return await _pause(call, True)
+
+
+async def resume(call: Call) -> Answer:
+    return await _pause(call, False)
+
+
+async def _pause(call: Call, paused: bool) -> Answer:
+    id, condition = call.id, call.condition
+    return _shown(await call.in_thread(lambda: call.tenant.subscriptions.pause(id, paused, condition)))
+
+
+async def list_page(call: Call) -> Answer:
+    asked = call.parameters
+    after = after_cursor(asked["after"])
+    wanted = Filter(asked["owner"], asked["attribute"], asked["like"], asked["paused"])
+
+    def work() -> dict[str, Any]:
+        subscriptions = call.tenant.subscriptions
+        found, following = subscriptions.page(wanted, after, asked["limit"])
+        if asked["silent"]:
+            silent = call.tenant.counts.silent([detail.id for detail in found])
+            found = [detail for detail in found if detail.id in silent]
+        shown = [shown_subscription(detail) for detail in found]
+        if asked["counts"]:
+            matches = _matches(call, [detail.id for detail in found])
+            shown = [each | {"matches": matches[each["id"]]} for each in shown]
+        return {"subscriptions": shown, "next": cursor_of(following), "total": len(subscriptions)}
+
+    return Answer.of(await call.in_thread(work))
+
+
+async def change_many(call: Call) -> Answer:
+    if not call.is_lines:
+        raise Refusal("media-type", "expected application/jsonl: one subscription per line")
+    on_error, mode = call.parameters["on_error"], call.parameters["mode"]
+
+    def work() -> dict[str, Any]:
+        lines: list[Detail | Id] = []
+        rejected: list[Rejected] = []
+        for number, text in numbered_lines(call.body):
+            id: Any = None
+            try:
+                value = _line(text)
+                id = value.pop("id")
+                lines.append(id if value.pop("remove", False) else _checked(call, id, value))
+            except (DibsError, Refusal) as e:
+                error = DibsError(e.detail) if isinstance(e, Refusal) else e
+                rejected.append(Rejected(number - 1, id, None, error))
+        tenant = call.tenant
+        put, removed = tenant.subscriptions.change_many(lines, rejected, on_error, mode)
+        if removed:
+            tenant.counts.forget([line for line in lines if not isinstance(line, Detail)])
+        listed = [rejected_of(r) for r in rejected[:SHOWN]]
+        return {"put": put, "removed": removed, "rejected": listed, "version": tenant.matcher.version}
+
+    return Answer.of(await call.in_thread(work))
+
+
+def _line(text: bytes) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError as e:
+        raise Refusal("body", f"no JSON: {e}") from None
+    problem = problem_with(value, schemas.LINE, "the line")
+    if problem:
+        raise Refusal("body", problem)
+    if isinstance(value["id"], str) and not 1 <= len(value["id"]) <= LONGEST_ID:
+        raise Refusal("body", f"an id has 1 to {LONGEST_ID:,} characters, not {len(value['id']):,}")
+    if "expression" not in value and not value.get("remove"):
+        raise Refusal("body", "the line has no 'expression', which is needed, unless it says \"remove\": true")
+    return value
+
+
+def _checked(call: Call, id: Id, given: dict[str, Any]) -> Detail:
+    """A subscription as it was sent. What is wrong with its expression the matcher says."""
+    mode = given.get("mode")
+    if mode is not None:
+        mode = Mode.of(mode).shown()
+    destination = given.get("destination")
+    if destination is not None:
+        try:
+            call.service.outbox.destination(destination, call.tenant.name)
+        except UnknownDestination as error:
+            raise Refusal("destination", str(error)) from None
+    labels, weight = given.get("labels") or None, given.get("weight", DEFAULT_WEIGHT)
+    about = (id, given.get("owner"), labels, destination, mode, given.get("paused", False))
+    return Detail(*about, given["expression"], float(weight))
+
+
+def _shown(detail: Detail, status: int = 200, matches: Any = None) -> Answer:
+    shown = shown_subscription(detail) | ({} if matches is None else {"matches": matches})
+    return Answer.of(shown, status, ETag=f'"{detail.version}"')
+
+
+def _matches(call: Call, ids: list[Id]) -> dict[Id, dict[str, Any]]:
+    return {counted.id: shown_counts(counted) for counted in call.tenant.counts.of(ids, "hour", SPARKLINE)}
+
+
+def shown_counts(counted: Counted) -> dict[str, Any]:
+    last = None if counted.last is None else iso(counted.last)
+    return {"total": counted.total, "last": last, "series": counted.series}

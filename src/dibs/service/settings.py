@@ -1,0 +1,98 @@
+"""What a service may be told: where it listens, and what its tenants may do."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dibs.errors import ArgumentError, shown
+
+MAIN = "main"  # the tenant whose matcher is the folder itself
+ALL = "*"  # of a token: every tenant
+TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+DATABASE = "service.sqlite"
+TENANTS = "tenants"  # the folder of the other tenants' matchers
+
+
+def checked_tenant(name: object) -> str:
+    """A tenant's name is the name of a folder, too."""
+    if isinstance(name, str) and TENANT.match(name):
+        return name
+    expected = "up to 63 lower-case letters, digits, dashes and underscores, beginning with a letter or digit"
+    raise ArgumentError(f"a tenant's name is {expected}, not {shown(name)}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one tenant. 0: none."""
+
+    subscriptions: int = 10_000_000
+    rate: int = 0  # requests per second, over all its tokens; short bursts of as many
+    body: int = 32 << 20  # bytes of a request
+    expression: int = 100_000  # characters
+    seconds: int = 30  # for a body to come, and for an answer to be found
+    streams: int = 100  # that are open at once
+
+    @classmethod
+    def of(cls, value: dict[str, Any], default: Limits) -> Limits:
+        """From JSON; what is not named is as the default says."""
+        known = {f.name for f in fields(cls)}
+        for name, number in value.items():
+            if name not in known:
+                raise ArgumentError(f"there is no limit {name!r}; there are: {', '.join(sorted(known))}")
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise ArgumentError(f"the limit {name} must be a number from 0 (none) on, not {shown(number)}")
+        return replace(default, **value)
+
+    def shown(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Settings:
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1  # matching processes; 1: the writer does it all
+    open: bool = False  # no tokens: everybody on this machine is the admin of the tenant "main"
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    limits: Limits = field(default_factory=Limits)  # of a tenant that has none of its own
+    recent_events: int = 10_000  # kept for each tenant...
+    recent_bytes: int = 32 << 20  # ...and at most so much of them
+    gather: float = 0.0003  # seconds that requests wait for each other, under load: when...
+    gather_from: int = 16  # ...so many come together, which are matched as a batch
+    private_targets: bool = False  # webhooks may go to private networks and to this machine
+    brokers: tuple[str, ...] = ()  # of Kafka, that topics may be of: host:port
+    threads: int | None = None  # of a batch
+    deliver: bool = True  # by a process beside; else another one does, or nobody
+
+    def __post_init__(self) -> None:
+        if self.open and not self.is_loopback:
+            raise ArgumentError(
+                f"--open asks nobody for a token, so it is for loopback only, not for {self.host}: leave it out, and "
+                "make tokens with dibs token create"
+            )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ArgumentError("TLS needs two files: give both --tls-cert and --tls-key")
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' * (self.tls_certificate is not None)}://{host}:{self.port}"
+
+    def folder_of(self, tenant: str) -> Path:
+        """Where the tenant's matcher lies. Matchers are apart, so that no tenant can meet another's subscriptions."""
+        return self.folder if tenant == MAIN else self.folder / TENANTS / checked_tenant(tenant)

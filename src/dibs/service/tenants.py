@@ -1,0 +1,128 @@
+"""Tenants: each has a matcher, events and counts of its own, opened when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+
+import orjson
+
+from dibs.matcher import Matcher
+from dibs.service.counts import MatchCounts
+from dibs.service.database import Database
+from dibs.service.delivery.streams import LiveFeed
+from dibs.service.details import Details
+from dibs.service.gathering import Gatherer
+from dibs.service.problems import Refusal
+from dibs.service.recent import RecentEvent, RecentEvents
+from dibs.service.settings import MAIN, Limits, Settings
+from dibs.service.subscriptions import Subscriptions
+from dibs.storage.store import is_durable
+
+AT_ONCE = 4  # threads that work for one tenant
+
+
+class Rate:
+    """So many requests per second, and as many at once after a pause."""
+
+    def __init__(self, rate: float):
+        self.rate = rate
+        self._left, self._at = rate, time.monotonic()
+
+    def take(self) -> None:
+        if not self.rate:
+            return
+        now = time.monotonic()
+        self._left = min(self.rate, self._left + (now - self._at) * self.rate)
+        self._at = now
+        if self._left < 1:
+            wait = max(1, round((1 - self._left) / self.rate))
+            detail = f"more than {self.rate:,.0f} requests per second: try again in {wait} s"
+            raise Refusal("quota", detail, headers={"Retry-After": str(wait)})
+        self._left -= 1
+
+
+class Tenant:
+    """What a process has of a tenant. In a matching process the matcher follows the writer's, and there is no more."""
+
+    def __init__(
+        self, name: str, settings: Settings, limits: Limits, database: Database, pool: Executor, follows: bool
+    ):
+        self.name, self.limits, self.follows = name, limits, follows
+        self.rate = Rate(limits.rate / (settings.workers if follows else 1))
+        self.matcher = Matcher.open(settings.folder_of(name), threads=settings.threads, read_only=follows)
+        self.gatherer = Gatherer(self.matcher, pool, settings.gather, settings.gather_from)
+        self.details = Details(database, name)
+        self.subscriptions = Subscriptions(self.matcher, self.details, limits)
+        self.feed: LiveFeed[RecentEvent] = LiveFeed()
+        self.recent = RecentEvents(settings.recent_events, settings.recent_bytes)
+        self.counts = MatchCounts(database, name)
+        self.at_once = asyncio.Semaphore(AT_ONCE)
+        if not follows:
+            self.subscriptions.settle()
+
+    def show(self, events: list[RecentEvent]) -> None:
+        """To those who watch, in the loop."""
+        for event in events:
+            self.feed.put(event)
+
+    def close(self) -> None:
+        if not self.follows:
+            self.counts.flush()
+            self.details.close()
+        self.matcher.close()
+
+
+class Tenants:
+    def __init__(self, settings: Settings, database: Database, pool: Executor, follows: bool):
+        self._settings, self._database, self._pool, self._follows = settings, database, pool, follows
+        self._open: dict[str, Tenant] = {}
+        self._opening: dict[str, asyncio.Future[Tenant]] = {}
+
+    def __iter__(self) -> Iterator[Tenant]:
+        return iter(list(self._open.values()))
+
+    def found(self, name: str) -> Tenant | None:
+        """If it is open."""
+        return self._open.get(name)
+
+    async def get(self, name: str) -> Tenant:
+        """Opened if it is not. (A million subscriptions take seconds: others are answered meanwhile.)"""
+        tenant = self._open.get(name)
+        if tenant is not None:
+            return tenant
+        future = self._opening.get(name)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            future = self._opening[name] = asyncio.ensure_future(loop.run_in_executor(None, self._opened, name))
+        try:
+            tenant = await asyncio.shield(future)
+        finally:
+            if future.done():
+                self._opening.pop(name, None)
+        return tenant
+
+    def is_there(self, name: str) -> bool:
+        """Whether it has a folder. Only the writer makes one."""
+        return name in self._open or is_durable(self._settings.folder_of(name))
+
+    def _opened(self, name: str) -> Tenant:
+        rows = self._database.read("SELECT limits FROM tenants WHERE name = ?", (name,))
+        limits = Limits.of(orjson.loads(rows[0][0]), self._settings.limits) if rows else self._settings.limits
+        folder = self._settings.folder_of(name)
+        if not self._follows and name != MAIN:
+            folder.parent.mkdir(exist_ok=True)
+        tenant = Tenant(name, self._settings, limits, self._database, self._pool, self._follows)
+        self._open[name] = tenant
+        return tenant
+
+    def each(self, work: Callable[[Tenant], None]) -> None:
+        for tenant in list(self._open.values()):
+            work(tenant)
+
+    def close(self) -> None:
+        opened, self._open = self._open, {}
+        for tenant in opened.values():
+            tenant.close()

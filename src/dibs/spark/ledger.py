@@ -1,0 +1,75 @@
+"""The ledger of a stream: which snapshot of the subscriptions each micro-batch is matched against.
+
+    batches/000000000012.json    written, and safe on the disk, before batch 12 is matched
+
+So a batch that is run again after a crash is matched against the same snapshot, and gives the same matches. Spark
+begins a batch only when the one before is committed: what only earlier batches name is removed then.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from dibs.errors import DamagedError
+from dibs.spark.snapshots import BASES, STEPS, Snapshot, step_path
+from dibs.storage.files import replace_bytes
+
+BATCHES = "batches"
+FORMAT = 1
+
+
+class Ledger:
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        (state / BATCHES).mkdir(parents=True, exist_ok=True)
+
+    def _path(self, batch: int) -> Path:
+        return self.state / BATCHES / f"{batch:012d}.json"
+
+    def read(self, batch: int) -> Snapshot | None:
+        """None: the batch is new."""
+        path = self._path(batch)
+        try:
+            content = json.loads(path.read_bytes())
+            if content["format"] != FORMAT:
+                raise ValueError(f"it has the format {content['format']}")
+            return Snapshot.of(content["snapshot"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(
+                path, f"it cannot be read ({error}); without it batch {batch} cannot be run again"
+            ) from None
+
+    def last(self) -> Snapshot | None:
+        """Of the latest batch."""
+        batches = self._batches()
+        return self.read(batches[-1]) if batches else None
+
+    def write(self, batch: int, snapshot: Snapshot) -> None:
+        content = {"format": FORMAT, "batch": batch, "version": snapshot.version, "snapshot": snapshot.described()}
+        replace_bytes(self._path(batch), json.dumps(content, indent=1).encode())
+
+    def _batches(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.state / BATCHES).glob("*.json"))
+
+    def tidy(self, batch: int, latest: Snapshot) -> None:
+        """Removes what only batches before the one before this name. `latest`: is kept, too."""
+        kept = [latest]
+        for number in self._batches():
+            if number < batch - 1:
+                self._path(number).unlink(missing_ok=True)
+            else:
+                kept += filter(None, [self.read(number)])
+        bases = {snapshot.base for snapshot in kept}
+        steps = {step_path(self.state, step.name) for snapshot in kept for step in snapshot.steps}
+        for folder in (self.state / BASES).glob("*"):
+            if folder.name not in bases:
+                shutil.rmtree(folder, ignore_errors=True)
+        for path in (self.state / STEPS).glob("*"):
+            if path not in steps:
+                with suppress(OSError):
+                    path.unlink()

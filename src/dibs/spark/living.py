@@ -1,0 +1,113 @@
+"""Subscriptions that change while a stream runs, on the driver: `now()` is a snapshot of their latest version.
+
+    DurableFolder    what some process changes through Matcher.open: its saved segments, linked, and the news of its
+                     catalog since
+    SavedFolder      what Matcher.save or dibs compile writes, linked again when it is written again
+
+Tables and topics become a durable folder of the stream's own first (feeds.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from dibs.errors import FormatError, StorageError
+from dibs.matcher import Matcher
+from dibs.segments.state import Subscription
+from dibs.spark.snapshots import BASES, Snapshot, Step, write_step
+from dibs.storage import store
+from dibs.storage.catalog import Catalog, News
+from dibs.storage.manifest import Manifest, read_manifest
+from dibs.storage.snapshot import take_snapshot
+from dibs.thresholds import thresholds
+
+TRIES = 20  # while the writer saves and trims
+
+
+class Living(Protocol):
+    """Subscriptions that change."""
+
+    def now(self) -> Snapshot:
+        """The latest version, as files in the state folder."""
+
+    def close(self) -> None: ...
+
+
+class DurableFolder:
+    def __init__(self, folder: Path, state: Path, known: Snapshot | None) -> None:
+        """known: the snapshot to go on from, if it is one of this folder."""
+        self._folder, self._state = folder, state
+        self._catalog = Catalog.open(folder / store.CATALOG, read_only=True)
+        ours = known is not None and known.source == self._catalog.identity and (state / BASES / known.base).is_dir()
+        self._latest = known if ours else None
+
+    def now(self) -> Snapshot:
+        latest = self._latest
+        news = None if latest is None else self._catalog.news(latest.version)
+        if latest is None or news is None or self._is_due(latest):
+            latest, news = self._new_base()
+        if len(latest.steps) >= thresholds.steps_since_base:
+            latest, news = self._joined(latest)
+        if news.version > latest.version:
+            latest = replace(latest, steps=(*latest.steps, self._step(news)))
+        self._latest = latest
+        return latest
+
+    def _is_due(self, latest: Snapshot) -> bool:
+        """Whether there are many changes since the base, and segments that have them."""
+        if latest.changes <= thresholds.changes_since_base:
+            return False
+        try:
+            return read_manifest(self._folder).version > latest.base_version
+        except (FileNotFoundError, FormatError):
+            return False
+
+    def _joined(self, latest: Snapshot) -> tuple[Snapshot, News]:
+        """For one step in place of all since the base: what has become of an id may be told twice."""
+        news = self._catalog.news(latest.base_version)
+        return self._new_base() if news is None else (replace(latest, steps=()), news)
+
+    def _new_base(self) -> tuple[Snapshot, News]:
+        for _ in range(TRIES):
+            name = f"base-{secrets.token_hex(8)}"
+            manifest = take_snapshot(self._folder, self._state / BASES / name)
+            version = self._compiled(name) if manifest is None else manifest.version
+            news = self._catalog.news(version)
+            if news is not None:
+                return Snapshot(self._catalog.identity, name, version), news
+        raise StorageError(self._folder, "its writer saves faster than a snapshot can be taken: try again later")
+
+    def _compiled(self, name: str) -> int:
+        """Makes a base of all that is in the catalog."""
+        with Matcher.load(self._folder) as matcher:
+            matcher.save(self._state / BASES / name)
+        return read_manifest(self._state / BASES / name).version
+
+    def _step(self, news: News) -> Step:
+        changed = [Subscription(e.id, e.text, e.weight, e.version) for e in news.entries]
+        return write_step(self._state, f"step-{secrets.token_hex(8)}", news.removed, changed, news.version)
+
+    def close(self) -> None:
+        self._catalog.close()
+
+
+class SavedFolder:
+    def __init__(self, folder: Path, state: Path) -> None:
+        self._folder, self._state = folder, state
+        self._latest: tuple[Manifest, Snapshot] | None = None
+
+    def now(self) -> Snapshot:
+        manifest = read_manifest(self._folder)
+        if self._latest is None or self._latest[0] != manifest:
+            name = f"base-{secrets.token_hex(8)}"
+            taken = take_snapshot(self._folder, self._state / BASES / name)
+            if taken is None:
+                raise FormatError(f"{self._folder} holds no saved index any more: write one with Matcher.save")
+            self._latest = taken, Snapshot(str(self._folder), name, taken.version)
+        return self._latest[1]
+
+    def close(self) -> None:
+        pass

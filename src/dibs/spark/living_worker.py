@@ -1,0 +1,136 @@
+"""What a stream runs in Spark's Python workers: Arrow batches of events in, Arrow batches of matches out, against one
+snapshot of the subscriptions.
+
+A worker lives on from batch to batch and keeps its matcher, which then only has to apply what changed since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dibs.jit.parcel import Parcel, unpack
+from dibs.spark.snapshots import BASES, Follower, Snapshot
+from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE, ROWS_IN_A_BATCH, attribute_columns, find_index
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """How workers come by a snapshot."""
+
+    state: str
+    snapshot: Snapshot
+    steps: dict[str, bytes] | None  # None: they see the state folder
+    base: Any  # None, or a broadcast of the base's files, for workers that do not see it
+    kernels: Any  # None, or a broadcast of the driver's compiled kernels
+
+
+@dataclass(frozen=True)
+class Output:
+    """The rows that are wanted."""
+
+    text_ids: bool
+    weight: bool
+    subscription_version: bool
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one partition."""
+
+    events: int = 0
+    matches: int = 0
+    malformed: int = 0
+    oldest: float | None = None  # time of the oldest event, seconds since 1970
+    follow_seconds: float = 0.0  # to bring the matcher to the snapshot
+    match_seconds: float = 0.0
+
+
+_followers: dict[str, Follower] = {}  # by state folder: one for each stream
+
+
+def match_snapshot(
+    batches: Iterable[pa.RecordBatch],
+    shipment: Shipment,
+    names: list[str],
+    attributes: str | None,
+    timed: bool,
+    output: Output,
+    count: Callable[[Counts], None],
+) -> Iterator[pa.RecordBatch]:
+    """Rows (event_id, subscription_id[, weight][, subscription_version]) for the events of one partition.
+
+    The first column of a batch is the event id, the last its time if `timed`, the others the attributes called
+    `names`. `count` is told at the end what there was.
+    """
+    started = time.perf_counter()
+    matcher = _follower(shipment)
+    followed = time.perf_counter()
+    events = matches = malformed = 0
+    matching = 0.0
+    oldest: float | None = None
+    size = FIRST_SLICE
+    for batch in batches:
+        if timed:
+            oldest = _earlier(oldest, batch.column(batch.num_columns - 1))
+            batch = batch.select(range(batch.num_columns - 1))
+        ids, columns = batch.column(0), attribute_columns(batch, names, attributes)
+        start = 0
+        while start < batch.num_rows:
+            began = time.perf_counter()
+            part = columns.slice(start, size)
+            found = matcher.match_batch(part, attributes=attributes, on_error="skip")
+            rows = _rows(
+                ids.slice(start, part.num_rows), found.pairs(output.weight, output.subscription_version), output
+            )
+            matching += time.perf_counter() - began
+            yield from rows
+            start += part.num_rows
+            events += part.num_rows
+            matches += found.count
+            malformed += len({problem.event for problem in found.problems})
+            size = max(1, min(LARGEST_SLICE, part.num_rows * PAIRS_AT_ONCE // max(found.count, 1)))
+    count(Counts(events, matches, malformed, oldest, followed - started, matching))
+
+
+def _follower(shipment: Shipment) -> Any:
+    """The matcher of this process, at the snapshot."""
+    if shipment.state not in _followers:
+        if shipment.kernels is not None and shipment.kernels.value is not None:
+            unpack(Parcel(*shipment.kernels.value))
+        _followers[shipment.state] = Follower(threads=1)
+    follower = _followers[shipment.state]
+    snapshot, state = shipment.snapshot, Path(shipment.state)
+    base = find_index(
+        str(state / BASES / snapshot.base), lambda: None if shipment.base is None else shipment.base.value
+    )
+    return follower.bring_to(base, snapshot, state if shipment.steps is None else shipment.steps)
+
+
+def _rows(ids: pa.Array, pairs: pa.Table, output: Output) -> list[pa.RecordBatch]:
+    id_type = pa.string() if output.text_ids else pa.int64()
+    result = []
+    for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):
+        arrays = {
+            "event_id": ids.take(batch.column("event")),
+            "subscription_id": batch.column("subscription").cast(id_type),
+        }
+        if output.weight:
+            arrays["weight"] = batch.column("weight")
+        if output.subscription_version:
+            arrays["subscription_version"] = batch.column("version")
+        result.append(pa.RecordBatch.from_pydict(arrays))
+    return result
+
+
+def _earlier(oldest: float | None, times: pa.Array) -> float | None:
+    first = pc.min(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())).as_py()
+    if first is None:
+        return oldest
+    return first / 1e6 if oldest is None else min(oldest, first / 1e6)

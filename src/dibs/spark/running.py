@@ -1,0 +1,141 @@
+"""A running stream: Spark's query, and what Dibs knows of its batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dibs.spark.feeds import Feed
+from dibs.spark.metrics import BatchMetrics
+from dibs.spark.micro_batch import MicroBatches
+
+A_LOOK = 0.25  # seconds between two looks at a running query
+
+
+class RunningStream:
+    """What `stream` returns. `query` is Spark's own StreamingQuery, for everything that is not here."""
+
+    def __init__(self, query: Any, batches: MicroBatches, feed: Feed | None) -> None:
+        self.query = query
+        self._batches, self._feed = batches, feed
+        self._closed = False
+
+    @property
+    def id(self) -> str:
+        """The same after a restart with the same checkpoint."""
+        return str(self.query.id)
+
+    @property
+    def name(self) -> str | None:
+        return self.query.name
+
+    @property
+    def isActive(self) -> bool:
+        return bool(self.query.isActive)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.query.status)
+
+    @property
+    def metrics(self) -> Sequence[BatchMetrics]:
+        """Of the batches since this start, the latest last (at most a thousand)."""
+        return list(self._batches.recent)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        """Spark's progress of the last batch, with the key "dibs": its BatchMetrics."""
+        recent = self.recentProgress
+        return recent[-1] if recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        own = {m.batch: asdict(m) for m in self._batches.recent}
+        progress = [json.loads(p.json) for p in self.query.recentProgress]
+        return [p | ({"dibs": own[p["batchId"]]} if p["batchId"] in own else {}) for p in progress]
+
+    def exception(self) -> Any:
+        return self.query.exception()
+
+    def processAllAvailable(self) -> None:
+        """Waits until all events that are there are matched: for tests."""
+        self.query.processAllAvailable()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Waits until the stream ends, or so many seconds; then: whether it has ended. Raises what ended it."""
+        try:
+            ended = self.query.awaitTermination() if timeout is None else self.query.awaitTermination(timeout)
+        except BaseException:
+            if not self.query.isActive:
+                self._close()
+            raise
+        if timeout is None or ended:
+            self._close()
+        return ended
+
+    def stop(self) -> None:
+        """Ends the stream. May be called again."""
+        self.query.stop()
+        self._close()
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._feed is not None:
+                self._feed.close()
+            self._batches.close()
+
+    def __enter__(self) -> RunningStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        last = f", batch {self.metrics[-1].batch}" if self.metrics else ""
+        return f"<RunningStream {self.name or self.id}: {'running' if self.isActive else 'ended'}{last}>"
+
+    def watch(self, console: Any = None) -> None:
+        """Shows the batches in the terminal until the stream ends; Ctrl-C stops watching, not the stream. Raises what
+        ended it."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = console or Console(stderr=True)
+        with Live(self.shown(), console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
+            while not self.awaitTermination(A_LOOK):
+                live.update(self.shown())
+            live.update(self.shown())
+
+    def shown(self, batches: int = 10) -> Any:
+        """The latest batches, as a table of rich."""
+        from rich.table import Table
+
+        table = Table(title=self.name or None, caption=self._told(), box=None, header_style="dim", padding=(0, 1))
+        for title in (
+            "batch",
+            "version",
+            "subscriptions",
+            "changes",
+            "events",
+            "matches",
+            "bad",
+            "lag",
+            "compile",
+            "time",
+        ):
+            table.add_column(title, justify="right")
+        for m in self.metrics[-batches:]:
+            lag = "" if m.lag_seconds is None else f"{m.lag_seconds:,.1f} s"
+            counts = (m.subscriptions, m.changes, m.events, m.matches, m.malformed_events)
+            times = (lag, f"{m.compile_seconds * 1000:,.0f} ms", f"{m.seconds * 1000:,.0f} ms")
+            table.add_row(str(m.batch), f"{m.version:,}", *(f"{n:,}" for n in counts), *times)
+        return table
+
+    def _told(self) -> str:
+        status = self.query.status["message"] if self.isActive else "ended"
+        lately = [m for m in self.metrics if m.finished_at > time.time() - 60]
+        return f"{status}; {sum(m.events for m in lately):,} events in the last minute"

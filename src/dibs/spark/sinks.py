@@ -1,0 +1,113 @@
+"""Where the matches of a stream go. A sink may be handed the same batch again, after a crash, with the same matches.
+
+Parquet    a folder per batch, replaced as a whole: exactly once
+Delta      appended in a transaction that is known by the batch: exactly once; needs delta-spark
+Kafka      a record per match: at least once; the key tells which match it is
+Webhook    requests with an idempotency key, retried; what cannot be delivered is kept (webhook.py)
+Function   whatever it does, it must bear a batch that comes again
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dibs.errors import ArgumentError, DibsError, shown
+from dibs.spark.webhook import Webhook as Webhook
+
+
+class Sink(Protocol):
+    def check(self, spark: SparkSession) -> None:
+        """Before the stream starts: whether it can be written to."""
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        """Writes the matches of a batch. What was written of it before is replaced, or known to be the same."""
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Folders batch=N below `path`. Readers see the column `batch`, too; a batch that is being replaced is missing for
+    a moment. files: how many a batch may have (as many as it has partitions, by default)."""
+
+    path: str
+    files: int | None = None
+
+    def check(self, spark: SparkSession) -> None:
+        pass
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        if self.files is not None:
+            matches = matches.coalesce(self.files)
+        matches.write.mode("overwrite").parquet(f"{self.path.rstrip('/')}/batch={batch}")
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A Delta table. name: of the writer: two streams into one table need two."""
+
+    path: str
+    name: str = "dibs"
+
+    def check(self, spark: SparkSession) -> None:
+        if importlib.util.find_spec("delta") is None:
+            raise DibsError("a Delta sink needs delta-spark of your version of Spark: pip install delta-spark")
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        known = {"txnAppId": self.name, "txnVersion": str(batch)}
+        matches.write.format("delta").mode("append").options(**known).save(self.path)
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A record per match: the value is JSON of its columns; the key is the event's id, so that matches of an event are
+    in one partition. The header `dibs-match`, batch:event:subscription, tells a match that comes again. options: of
+    Spark's Kafka sink."""
+
+    servers: str
+    topic: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, spark: SparkSession) -> None:
+        pass
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        key = F.col("event_id").cast("string")
+        identity = F.concat_ws(":", F.lit(str(batch)), key, F.col("subscription_id").cast("string"))
+        header = F.struct(F.lit("dibs-match").alias("key"), identity.cast("binary").alias("value"))
+        records = matches.select(
+            key.alias("key"), F.to_json(F.struct("*")).alias("value"), F.array(header).alias("headers")
+        )
+        settings = {"kafka.bootstrap.servers": self.servers, "topic": self.topic, "includeHeaders": "true"}
+        records.write.format("kafka").options(**(settings | self.options)).save()
+
+
+@dataclass(frozen=True)
+class Function:
+    """Calls function(matches, batch id)."""
+
+    function: Callable[[DataFrame, int], Any]
+
+    def check(self, spark: SparkSession) -> None:
+        pass
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        self.function(matches, batch)
+
+
+def sink_of(sink: Any) -> Sink:
+    if isinstance(sink, (str, os.PathLike)):
+        return Parquet(os.fspath(sink))
+    if callable(getattr(sink, "write", None)) and callable(getattr(sink, "check", None)):
+        return sink
+    if callable(sink):
+        return Function(sink)
+    raise ArgumentError(
+        "a sink is a path (Parquet), a sink of dibs.spark.sinks or a function of (matches, batch id), not "
+        f"{shown(sink)}"
+    )
