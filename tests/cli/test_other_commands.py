@@ -160,21 +160,43 @@ def test_commands_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ---- joins over history ----
 
 
-def test_commands_refuse_joins_over_history(tmp_path: Path) -> None:
-    """They have no history yet, and must not answer as if it were empty."""
+def test_joins_over_history(tmp_path: Path) -> None:
     join = "FORALL d (isbn <> d.isbn)"
-    subs, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
-    subs.write_bytes(lines_of([{"id": "a", "expression": join}]))
-    events.write_bytes(lines_of([{"isbn": 1}]))
-    for command in (
-        ["match", "-s", subs, "-e", events],
-        ["explain", "-x", join, "-e", '{"isbn": 1}'],
-        ["explain", "-s", subs, "--id", "a", "-e", '{"isbn": 1}'],
-        ["compile", "-s", subs, "--out", tmp_path / "index"],
-        ["backtest", "-x", join, events],
-        ["backtest", "-s", subs, events],
-    ):
-        result = run(*command)
-        assert result.exit_code not in (0, 1), command
-        assert "joins over history are not supported" in " ".join(result.output.split()), result.output
+    subs, events, old = tmp_path / "subs.jsonl", tmp_path / "events.jsonl", tmp_path / "old.jsonl"
+    subs.write_bytes(lines_of([{"id": "a", "expression": join}, {"id": "b", "expression": "isbn > 0"}]))
+    events.write_bytes(lines_of([{"isbn": 1}, {"isbn": 1}, {"isbn": 7}]))
+    old.write_bytes(lines_of([{"isbn": 7}]))
+    run("compile", "-s", subs, "--out", tmp_path / "index", "--history", old)
+    for source, history in ((subs, ["--history", old]), (tmp_path / "index", [])):
+        assert found(run("match", "-s", source, "-e", events, *history)) == [["a", "b"], ["a", "b"], ["b"]]
+        result = run("match", "-s", source, "-e", events, *history, "--remember")
+        assert found(result) == [["a", "b"], ["b"], ["b"]] and result.stderr == ""
+        result = run("match", "-s", source, "-e", events, *history, "--remember", "--retain", "1")
+        assert found(result) == [["a", "b"], ["b"], ["a", "b"]]
+    result = run("match", "-s", subs, "-e", events)
+    assert found(result) == [["a", "b"]] * 3 and "no document is in the history" in result.stderr
+    result = run("explain", "-x", join, "-e", '{"isbn": 7}', "--history", old)
+    assert result.exit_code == 1 and "because of document 0: isbn 7 = 7" in result.stdout
+    assert run("explain", "-s", subs, "--id", "a", "-e", '{"isbn": 8}', "--history", old).exit_code == 0
+    for history, count in (([], 2), (["--history", old], 1), (["--history", old, "--retain", "0"], 3)):
+        assert f"{count} of 3 events match" in run("backtest", "-x", join, events, *history).stdout
+        table = run("backtest", "-s", subs, events, *history, "--json").stdout
+        assert {"subscription": "a", "count": count} in orjson.loads(table)["busiest"]
     assert run("validate", join).exit_code == 0
+    assert run("match", "-s", subs, "-e", events, "--history", tmp_path / "none.jsonl").exit_code == 3
+
+
+def test_the_history_of_a_durable_folder(tmp_path: Path) -> None:
+    join, folder = "FORALL d (isbn <> d.isbn)", tmp_path / "folder"
+    events, old = tmp_path / "events.jsonl", tmp_path / "old.jsonl"
+    events.write_bytes(lines_of([{"isbn": 1}, {"isbn": 1}]))
+    old.write_bytes(lines_of([{"isbn": 7, "key": "k"}]))
+    assert run("catalog", "add", folder, "a", join).exit_code == 0
+    assert "added 1 document: 1 in the history" in run("catalog", "remember", folder, old, "--key", "key").stderr
+    assert "added 0 documents: 1 in" in run("catalog", "remember", folder, old, "--key", "key").stderr
+    assert found(run("match", "-s", folder, "-e", events)) == [["a"], ["a"]]
+    assert found(run("match", "-s", folder, "-e", events, "--remember")) == [["a"], []]
+    assert found(run("match", "-s", folder, "-e", events)) == [[], []]
+    assert "3 documents" in run("catalog", "check", folder).stdout
+    assert run("match", "-s", folder, "-e", events, "--history", old).exit_code == 2
+    assert run("catalog", "remember", folder, tmp_path / "none.jsonl").exit_code == 3

@@ -3,10 +3,11 @@
     python tests/crash_writer.py FOLDER ROUNDS SEED moments|operations INDEX...
 
 This process has everything imported and compiled, and never has a matcher open when it forks. Each round it forks a
-child, which opens the folder, checks that it holds what it must, and changes it until it is killed. The child writes
-each change to a journal before it makes it, and again when the call has returned; so this process knows what was
-acknowledged, and which one change may be there or not. The child is killed at a random moment, or just before or after
-a random operation on files. All that is wrong is told on the standard output, as JSON.
+child, which opens the folder, checks that it holds what it must, and changes it, subscriptions and history, until it is
+killed. The child writes each change to a journal before it makes it, and again when the call has returned; so this
+process knows what was acknowledged, and which one change may be there or not. The child is killed at a random moment,
+or just before or after a random operation on files. A document with a key that was being added then is added again,
+which must not repeat it. All that is wrong is told on the standard output, as JSON.
 
 Also the forking that other tests of durability share (in_child).
 """
@@ -40,6 +41,7 @@ from dibs.thresholds import thresholds
 Id = Any
 LIVES = 10  # of a folder
 Changes = list[tuple[Id, "str | None", float]]  # of one call: all of them or none; text None: removed
+RETAIN = 30  # documents
 
 EVENTS: list[dict[str, Any]] = [
     {"a": 1, "b": 2, "c": "xy"},
@@ -114,12 +116,35 @@ class Known(NamedTuple):
     version: int
 
 
+class Documents(NamedTuple):
+    """A change of the history, of one call."""
+
+    added: list[tuple[dict[str, Any], Any]]  # with their keys
+    keep: int = RETAIN
+
+
 class Model:
     def __init__(self) -> None:
         self.version = 0
         self.there: dict[Id, Known] = {}
+        self.documents: list[tuple[dict[str, Any], Any]] = []  # with their keys
 
-    def make(self, changes: Changes) -> None:
+    def after(self, change: Documents) -> list[tuple[dict[str, Any], Any]]:
+        """The documents after a change."""
+        found = list(self.documents)
+        for document, key in change.added:
+            if key is None or all(key != other for _, other in found):
+                found.append((document, key))
+        return found[max(len(found) - change.keep, 0) :]
+
+    @property
+    def past(self) -> list[dict[str, Any]]:
+        return [document for document, _ in self.documents]
+
+    def make(self, changes: Changes | Documents) -> None:
+        if isinstance(changes, Documents):
+            self.documents = self.after(changes)
+            return
         for id, text, weight in changes:
             self.version += 1
             self.there.pop(id, None)
@@ -130,11 +155,32 @@ class Model:
 truths: dict[str, list[bool]] = {}  # of each text: which of EVENTS it matches, says the reference
 
 
-def truth(text: str) -> list[bool]:
+def truth(text: str, model: Model) -> list[bool]:
+    if "history" in text:
+        tree = parse(text)
+        return [matches(tree, event, model.past) for event in EVENTS]
     if text not in truths:
         tree = parse(text)
         truths[text] = [matches(tree, event) for event in EVENTS]
     return truths[text]
+
+
+def wanted(model: Model) -> list[set[Id]]:
+    """Of each event: which ids it must match."""
+    found = {id: truth(known.text, model) for id, known in model.there.items()}
+    return [{id for id, of_events in found.items() if of_events[event]} for event in range(len(EVENTS))]
+
+
+def documents_of(m: dibs.Matcher) -> list[tuple[Any, Any]]:
+    """The serial numbers of the documents that are there, the oldest first, and their keys."""
+    assert len(m.history) >= 0  # takes what is new
+    state = m.history.state
+    column = state.column("serial")
+    return [(int(column[row - state.base][0][1]), state.key_of(row)) for row in sorted(state.rows())]
+
+
+def serials(documents: list[tuple[dict[str, Any], Any]]) -> list[tuple[Any, Any]]:
+    return [(document["serial"], key) for document, key in documents]
 
 
 def differences(m: dibs.Matcher, model: Model) -> list[str]:
@@ -156,8 +202,9 @@ def differences(m: dibs.Matcher, model: Model) -> list[str]:
             text = what.expression if what is its else what.text
             if (text, what.weight, what.version) != known or what.time is None:
                 found.append(f"{id!r} is {what}, expected {known}")
-    wanted = [{i for i, known in model.there.items() if truth(known.text)[e]} for e in range(len(EVENTS))]
-    for event, ids, expected in zip(EVENTS, m.match_batch(EVENTS), wanted):
+    if documents_of(m) != serials(model.documents):
+        found.append(f"documents {documents_of(m)}, expected {serials(model.documents)}")
+    for event, ids, expected in zip(EVENTS, m.match_batch(EVENTS), wanted(model)):
         if set(ids) != expected or len(ids) != len(expected):
             found.append(f"{event} matches {set(ids) ^ expected} too many or too few")
     return found[:10]
@@ -177,8 +224,15 @@ def expression(rng: random.Random) -> str:
             f"c LIKE '%{rng.choice('xyz')}%' AND NOT a = {x}",
             f"d IS NULL AND b <> {y}",
             f"(a = {x} OR d) AND (b = {y} OR c > 'x')",
+            "EXISTS (SELECT 1 FROM history d WHERE d.a = a)",
+            f"(SELECT COUNT(*) FROM history d WHERE d.a > a) >= {y} AND b <> {x}",
+            "NOT EXISTS (SELECT 1 FROM history d WHERE d.b > b AND d.a = a)",
         ]
     )
+
+
+def document(rng: random.Random) -> dict[str, Any]:
+    return {"a": rng.randint(-2, 9), "b": rng.randint(-2, 9), "serial": rng.getrandbits(50)}
 
 
 def new_ids(rng: random.Random, model: Model, count: int) -> list[Id]:
@@ -203,8 +257,40 @@ def some_changes(rng: random.Random, model: Model, count: int) -> Changes:
     return result
 
 
-def step(rng: random.Random, m: dibs.Matcher, model: Model, told: Callable[[Changes], Any]) -> None:
+def history_step(rng: random.Random, m: dibs.Matcher, model: Model, told: Callable[[Documents], Any]) -> None:
+    """One call that changes the history."""
+    kind = rng.choices(["add", "match", "match batch", "load", "prune"], [4, 4, 3, 2, 1])[0]
+    if kind == "match":  # an event of which it is known what it matches
+        number = rng.randrange(len(EVENTS))
+        event = {**EVENTS[number], "serial": rng.getrandbits(50)}
+        change, expected = Documents([(event, None)]), wanted(model)[number]
+        told(change)
+        found = m.match(event, remember=True)
+        assert set(found) == expected and len(found) == len(expected), f"{event} matches {set(found) ^ expected}"
+    else:
+        some = [document(rng) for _ in range(1 if kind == "add" else rng.choice([2, 5, 20]))]
+        change = Documents([(each, None) for each in some])
+        if kind == "add":
+            change = Documents([(some[0], rng.choice([None, rng.randrange(40), f"k{rng.randrange(40)}"]))])
+        elif kind == "prune":
+            change = Documents([], rng.randrange(RETAIN))
+        told(change)
+        if kind == "add":
+            m.history.add(some[0], key=change.added[0][1])
+        elif kind == "match batch":
+            m.match_batch(some, remember=True)
+        elif kind == "load":
+            m.history.load(pa.Table.from_pylist(some))
+        else:
+            m.history.prune(keep=change.keep)
+    model.make(change)
+
+
+def step(rng: random.Random, m: dibs.Matcher, model: Model, told: Callable[[Any], Any]) -> None:
     """One call that changes the matcher; `told` is called with what it is going to do."""
+    if rng.random() < 0.5:
+        history_step(rng, m, model, told)
+        return
     kind = rng.choices(["one", "batch", "aborted", "bulk", "remove many"], [10, 5, 1, 3, 2])[0]
     if kind == "bulk":
         ids = new_ids(rng, model, rng.choice([3, 20, 40]))
@@ -267,12 +353,19 @@ def read_journal(path: Path) -> list[tuple[str, Any]]:
     return records
 
 
-def live(folder: Path, index: str, model: Model, doubtful: Changes, journal: Journal, seed: int, work: bool) -> None:
+def live(folder: Path, index: str, model: Model, doubtful: Any, journal: Journal, seed: int, work: bool) -> None:
     """Opens the folder, checks it, and works on it for ever."""
     rng = random.Random(seed)
     warnings.simplefilter("error")  # what was only killed needs no recovery
-    m = dibs.Matcher.open(folder, index=index, threads=1)
-    if doubtful and m.version == model.version + len(doubtful):
+    m = dibs.Matcher.open(folder, index=index, threads=1, retain=RETAIN)
+    if isinstance(doubtful, Documents):
+        if documents_of(m) == serials(model.after(doubtful)):
+            model.make(doubtful)
+        for each, key in doubtful.added:
+            if key is not None:  # who did not hear of it tries once more
+                m.history.add(each, key=key)
+                model.make(Documents([(each, key)]))
+    elif doubtful and m.version == model.version + len(doubtful):
         model.make(doubtful)
     wrong = differences(m, model)
     if wrong:
@@ -305,7 +398,8 @@ def run(above: Path, rounds: int, seed: int, at: str, indexes: list[str]) -> dic
     """Kills a writer `rounds` times; each folder is used for LIVES of them, and checked once more at the end."""
     rng = random.Random(seed)
     warm(above / "warm", indexes)
-    report: dict[str, Any] = {"kills": 0, "checked": 0, "acknowledged": 0, "doubtful": 0, "made": 0, "wrong": []}
+    report: dict[str, Any] = {"kills": 0, "checked": 0, "acknowledged": 0, "doubtful": 0, "of documents": 0, "made": 0}
+    report["wrong"] = []
     journal = above / "journal"
     for number in range(0, rounds, LIVES):
         folder, index = above / f"{number}", indexes[number // LIVES % len(indexes)]
@@ -324,7 +418,7 @@ def run(above: Path, rounds: int, seed: int, at: str, indexes: list[str]) -> dic
                     return report
                 if kind == "sound":
                     report["checked"] += 1
-                    report["made"] += value.version > model.version
+                    report["made"] += (value.version, value.documents) != (model.version, model.documents)
                     model, doubtful = value, []
                 elif kind == "begin":
                     doubtful = value
@@ -333,6 +427,7 @@ def run(above: Path, rounds: int, seed: int, at: str, indexes: list[str]) -> dic
                     report["acknowledged"] += 1
                     doubtful = []
             report["doubtful"] += bool(doubtful)
+            report["of documents"] += isinstance(doubtful, Documents)
         shutil.rmtree(folder, ignore_errors=True)
     return report
 
@@ -350,7 +445,7 @@ def processor_time(child: int) -> float:
 
 
 def killed(
-    folder: Path, index: str, model: Model, doubtful: Changes, journal: Path, seed: int, end: End
+    folder: Path, index: str, model: Model, doubtful: Any, journal: Path, seed: int, end: End
 ) -> bool:  # fmt: skip
     """A child that works until it is killed. Whether it was."""
     child = os.fork()
@@ -400,7 +495,7 @@ def warm(folder: Path, indexes: list[str]) -> None:
     """Compiles what the children need, so that they need not."""
     for index in indexes:
         model, rng = Model(), random.Random(0)
-        with dibs.Matcher.open(folder / index, index=index, threads=1) as m:
+        with dibs.Matcher.open(folder / index, index=index, threads=1, retain=RETAIN) as m:
             for _ in range(30):
                 step(rng, m, model, lambda _: None)
                 m.match_batch(EVENTS)
@@ -410,7 +505,7 @@ def warm(folder: Path, indexes: list[str]) -> None:
             assert not differences(m, model)
     rng = random.Random(1)
     for _ in range(2000):
-        truth(expression(rng))
+        truth(expression(rng), Model())
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert total(found, "kills") == 200
     # That something happened: enough lives came to work, and some were killed in the middle of a change.
     assert total(found, "checked") > 100 and total(found, "acknowledged") > 500 and total(found, "doubtful") > 20
+    assert total(found, "of documents") > 5
 
 
 @pytest.mark.slow

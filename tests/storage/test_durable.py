@@ -534,7 +534,8 @@ def test_a_reader_that_fell_behind_takes_the_saved_segments(m, folder, monkeypat
         reads: list[int] = []
         news = type(m._changes.durable.catalog).news
         monkeypatch.setattr(
-            "dibs.storage.catalog.Catalog.news", lambda self, since: (reads.append(since), news(self, since))[1]
+            "dibs.storage.catalog.Catalog.news",
+            lambda self, since, *known: (reads.append(since), news(self, since, *known))[1],
         )
         assert follower.match(EVENT) == list(range(1, 51))
         assert reads[-1] >= 50

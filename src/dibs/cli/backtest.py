@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dibs.cli.csv_tables import CsvTable, chosen_types
+from dibs.cli.documents import HISTORY_HELP, RETAIN_HELP
 from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
     ENDINGS,
@@ -46,6 +47,9 @@ some of them.
 Events are rows of Parquet files (also folders of them), Arrow or CSV files, or JSON lines; `-`, or nothing, is standard
 input. Of Parquet and Arrow files only the columns that the expression mentions are read. How CSV is read: see
 `dibs match --help`.
+
+An expression may ask for what came before (EXISTS, FORALL, (SELECT ...) FROM history): each event sees the documents of
+--history, and the events before it in the order of the files.
 
 With --subscriptions all subscriptions of a file or of a compiled index are tried instead: which match most, and which
 never do.
@@ -89,6 +93,8 @@ def backtest(
     max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each result.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
+    history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
+    retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
 ) -> None:
     with outcome():
         names = list(words or [])
@@ -107,10 +113,11 @@ def backtest(
         if how.types and not any(format_of(name, format) is Format.csv for name in names):
             raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
         if subscriptions is not None:
-            _replay(subscriptions, names, attributes, on_error, how, json, threads)
+            _replay(subscriptions, names, attributes, on_error, how, json, threads, history, retain)
         else:
             texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
-            _backtest(texts, names, attributes, examples, time, on_error, how, json, threads)
+            before = {"history": history, "retain": retain}
+            _backtest(texts, names, attributes, examples, time, on_error, how, json, threads, before)
 
 
 def _backtest(
@@ -123,6 +130,7 @@ def _backtest(
     how: Reading,
     json: bool,
     threads: int | None,
+    before: dict[str, Any],
 ) -> None:
     from dibs.past.backtest import Backtests, backtest
     from dibs.past.columns import Expressions
@@ -136,7 +144,7 @@ def _backtest(
     def work(progress: Callable[[int], None]) -> Backtest | Backtests:
         options: dict[str, Any] = {"attributes": attributes, "examples": examples, "time": time, "threads": threads}
         wanted: Any = texts[0] if single else expressions
-        return backtest(wanted, source, on_error=on_error.value, progress=progress, **options)
+        return backtest(wanted, source, on_error=on_error.value, progress=progress, **options, **before)
 
     result = _run(source, work)
     results: dict[Any, Backtest] = result if isinstance(result, Backtests) else {0: result}
@@ -159,15 +167,21 @@ def _replay(
     how: Reading,
     json: bool,
     threads: int | None,
+    history: str | None,
+    retain: int | None,
 ) -> None:
+    from dibs.history.retention import Retain
     from dibs.past.replay import replay
 
     source = _open_all(names, how)
     matcher, left_out = load_file(subscriptions, on_error, None, threads)
     _say_notes(source, matcher.attributes)
+    if retain is not None:
+        matcher.history.retain = Retain(count=retain)
 
     def work(progress: Callable[[int], None]) -> Replay:
-        return replay(matcher, source, attributes=attributes, on_error=on_error.value, progress=progress)
+        options: dict[str, Any] = {"attributes": attributes, "progress": progress, "history": history}
+        return replay(matcher, source, on_error=on_error.value, **options)
 
     result = _run(source, work)
     if json:

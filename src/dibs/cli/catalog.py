@@ -35,6 +35,7 @@ Look at and change the subscriptions of a durable matcher (Matcher.open in Pytho
     dibs catalog export alerts backup.parquet
     dibs catalog check alerts
     dibs catalog compact alerts
+    dibs catalog remember alerts documents.parquet --key isbn
 
 ls, get, export and check only read: they work while another process writes. The others write, and a folder has one
 writer at a time.
@@ -185,6 +186,23 @@ def import_(
             say(f"added {len(matcher) - before:,}: {_counted(len(matcher))}")
             if left_out:
                 _say_rejected(file, left_out)
+
+
+@app.command("remember")
+def remember(
+    path: Folder,
+    file: Annotated[str, typer.Argument(help="Documents: .jsonl, .parquet or .arrow.")],
+    key: Annotated[
+        str | None, typer.Option(help="The field that holds their keys: none is added whose key is there already.")
+    ] = None,
+) -> None:
+    """Add documents to the history, which joins over history ask for. The folder is made if it is not there."""
+    with outcome():
+        if not Path(file).exists():  # before a folder is made for it
+            raise BadInput(f"{file}: no such file or folder")
+        with _writing(path, create=True) as matcher:
+            added = matcher.history.load(file, key=key)
+            say(f"added {added:,} document{'s' * (added != 1)}: {len(matcher.history):,} in the history")
 
 
 @app.command("compact")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.outcome import OnError, outcome, say
 from dibs.cli.subscriptions import load_file
 
@@ -26,9 +27,12 @@ def compile(
     out: Annotated[Path, typer.Option(help="The folder to write to; made if it is not there.")],
     on_error: Annotated[OnError, typer.Option(help="What to do with bad subscriptions.")] = OnError.raise_,
     index: Annotated[str, typer.Option(help="The index to match with.")] = "auto",
+    history: Annotated[str | None, typer.Option(help=HISTORY_HELP + " They are saved along.")] = None,
 ) -> None:
     with outcome():
         matcher, left_out = load_file(subscriptions, on_error, index, None)
+        if history is not None:
+            matcher.history.load(history)
         matcher.save(out)
         say(f"{len(matcher):,} subscriptions are in {out}")
         if left_out:

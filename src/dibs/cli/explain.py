@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.formats import STANDARD, open_input, shown_name
 from dibs.cli.match import SERVER_HELP
 from dibs.cli.outcome import NO, BadInput, outcome, results
-from dibs.cli.subscriptions import check_no_joins, read_subscriptions
+from dibs.cli.subscriptions import read_subscriptions
 
 HELP = """
 Tell why an event satisfies a subscription, or why not, predicate by predicate.
@@ -18,6 +19,7 @@ Tell why an event satisfies a subscription, or why not, predicate by predicate.
     dibs explain --subscriptions subs.jsonl --id alice --event '{"model": "iphone5s", "price": 600}'
     dibs explain --expression "price <= 580" --event '{"price": 550}'
     head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
+    dibs explain -x "EXISTS d (price < d.price)" --event '{"price": 20}' --history books.jsonl
     dibs explain --server http://127.0.0.1:8080 --id alice --event '{"price": 600}'
 
 Exit code 0: it matches; 1: it does not.
@@ -37,12 +39,15 @@ def explain(
         str, typer.Option("--event", "-e", help="The event, a JSON object; - reads standard input.")
     ] = STANDARD,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+    history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
 ) -> None:
     with outcome():
         if sum(given is not None for given in (expression, subscriptions, server)) != 1:
             raise typer.BadParameter("give either --expression, or --subscriptions or --server with --id")
         if (expression is not None) != (id is None):
             raise typer.BadParameter("--subscriptions and --id go together: a file, and which one of it")
+        if server is not None and history is not None:
+            raise typer.BadParameter("the history of a service is its own", param_hint="--history")
         if subscriptions == event == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --event can be standard input")
         import orjson
@@ -56,7 +61,10 @@ def explain(
             found, expression = _find(str(subscriptions), str(id))
         matcher = Matcher()
         matcher.add(found, expression)
-        check_no_joins(matcher)
+        if server is not None and matcher.joins:
+            raise BadInput(f"only the service has the history that {matcher.joins[0]} asks for: ask it there")
+        if history is not None:
+            matcher.history.load(history)
         explanation = matcher.explain(found, _read_event(event))
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))

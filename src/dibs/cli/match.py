@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from dibs.cli.csv_tables import chosen_types
+from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
 from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read_events, total_of
 from dibs.cli.formats import STANDARD, Format, format_of, shown_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
@@ -50,6 +51,12 @@ before the first is matched, on standard input too. --types decides otherwise:
 \b
     dibs match -s subs.csv -e products.csv --types zip=text,price=number,sold=date
 
+Subscriptions may ask for what came before (EXISTS, FORALL, (SELECT ...) FROM history): for the documents of --history,
+and with --remember for the events before. With --remember a durable folder keeps them, batch by batch.
+
+\b
+    dibs match -s alerts.jsonl -e prices.jsonl --history last-year.parquet --remember
+
 A bad subscription or event ends the run with exit code 3 and says where it is. With --on-error skip, bad
 subscriptions are left out, bad events match what can be read of them, and both are counted on standard error.
 """
@@ -81,6 +88,9 @@ def match(
         str | None, typer.Option(help="The index to match with.  [default: auto, or that of the compiled index]")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
+    history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
+    remember: Annotated[bool, typer.Option("--remember", help=REMEMBER_HELP)] = False,
+    retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
 ) -> None:
     with outcome():
         if (subscriptions is None) == (server is None):
@@ -92,21 +102,26 @@ def match(
         from dibs.cli.output import open_writer
 
         if subscriptions is None:
+            if history is not None or remember or retain is not None:
+                advice = "the history of a service is its own"
+                raise typer.BadParameter(advice, param_hint="--history, --remember, --retain")
             _match_served(str(server), events, format, output, matched_only, top, on_error)
             return
-        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind)
+        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
+        prepare_history(matcher, history, remember, retain)
         unread = _Unread(shown_name(events), on_error)
         elsewhere = [] if id_kind is None else ["id"]
         how = Reading(format, kinds, elsewhere, event_id, matcher.attributes, max_line << 20)
         total = total_of(events, format)
         with open_writer(output, matched_only) as writer, bar("matching", total, output == STANDARD) as advance:
             for batch in read_events(events, how):
-                matches = matcher.match_batch(batch.data, attributes=attributes, on_error="skip")
+                matches = matcher.match_batch(batch.data, attributes=attributes, on_error="skip", remember=remember)
                 unread.note(batch, matches)
                 numbers = range(batch.first, batch.first + batch.count)
                 names = numbers if event_id is None else batch.values(event_id)
                 writer.write(names, matches, top)
                 advance(batch.read)
+        matcher.close()
         if left_out:
             say(f"{left_out:,} bad subscription{'s' * (left_out != 1)} left out")
         unread.report()

@@ -63,10 +63,16 @@ def read_subscriptions(name: str, chosen: Format | None = None, id_kind: Kind | 
 
 
 def load_file(
-    name: str, on_error: OnError, index: str | None, threads: int | None, id_kind: Kind | None = None
+    name: str,
+    on_error: OnError,
+    index: str | None,
+    threads: int | None,
+    id_kind: Kind | None = None,
+    writes: bool = False,
 ) -> tuple[Matcher, int]:
-    """A matcher with the file's subscriptions, or with those of a compiled index; and how many bad ones it lacks.
-    With on_error=raise a bad one is the end, with a list of all of them."""
+    """A matcher with the file's subscriptions, or with those of a compiled index or a durable folder; and how many bad
+    ones it lacks. With on_error=raise a bad one is the end, with a list of all of them. writes: to be the writer of a
+    durable folder."""
     from dibs import loading
 
     loading.wait()
@@ -74,7 +80,8 @@ def load_file(
 
     matcher = Matcher(threads=threads) if index is None else Matcher(index=index, threads=threads)
     if (Path(name) / "index.dibs").exists():
-        loaded = Matcher.load(name, threads=threads)
+        durable = writes and (Path(name) / "catalog").is_dir()
+        loaded = Matcher.open(name, threads=threads) if durable else Matcher.load(name, threads=threads)
         if index not in (None, loaded.index):
             raise typer.BadParameter(
                 f"{name} is compiled for the index {loaded.index!r}; give its subscriptions, or compile them with "
@@ -94,18 +101,7 @@ def load_file(
     if problems and on_error is OnError.raise_:
         say_problems(f"{len(problems):,} bad subscription{'s' * (len(problems) != 1)}:", problems)
         raise BadInput("nothing was done; correct them, or leave them out with --on-error skip")
-    check_no_joins(matcher)
     return matcher, len(problems)
-
-
-def check_no_joins(matcher: Matcher) -> None:
-    """The command line has no history yet that EXISTS and FORALL could speak of."""
-    joins = matcher.joins
-    if joins:
-        raise BadInput(
-            f"joins over history are not supported on the command line yet, as in {joins[0]}; "
-            "match such subscriptions in Python, with dibs.Matcher()"
-        )
 
 
 def sum_up(advance: Callable[[int], None]) -> Callable[[int], None]:

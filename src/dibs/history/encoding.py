@@ -70,11 +70,9 @@ def encoded(rows: Any, attributes: str | None, number: int = 0) -> EncodedDocume
     return EncodedDocuments(TEXT, None, b"\n".join(lines))
 
 
-def decoded(form: str, content: bytes | str, count: int) -> Any:
-    """An Arrow table, or StoredLines."""
-    if form == ARROW:
-        return pa.ipc.open_stream(content).read_all()
-    return StoredLines([content.encode() if isinstance(content, str) else content], [count])
+def table_of(content: Any) -> pa.Table:
+    """Documents of the form ARROW."""
+    return pa.ipc.open_stream(content).read_all()
 
 
 class StoredLines:
@@ -86,11 +84,6 @@ class StoredLines:
 
     def __len__(self) -> int:
         return self._ends[-1]
-
-    @classmethod
-    def joined(cls, several: list[StoredLines]) -> StoredLines:
-        counts = [count for each in several for count in np.diff(each._ends, prepend=0).tolist()]
-        return cls([piece for each in several for piece in each.pieces], counts)
 
     def lines(self, start: int = 0, length: int | None = None) -> list[bytes]:
         end = len(self) if length is None else start + length

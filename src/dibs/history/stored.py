@@ -8,12 +8,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
 from dibs.coding.values import EventValues
-from dibs.history.encoding import ARROW, StoredLines, decoded, encoded
+from dibs.history.encoding import ARROW, StoredLines, encoded, table_of
 from dibs.history.history import History, Key
 from dibs.history.retention import Retain, compacted
 from dibs.history.state import Part, State
@@ -88,19 +87,23 @@ def new_rows(old: State, new: State) -> Iterator[DocumentRow]:
 
 def _parts(rows: list[DocumentRow]) -> Iterator[tuple[Part, list[Key | None] | None]]:
     """Rows as parts, with the keys of their documents: as few as possible."""
-    decoded_rows = [(row, decoded(row.form, row.content, row.size)) for row in rows]
-    for _, group in groupby(decoded_rows, _alike):
+    for (form, attributes), group in groupby(rows, lambda row: (row.form, row.attributes)):
         own = list(group)
-        first, tables = own[0][0], [table for _, table in own]
-        whole: Any = pa.concat_tables(tables) if first.form == ARROW else StoredLines.joined(tables)
-        keys: list[Key | None] = []
-        for row, _ in own:
-            keys += [None] * row.size if row.keys is None else json.loads(row.keys)
-        yield Part(first.number, whole, first.attributes), keys if any(row.keys for row, _ in own) else None
+        if form != ARROW:
+            contents = [row.content.encode() if isinstance(row.content, str) else row.content for row in own]
+            yield Part(own[0].number, StoredLines(contents, [row.size for row in own]), None), _keys(own)
+            continue
+        tables = [(row, table_of(row.content)) for row in own]
+        for _, alike in groupby(tables, lambda each: each[1].schema):
+            several = list(alike)
+            whole = pa.concat_tables([table for _, table in several])
+            yield Part(several[0][0].number, whole, attributes), _keys([row for row, _ in several])
 
 
-def _alike(row: tuple[DocumentRow, Any]) -> Any:
-    return row[0].form, row[0].attributes, row[1].schema if row[0].form == ARROW else None
+def _keys(rows: list[DocumentRow]) -> list[Key | None] | None:
+    if not any(row.keys for row in rows):
+        return None
+    return [key for row in rows for key in ([None] * row.size if row.keys is None else json.loads(row.keys))]
 
 
 # ---- retention as text ----

@@ -192,13 +192,14 @@ class Catalog:
 
     def sizes(self) -> dict[str, int]:
         """Bytes: the files, what is in use of the database (the rest is reused), the log that is not yet in it;
-        subscriptions; changes that can be followed."""
+        subscriptions; changes that can be followed; documents."""
 
         def work(connection: sqlite3.Connection) -> tuple[int, ...]:
             pragmas = ("page_size", "page_count", "freelist_count")
             return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
 
         page, pages, free = self._read(work)
+        head = self._read(lambda c: read_head(c, self.identity))
         state, log = self._state(), file_size(self.folder / LOG)
         return {
             "file": file_size(self.folder / DATA) + log,
@@ -206,6 +207,7 @@ class Catalog:
             "wal": log,
             "entries": state.subscriptions,
             "log": state.version - state.trimmed,
+            "documents": head.end - head.first - head.gone,
         }
 
     def check(self) -> list[str]:

@@ -60,6 +60,8 @@ def checked(folder: Path) -> list[Finding]:
         problems = catalog.check()
         sizes = catalog.sizes()
         about = f"{sizes['entries']:,} subscriptions, {sizes['log']:,} changes in the log, {sizes['file']:,} bytes"
+        if sizes["documents"]:
+            about += f", {sizes['documents']:,} documents"
     except DibsError as e:
         problems = [str(e)]
     try:

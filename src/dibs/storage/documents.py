@@ -151,8 +151,5 @@ def _checksum(identity: str, values: tuple[Any, ...]) -> int:
 def _checksum_of(seed: Any, values: tuple[Any, ...]) -> int:
     """Over the catalog's identity, so that a row of another one does not fit, and everything in the row."""
     state = seed.copy()
-    for value in values:
-        content = value if type(value) is bytes else str(value).encode("utf-8", "surrogatepass")
-        state.update(b"%s %d " % (type(value).__name__.encode(), len(content)))
-        state.update(content)
+    state.update(repr(values).encode("utf-8", "surrogatepass"))
     return int.from_bytes(state.digest(), "little", signed=True)
