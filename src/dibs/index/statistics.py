@@ -35,6 +35,10 @@ class Presence:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
+    @property
+    def attributes(self) -> int:
+        return len(self._present)
+
     def observe(self, events: CodedEvents) -> None:
         most = thresholds.latest_events
         latest = events if len(events) <= most else events.take(np.arange(most), events.points)
