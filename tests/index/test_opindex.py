@@ -11,6 +11,7 @@ import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, code_clauses, concatenated
+from dibs.index.base import do_pending
 from dibs.index.complete import Completed
 from dibs.index.operators import BETWEEN, EQ
 from dibs.index.papers.opindex.blocks import (
@@ -37,7 +38,7 @@ from dibs.language.flatten import program_table
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.language.table import ACCEPT, REJECT
-from dibs.thresholds import thresholds
+from dibs.thresholds import thresholds, using
 
 KINDS = [OpIndex, OpIndexBS]
 A, B, C, D, E = range(5)
@@ -122,7 +123,11 @@ def partitions(lists):
 def test_example_2_pivots_and_subscription_lists(kind):
     """S1, S2 and S4 under A, S3 under C, S5 and S6 under D; an event of A and B looks at the first three only."""
     index = kind.build(rows_of(TABLE_1))
-    assert {pivot: rows for pivot, (rows, _) in partitions(index._counted).items()} == {A: [0, 1, 3], C: [2], D: [4, 5]}
+    assert {pivot: rows for pivot, (rows, _) in partitions(index._lists[0]).items()} == {
+        A: [0, 1, 3],
+        C: [2],
+        D: [4, 5],
+    }
     found = index.match(events_of({A: 2, B: 6}), 1)
     assert found.candidates == 3
     assert sorted(found.row.tolist()) == [0, 3]
@@ -131,7 +136,7 @@ def test_example_2_pivots_and_subscription_lists(kind):
 def test_example_3_a_signature_saves_the_search():
     """A value whose bit is off is not searched for: nothing is read, and nothing could have been found."""
     index = OpIndex.build(rows_of([[(A, eq(x))] for x in range(1, 9)], attributes=1))
-    a = index._counted._a
+    a = index._lists[0]._a
     head = a["heads"][EQ]
     assert head[SIZE] == 8
     signature = a["signature"][head[DIRECTORY]]  # all predicates of one attribute are in one segment
@@ -147,7 +152,11 @@ def test_example_4_segments_and_counters():
     segment = [rank_of.py_func(a) >> (RANK_BITS - 1) for a in (A, B, C, D, E)]
     assert segment == [0, 1, 0, 1, 0]
     index = OpIndex.build(rows_of(TABLE_1))
-    assert {pivot: need for pivot, (_, need) in partitions(index._counted).items()} == {A: [2, 2, 1], C: [3], D: [2, 4]}
+    assert {pivot: need for pivot, (_, need) in partitions(index._lists[0]).items()} == {
+        A: [2, 2, 1],
+        C: [3],
+        D: [2, 4],
+    }
     check(index)
 
 
@@ -155,8 +164,8 @@ def test_example_4_segments_and_counters():
 def test_example_5_only_the_lists_of_c_are_read(kind):
     index = kind.build(rows_of(TABLE_1))
     found = index.match(events_of({B: 6, C: 3, E: 9}), 1)
-    heads = index._counted._a["heads"].reshape(-1, LISTS, 8)
-    lists_of_c = int((heads[index._counted._a["partition"][C], :, SIZE] > 0).sum())
+    heads = index._lists[0]._a["heads"].reshape(-1, LISTS, 8)
+    lists_of_c = int((heads[index._lists[0]._a["partition"][C], :, SIZE] > 0).sum())
     assert (found.candidates, found.count, found.nodes) == (1, 0, lists_of_c)
     assert found.predicates == 1  # of S3, only E holds for 9; S2 and S5, which hold in part, are not looked at
 
@@ -220,7 +229,7 @@ def test_cnf_is_filed_under_the_attributes_of_its_smallest_clause(kind):
     tie = normal([[(A, eq(1)), (B, eq(1))], [(D, eq(1)), (E, eq(1))], [(C, eq(1)), (A, eq(9)), (A, eq(8))]], CNF)
     index = kind.build(rows_of([], programs=[cnf, tie]))
     # A is in 4 predicates, B, D and E in 2 each, C in 2: D and E are the rarer pair.
-    assert partitions(index._bitmaps) == {
+    assert partitions(index._lists[1]) == {
         A: ([~0], [0b11]),
         B: ([~0], [0b11]),
         D: ([~1], [0b111]),
@@ -234,7 +243,7 @@ def test_cnf_is_filed_under_the_attributes_of_its_smallest_clause(kind):
 def test_dnf_is_its_terms_and_reported_once(kind):
     dnf = normal([[(A, eq(1)), (B, eq(2))], [(C, eq(3)), (D, eq(4))]], DNF)
     index = kind.build(rows_of([], programs=[dnf]))
-    assert partitions(index._counted) == {A: ([~0], [2]), C: ([~0], [2])}
+    assert partitions(index._lists[0]) == {A: ([~0], [2]), C: ([~0], [2])}
     events = events_of({A: 1, B: 2, C: 3, D: 4}, {A: 1, B: 2}, {C: 3, D: 4}, {A: 1, D: 4})
     found = index.match(events, 1)
     assert found.event.tolist() == [0, 1, 2]
@@ -336,7 +345,7 @@ def blocks(lists, pool):
 def check(index):
     """Lists are sorted, point to slots, are covered by signatures and directories; links skip exactly what does not
     reach far enough; blocks do not overlap."""
-    for lists in (index._counted, index._bitmaps):
+    for lists in (index._lists[0], index._lists[1]):
         a, bits = lists._a, lists._bits
         for pool in (NARROW, WIDE, SLOTS):
             end = 0
@@ -376,9 +385,9 @@ def check(index):
 
 def entries(index, rows):
     """The entries of the counted rows, without regard to slots and blocks."""
-    a = index._counted._a
+    a = index._lists[0]._a
     found = []
-    for h, head in enumerate(a["heads"][: index._counted._count * LISTS].tolist()):
+    for h, head in enumerate(a["heads"][: index._lists[0]._count * LISTS].tolist()):
         between = h % LISTS == BETWEEN
         key, pointer = ("wide_key", "wide_pointer") if between else ("key", "pointer")
         for start, size in ((head[START], head[SIZE]), (head[EXTRA], head[EXTRA_SIZE])):
@@ -442,7 +451,7 @@ def test_more_than_255_predicates():
     events = events_of(dict.fromkeys(range(300), 2), dict.fromkeys(range(299), 2))
     assert pairs_of(OpIndex.build(rows_of([long, [(0, eq(2))]], 300)), events) == {(0, 0), (0, 1), (1, 1)}
     index = OpIndex.build(rows_of([[(0, eq(2))]], 300))
-    assert index._counted._a["need"].dtype == np.uint8
+    assert index._lists[0]._a["need"].dtype == np.uint8
     index.insert(rows_of([long], 300))
     assert pairs_of(index, events) == {(0, 0), (1, 0), (0, 1)}
 
@@ -462,7 +471,7 @@ def test_entries_read_are_the_predicates_that_hold(kind):
     clauses = rows_of([[(a, [(1, LAST)])] for a in range(30)] + rows, 30)
     index = kind.build(clauses)
     events = random_events(rng, 50, 30, LAST, several=False, most=8)
-    pivot = {row: p for p, (owned, _) in partitions(index._counted).items() for row in owned}
+    pivot = {row: p for p, (owned, _) in partitions(index._lists[0]).items() for row in owned}
     candidates = holding = 0
     for e in range(len(events)):
         values = {int(events.attribute[i]): int(events.lo[i]) for i in range(*events.offsets[e : e + 2])}
@@ -499,11 +508,11 @@ def test_an_insertion_moves_few_entries():
     cells = rng.integers(2, 1 << 30, 40_000).astype(np.int32)
     index = OpIndex.build(rows_of([[(0, [(1, int(x))])] for x in cells[:20_000]], 1))
     largest = merges = 0
-    heads = index._counted._a["heads"]
+    heads = index._lists[0]._a["heads"]
     for start in range(20_000, 40_000, 250):
         before = int(heads[1, SIZE])
         index.insert(rows_of([[(0, [(1, int(x))])] for x in cells[start : start + 250]], 1))
-        heads = index._counted._a["heads"]
+        heads = index._lists[0]._a["heads"]
         largest = max(largest, int(heads[1, EXTRA_ROOM]))
         merges += int(heads[1, SIZE]) > before
     size = int(heads[1, SIZE])
@@ -512,3 +521,121 @@ def test_an_insertion_moves_few_entries():
     assert 1 <= merges <= 20_000 // (4 * 20_000**0.5)
     events = events_of({0: int(np.median(cells))})
     assert index.match(events, 1).count == int((cells >= np.median(cells)).sum())
+
+
+# ---- pivots by events ----
+
+
+def test_pivots_follow_an_event_log_where_there_is_one():
+    rows = rows_of([[(A, [(1, 1)]), (B, [(2, 2)])]] * 20 + [[(B, [(3, 3)])]] * 5, attributes=2)
+    assert OpIndex.build(rows).plan()["pivots"] == 2  # B is in more subscriptions, so A is the pivot of the first 20
+    by_log = OpIndex.build(rows, presence=np.array([0.9, 0.1]))
+    assert by_log.plan()["pivots"] == 1
+    event = events_of({A: 1, B: 2}, {A: 1})
+    assert pairs_of(by_log, event) == {(0, r) for r in range(20)}
+    assert by_log.match(event, 1).candidates == 25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pivots_are_revised_when_events_drift(kind):
+    rows = rows_of([[(A, [(1, 1)]), (B, [(2, 2)])]] * 20 + [[(B, [(3, 3)])]] * 5, attributes=2)
+    popular = events_of(*[{A: 1}] * 9, {A: 1, B: 2})
+    with using({"look_every": 20, "enough_events": 20}):
+        index = kind.build(rows)
+        before = index.match(popular, 1)
+        assert not do_pending(index)
+        wanted = pairs_of(index, popular)
+        assert do_pending(index)
+        after = index.match(popular, 1)
+        assert (before.candidates, after.candidates) == (10 * 20 + 5, 25)
+        assert pairs_of(index, popular) == wanted
+        old, _ = index._lists
+        index.match(popular, 1)
+        assert do_pending(index) and index._lists[0] is old, "nothing to be gained"
+        restored = kind.restore(rows, index.arrays())
+        assert restored.match(popular, 1).candidates == 25
+        index.delete(np.array([0]))
+        index.match(popular, 1)
+        index.match(popular, 1)
+        assert not do_pending(index), "after an update of its own"
+
+
+# ---- the paper's lemmas ----
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_lemma_2_no_other_choice_of_pivots_is_looked_at_less(seed):
+    """Candidates by the least frequent attribute of the event log, against any other choice."""
+    rng = np.random.default_rng(seed)
+    attributes, share = int(rng.integers(2, 7)), rng.random(7)
+    events = [{a: 1 for a in range(attributes) if rng.random() < share[a]} or {0: 1} for _ in range(40)]
+    own = [sorted(rng.permutation(attributes)[: rng.integers(1, attributes + 1)].tolist()) for _ in range(30)]
+    log = np.array([sum(a in e for e in events) for a in range(attributes)])
+    rows = rows_of([[(a, [(1, 1)]) for a in row] for row in own], attributes)
+    found = OpIndex.build(rows, presence=log / len(events)).match(events_of(*events), 1)
+    assert found.candidates == sum(min(log[a] for a in row) for row in own)
+    assert found.candidates <= sum(log[rng.choice(row)] for row in own)
+
+
+def lemma_workload(rng, rows, attributes, size, cardinality):
+    """Subscriptions as the analysis has them: attributes, operators =, <=, >= and operands uniform."""
+    chosen = [sorted(rng.permutation(attributes)[:size].tolist()) for _ in range(rows)]
+
+    def spans(v):
+        return [[(v, v)], [(1, v)], [(v, cardinality)]][rng.integers(3)]
+
+    return rows_of([[(a, spans(int(rng.integers(1, cardinality + 1)))) for a in row] for row in chosen], attributes)
+
+
+def test_lemmas_3_and_4_segments_have_n_gamma_over_3bd_predicates_and_space_is_linear():
+    rng = np.random.default_rng(1)
+    b, size, per_predicate = 4, 3, {}
+    for n in (2_000, 8_000):
+        index = OpIndex.build(lemma_workload(rng, n, 8, size, 50), segments=b)
+        numbers = index.plan()
+        assert numbers["entries"] == n * size, "each predicate is in one list"
+        d = numbers["pivots"]  # the lemma has a pivot for each attribute
+        assert numbers["entries"] / numbers["segments"] == pytest.approx(n * size / (3 * b * d), rel=0.15)
+        per_predicate[n] = index.nbytes / (n * size)
+    assert per_predicate[8_000] < 1.1 * per_predicate[2_000]
+
+
+def test_lemma_5_an_insertion_goes_to_one_list_for_each_of_its_predicates():
+    """test_an_insertion_moves_few_entries has what it moves there."""
+    rng = np.random.default_rng(2)
+    index = OpIndex.build(lemma_workload(rng, 4_000, 8, 3, 50))
+    before = index.plan()["entries"]
+    index.insert(lemma_workload(rng, 1, 8, 3, 50))
+    assert index.plan()["entries"] == before + 3
+
+
+def test_lemma_6_a_predicate_holds_with_probability_a_third_of_one_plus_two_over_sigma():
+    rng = np.random.default_rng(3)
+    for cardinality in (2, 5, 50):
+        rows = lemma_workload(rng, 3_000, 1, 1, cardinality)
+        index = OpIndex.build(rows)
+        events = events_of(*({0: v} for v in range(1, cardinality + 1)))
+        found = index.match(events, 1)
+        assert found.count / (3_000 * cardinality) == pytest.approx((1 + 2 / cardinality) / 3, rel=0.05)
+
+
+def test_lemma_8_an_event_reads_a_square_of_lists_and_a_signature_lets_it_search_as_many_segments_as_foreseen():
+    rng = np.random.default_rng(4)
+    rows = lemma_workload(rng, 3_000, 400, 4, 50)
+    for m in (2, 5, 10):
+        attributes = [rng.permutation(400)[:m].tolist() for _ in range(50)]
+        events = events_of(*({int(a): int(rng.integers(1, 51)) for a in own} for own in attributes))
+        signed, plain = (kind.build(rows).match(events, 1) for kind in KINDS)
+        assert (signed.count, signed.predicates) == (plain.count, plain.predicates)
+        assert signed.nodes <= plain.nodes <= 50 * 3 * m * m
+    arrays = OpIndex.build(lemma_workload(rng, 20_000, 200, 3, 1_000)).arrays()
+    share, foreseen = [], []
+    for head in arrays["counted.heads"][EQ::LISTS]:
+        if head[SIZE]:
+            segments = slice(head[DIRECTORY], head[DIRECTORY] + (1 << (RANK_BITS - head[SHIFT])))
+            sizes = np.diff(arrays["counted.ends"][segments], prepend=0)
+            share += [int(s).bit_count() / 64 for s in arrays["counted.signature"][segments]]
+            foreseen += (1 - (1 - 1 / 64) ** sizes).tolist()
+    assert len(share) > 100
+    assert np.mean(share) == pytest.approx(np.mean(foreseen), rel=0.05)

@@ -36,6 +36,10 @@ class Presence:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
+    @property
+    def attributes(self) -> int:
+        return len(self._present)
+
     def observe(self, events: CodedEvents) -> int:
         """Returns how many of the events it took: of many at once, a sample."""
         most = thresholds.latest_events

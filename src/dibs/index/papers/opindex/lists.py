@@ -161,6 +161,11 @@ class Lists:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self._a.values()) + (self._places.nbytes if self._places else 0)
 
+    def looked_at(self, presence: NDArray[np.float64]) -> float:
+        """How many units an event finds, if attributes are in events as often as this says."""
+        pivots = np.flatnonzero(self._a["partition"] >= 0)
+        return float((presence[pivots] * self._a["parts"][self._a["partition"][pivots], SIZE]).sum())
+
     def numbers(self) -> dict[str, int]:
         parts, heads = self._a["parts"][: self._count], self._a["heads"][: self._count * LISTS]
         size = heads[:, SIZE] + heads[:, EXTRA_SIZE]

@@ -25,16 +25,20 @@ Not useful for: attributes that most events have: their lists are read for every
 of the operands.
 
 Where it differs from the paper:
-    pivot       how often events have an attribute is not known before they come; as in the paper's example, the
-                subscriptions stand for them (statistics.guessed_presence without its bounds). Ties as in that example:
-                an attribute that is in fewer of the rewritten relational predicates, then the first
+    pivot       by the event log where there is one: the shares of events that have each attribute, given to `build` as
+                `presence` or counted by matches. Before, as in the paper's example, the subscriptions stand for the
+                events (statistics.guessed_presence without its bounds). Ties as in that example: an attribute that is
+                in fewer of the rewritten relational predicates, then the first. When the events seen would let a tenth
+                fewer subscriptions be looked at under other pivots, the lists are built again in the background
+                (`pending`, see index.base.do_pending); after updates of its own the pivots stay
     BETWEEN     has a list of its own instead of one entry each in the lists of <= and >=: sorted by lower end, read
                 from the value downwards, with links to the last entry before that reaches further. For prefixes, whose
                 spans nest, the links are the parents of a trie, the paper's structure for them; and a value costs its
                 matches and a few links instead of all entries on both sides. (Suffixes and patterns are values of
                 attributes of their own: prefixes and equality.)
     IN, NOT IN  an entry for each span in the list that fits it: at most one of them holds, so they count once
-    b           grows with the list up to the paper's 32: short lists need no long directory
+    b           (option `segments`) grows with the list up to the paper's 32: short lists need no long directory
+    w           is 64, the bits of a word, and no option
     insertion   sorted lists in blocks (.blocks); Ji and Jacobsen (2018) had to reorder lists after each
                 insertion between events, which took them a thousand times as long as other structures on dense data
     deletion    (not in the paper) sets the counter's start to zero; a partition of which a quarter is dead is cleaned
@@ -43,6 +47,7 @@ Where it differs from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,8 +58,10 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
 from dibs.index.growing import grown
 from dibs.index.operators import Limits
+from dibs.index.options import Option
 from dibs.index.papers.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
 from dibs.index.papers.opindex.lists import Lists
+from dibs.index.statistics import Presence
 from dibs.thresholds import thresholds
 
 
@@ -62,73 +69,115 @@ class OpIndex:
     name: ClassVar[str] = "opindex"
     about: ClassVar[str] = "OpIndex: lists of predicates by pivot and operator, directories and signatures, counters"
     takes: ClassVar[Takes] = Takes(programs=True, updates=True)
-    directories: ClassVar[bool] = True  # and signatures
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("segments", "of a list's directory, at most: the paper's b", None, 1, 1024, none="32"),
+    )
 
-    def __init__(self, rows: int, limits: Limits, frequency: NDArray[np.int64], lists: list[Lists]):
+    def __init__(
+        self,
+        clauses: Clauses,
+        rows: int,
+        limits: Limits,
+        frequency: NDArray[np.int64],
+        lists: tuple[Lists, Lists],
+        segments: int | None,
+    ):
         self._rows = rows
         self._limits = limits
         self._frequency = frequency
-        self._counted, self._bitmaps = lists
+        self._lists = lists  # of conjunctions that are counted, and of CNF by bitmaps
+        self._segments = segments
+        self._clauses: Clauses | None = clauses  # None: it has been updated
+        self._seen = Presence(len(frequency))
+        self._until_revising = thresholds.look_every  # events
+        self.pending: Callable[[], None] | None = None  # see index.base.do_pending
 
     @classmethod
-    def _segments(cls) -> int:
+    def _most_segments(cls, segments: int | None) -> int:
         """Of directories that are yet to be made: those that stand know their own number."""
-        return thresholds.opindex_segments if cls.directories else 0
+        return segments or thresholds.opindex_segments
 
     @classmethod
     def takes_programs(cls, clauses: Clauses) -> NDArray[np.bool_]:
         return program_forms(clauses) > 0
 
     @classmethod
-    def build(cls, clauses: Clauses) -> OpIndex:
+    def build(
+        cls, clauses: Clauses, segments: int | None = None, presence: NDArray[np.float64] | None = None
+    ) -> OpIndex:
+        """presence: the share of events that have each attribute, if it is known."""
         n = clauses.attributes
         edges = Limits(np.full(n, NO_FLOOR, np.int32), np.full(n, NO_CEILING, np.int32))
         frequency = np.zeros(n, np.int64)
         notice(clauses, *edges, frequency)
-        counted, bitmaps, clause = units_of(clauses, frequency, 0)
-        lists = [
-            Lists.build(kind, cls._segments(), clauses, units, clause, edges)
-            for kind, units in ((False, counted), (True, bitmaps))
-        ]
-        return cls(len(clauses), edges, frequency, lists)
+        ranking = frequency if presence is None else _by_events(presence, frequency)
+        counted, bitmaps, clause = units_of(clauses, ranking, 0)
+        most = cls._most_segments(segments)
+        lists = (
+            Lists.build(False, most, clauses, counted, clause, edges),
+            Lists.build(True, most, clauses, bitmaps, clause, edges),
+        )
+        return cls(clauses, len(clauses), edges, frequency, lists, segments)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> OpIndex:
         rows = int(arrays["rows"][0])
-        lists = [
-            Lists(kind, cls._segments(), rows, {n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS})
-            for kind, name in ((False, "counted"), (True, "bitmaps"))
-        ]
-        return cls(rows, Limits(arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists)
+        segments = int(arrays["segments"][0]) or None if "segments" in arrays else None  # new
+        most = cls._most_segments(segments)
+        counted, bitmaps = ({n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS} for name in ("counted", "bitmaps"))
+        lists = Lists(False, most, rows, counted), Lists(True, most, rows, bitmaps)
+        return cls(clauses, rows, Limits(arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists, segments)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        result = {f"counted.{n}": a for n, a in self._counted.arrays().items()}
-        result |= {f"bitmaps.{n}": a for n, a in self._bitmaps.arrays().items()}
+        counted, bitmaps = self._lists
+        result = {f"counted.{n}": a for n, a in counted.arrays().items()}
+        result |= {f"bitmaps.{n}": a for n, a in bitmaps.arrays().items()}
         floor, ceiling = self._limits
         return result | {
             "floor": floor,
             "ceiling": ceiling,
             "frequency": self._frequency,
             "rows": np.array([self._rows]),
+            "segments": np.array([self._segments or 0]),
         }
 
     @property
     def nbytes(self) -> int:
         own = sum(a.nbytes for a in self._limits) + self._frequency.nbytes
-        return own + self._counted.nbytes + self._bitmaps.nbytes
+        return own + sum(lists.nbytes for lists in self._lists)
 
     def plan(self) -> dict[str, Any]:
-        counted, bitmaps = self._counted.numbers(), self._bitmaps.numbers()
+        counted, bitmaps = (lists.numbers() for lists in self._lists)
         return counted | {
             "entries of CNF": bitmaps["entries"],
-            "grounds": "the pivot of a subscription is the attribute that the fewest subscriptions mention",
+            "grounds": "the pivot of a subscription is the attribute that the fewest events have, as far as is known",
         }
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        found = self._counted.match(events, self._limits, threads, sink)
-        if self._bitmaps.size:
-            found.add(self._bitmaps.match(events, self._limits, threads, sink))
+        counted, bitmaps = self._lists
+        found = counted.match(events, self._limits, threads, sink)
+        if bitmaps.size:
+            found.add(bitmaps.match(events, self._limits, threads, sink))
+        self._seen.observe(events)
+        self._until_revising -= len(events)
+        if self._until_revising <= 0 and self._clauses is not None and self.pending is None:
+            self._until_revising = thresholds.look_every
+            self.pending = self._revise
         return found
+
+    def presence(self) -> NDArray[np.float64] | None:
+        """The share of events that have each attribute, once enough were seen."""
+        return self._seen.share() if self._seen.events >= thresholds.enough_events else None
+
+    def _revise(self) -> None:
+        """Other pivots, if the events that were seen ask for them. Whoever matches meanwhile keeps the old lists."""
+        presence, clauses = self.presence(), self._clauses
+        if presence is None or clauses is None:
+            return
+        counted, _ = self._lists
+        pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
+        if presence[pivot].sum() < (1 - thresholds.worth_planning) * counted.looked_at(presence):
+            self._lists = self.build(clauses, self._segments, presence)._lists
 
     def insert(self, clauses: Clauses) -> None:
         n = clauses.attributes
@@ -136,18 +185,37 @@ class OpIndex:
         self._limits = Limits(grown(floor, n, NO_FLOOR), grown(ceiling, n, NO_CEILING))
         self._frequency = grown(self._frequency, n)
         notice(clauses, *self._limits, self._frequency)
-        counted, bitmaps, clause = units_of(clauses, self._frequency, self._rows)
-        self._counted.insert(clauses, counted, clause, self._limits)
-        self._bitmaps.insert(clauses, bitmaps, clause, self._limits)
+        presence = self.presence()
+        if presence is not None:
+            presence = np.concatenate([presence, np.zeros(len(self._frequency) - len(presence))])
+        ranking = self._frequency if presence is None else _by_events(presence, self._frequency)
+        units, bitmaps, clause = units_of(clauses, ranking, self._rows)
+        self._lists[0].insert(clauses, units, clause, self._limits)
+        self._lists[1].insert(clauses, bitmaps, clause, self._limits)
         self._rows += len(clauses)
+        self._clauses = None
+        if len(self._frequency) > self._seen.attributes:
+            self._seen = Presence(len(self._frequency))  # it begins again
 
     def delete(self, rows: NDArray[np.int64]) -> None:
-        self._counted.delete(rows)
-        if self._bitmaps.size:
-            self._bitmaps.delete(rows)
+        self._clauses = None
+        counted, bitmaps = self._lists
+        counted.delete(rows)
+        if bitmaps.size:
+            bitmaps.delete(rows)
+
+
+def _by_events(presence: NDArray[np.float64], frequency: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What ranks attributes: the events that have them and, where these are as many, the subscriptions."""
+    most = max(int(frequency.max(initial=0)), 1)
+    return (presence * 2**20).astype(np.int64) * 2**20 + (frequency / most * (2**20 - 1)).astype(np.int64)
 
 
 class OpIndexBS(OpIndex):
     name: ClassVar[str] = "opindex-bs"
     about: ClassVar[str] = "OpIndex without directories and signatures: binary search in the predicate lists"
-    directories: ClassVar[bool] = False
+    options: ClassVar[tuple[Option, ...]] = ()
+
+    @classmethod
+    def _most_segments(cls, segments: int | None) -> int:
+        return 0

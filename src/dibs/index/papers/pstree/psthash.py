@@ -71,7 +71,7 @@ from dibs.index.papers.pstree.pstree import words
 from dibs.index.papers.pstree.rows import Rows
 from dibs.thresholds import thresholds
 
-MOST_IN_ALL = 1 << 26  # cells; about 1.5 GB
+MOST_IN_ALL = 1 << 26  # cells: some GB
 WHEN_FULL = 256  # cells of each row that comes when there are so many
 
 
