@@ -10,6 +10,7 @@ searches. Everything is made up by rule and lands below out/shop-demo; run it ag
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from rich.table import Table
 import dibs
 from dibs.workloads import shop
 
+JOB = Path(__file__).with_name("shop.toml")
 MALFORMED = 0.0005  # some products arrive broken off, as they do
 NOTIFICATIONS = 5
 WAYS = (" = ", " IN ", " LIKE ", " <= ", " >= ", " BETWEEN ", " OR ", "NOT ", "CONTAINS")  # of asking
@@ -59,14 +61,20 @@ def step(title: str) -> Iterator[None]:
     CONSOLE.print(f"[green]✓[/] {title} [dim]{time.perf_counter() - started:.1f} s[/]")
 
 
-def run(subscriptions: int = 100_000, events: int = 20_000, out: Path = Path("out/shop-demo"), seed: int = 1) -> Result:
+def run(
+    subscriptions: int = 100_000,
+    events: int = 20_000,
+    out: Path = Path("out/shop-demo"),
+    seed: int = 1,
+    master: str | None = None,
+) -> Result:
     began = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     catalogue = write_shop(subscriptions, events, out, seed)
     CONSOLE.print(
         f"  {subscriptions:,} saved searches and {events:,} new products over {len(catalogue.frequency):,} attributes"
     )
-    found = match_on_spark(out)
+    found = match_on_spark(out, master)
     show_counts(found, catalogue)
     show_notifications(out, catalogue)
     files = "subscriptions.parquet, events.parquet, matches.parquet"
@@ -94,31 +102,36 @@ def write_shop(subscriptions: int, events: int, out: Path, seed: int) -> shop.Sh
     return made
 
 
-def match_on_spark(out: Path) -> Result:
-    """The job itself: this is all that a Spark user has to write."""
-    from pyspark.sql import Observation
+def match_on_spark(out: Path, master: str | None = None) -> Result:
+    """The job itself, as `dibs pipeline run examples/shop.toml` runs it: the file is all that one has to write."""
+    from dibs.spark import BatchMetrics
+    from dibs.spark.pipeline import read_job, run_job
+    from dibs.spark.pipeline.run import start_session
 
-    from dibs.spark import match, session
-
+    for old in ("checkpoint", "matches.parquet"):  # else the job would go on where it ended
+        shutil.rmtree(out / old, ignore_errors=True)
+    settings = {
+        "source.path": str(out / "events.parquet"),
+        "subscriptions.path": str(out / "subscriptions.parquet"),
+        "sink.path": str(out / "matches.parquet"),
+        "job.checkpoint": str(out / "checkpoint"),
+    }
+    job = read_job(JOB, settings | ({} if master is None else {"spark.master": master}))
     with step("Spark started"):
-        spark = session(app="dibs shop demo")
+        spark = start_session(job)
         spark.range(1).count()
-    with step("Saved searches compiled"):
-        searches = spark.read.parquet(str(out / "subscriptions.parquet"))
-        products = spark.read.parquet(str(out / "events.parquet")).repartition(spark.sparkContext.defaultParallelism)
-        counts = Observation()
-        matches = match(products, searches, event_id="id", attributes="attributes", observe=counts)
-    with step("Products matched on Spark, matches written as Parquet"):
-        started = time.perf_counter()
-        matches.write.mode("overwrite").parquet(str(out / "matches.parquet"))
-        seconds = time.perf_counter() - started
+    job = read_job(JOB, settings | {"job.partitions": str(max(2, spark.sparkContext.defaultParallelism))})
+    batches: list[BatchMetrics] = []
+    with step("Saved searches compiled, products matched on Spark, matches written as Parquet"):
+        run_job(job, on_batch=batches.append, spark=spark)
+    [batch] = batches
     return Result(
         out=out,
-        subscriptions=searches.count(),
-        events=products.count(),
-        matches=counts.get["matches"],
-        malformed=counts.get["malformed_events"],
-        match_seconds=seconds,
+        subscriptions=batch.subscriptions,
+        events=batch.events,
+        matches=batch.matches,
+        malformed=batch.malformed_events,
+        match_seconds=batch.seconds,
     )
 
 
@@ -207,6 +220,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=20_000, help="new products (20,000)")
     parser.add_argument("--out", type=Path, default=Path("out/shop-demo"), help="folder of the results (out/shop-demo)")
     parser.add_argument("--seed", type=int, default=1, help="another number, another shop")
+    parser.add_argument("--master", help="where Spark runs it (local[*]), as spark://127.0.0.1:7077")
     arguments = parser.parse_args()
     if arguments.subscriptions < 1 or arguments.events < 1:
         parser.error("--subscriptions and --events must be at least 1")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli import backtest, catalog, compile, doctor, explain, generate, match, serve, token, validate, warm
+from dibs.cli import backtest, catalog, compile, doctor, explain, generate, match, pipeline, serve, token, validate, warm
 
 ABOUT = """
 Match events against standing SQL queries.
@@ -53,6 +53,7 @@ app.command(help=doctor.HELP)(doctor.doctor)
 app.add_typer(catalog.app, name="catalog")
 app.command(help=serve.HELP, no_args_is_help=True)(serve.serve)
 app.add_typer(token.app, name="token")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def _show_version(wanted: bool) -> None:

@@ -81,7 +81,7 @@ def _saved(place: Place, segment: Segment, shard: int, job: Job) -> dict[str, An
     staged = place.staging
     stored = versions.save_segment(staged, segment, shard)
     place.upload(staged, [stored.file])
-    result = {"segment": asdict(stored), "attributes": sorted(segment.names), "weighted": segment.weights is not None}
+    result = {"segment": asdict(stored), "kinds": versions.kinds_in(segment), "weighted": segment.weights is not None}
     if job.cuts is not None:
         result["reach"] = reach_of(access_keys(segment), np.arange(len(segment)))
     return result
@@ -144,7 +144,7 @@ def merge_parts(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Reco
     for batch in batches:
         for text in batch.column(0).to_pylist():
             stored = tuple(VersionSegment(**s) for s in json.loads(text))
-            version = Version(job.version, job.index, "", job.weighted, (), stored)
+            version = Version(job.version, job.index, "", job.weighted, {}, stored)
             yield told(_merged(place, version, job))
 
 

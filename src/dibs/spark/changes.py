@@ -59,9 +59,9 @@ def apply_changes(
     ids = set(table["id"].to_pylist()) - {r.id for r in bad}
     before = versions.load_state(place.fetched(old), old)
     segments = _without(place, old, before, before.without(ids))
-    names, sharding = set(old.attributes), _copied(old.sharding)
+    kinds, sharding = dict(old.kinds), _copied(old.sharding)
     for layer in matcher.snapshot().layers:
-        names |= layer.segment.names
+        versions.add_kinds(kinds, versions.kinds_in(layer.segment))
         segments += _saved(place, layer.segment, job, sharding)
     for group in due(segments):
         segments = [s for s in segments if s not in group] + _merged(place, old, group)
@@ -70,7 +70,7 @@ def apply_changes(
         version=job.version,
         ids=old.ids if old.segments else ("string" if job.text_ids else "int64"),
         weighted=old.weighted or job.weighted,
-        attributes=tuple(sorted(names)),
+        kinds=kinds,
         segments=tuple(segments),
         rejected=0,
         sharding=sharding,

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from dibs.arguments import OnError, check_on_error, checked_number
 from dibs.errors import ArgumentError, DibsError, FormatError, Rejected, SubscriptionErrors, shown
@@ -92,8 +93,8 @@ def compile(
     place = place_of(path)
     compiling = _Compiling(session, place, table, changes, index, progress)
     memory = half_of_memory() if memory is None else checked_number("memory", memory)
-    version, counted, files = compiling.run(shards, memory)
-    rejected = _rejected_frame(session, place, version, table, counted)
+    version, files = compiling.run(shards, memory)
+    rejected = rejected_frame(session, place, version, table.id_type)
     if version.rejected and on_error == "raise":
         rows = rejected.orderBy("position").limit(LISTED).collect()
         place.discard(files)
@@ -174,8 +175,8 @@ class _Compiling:
         if self._progress is not None:
             self._progress(what, parts)
 
-    def run(self, shards: int | str, memory: int) -> tuple[Version, dict[int, int], list[str]]:
-        """The version, which is not written yet; how many rows each partition of the table has; the new files."""
+    def run(self, shards: int | str, memory: int) -> tuple[Version, list[str]]:
+        """The version, which is not written yet, and the new files."""
         self.tell("counting", 0)
         count = self._table.frame.count()
         cuts = self._cuts(count, shards, memory)
@@ -187,18 +188,19 @@ class _Compiling:
         files = [s.file for s in segments if s.file not in self._known()]
         segments, merged = self._merged(segments, job)
         version = self._version(segments, news, job)
+        counted: dict[str, int] = {}  # rows of each partition of the table
+        for partition, rows in (item for n in news for item in n.get("counted", {}).items()):
+            counted[partition] = counted.get(partition, 0) + rows
         about = {
             "rows": count,
             "changes": self._feed,
             "seconds": round(time.perf_counter() - self._began, 3),
             "merged": merged,
+            "counted": counted,
         }
-        counted: dict[int, int] = {}
-        for partition, rows in (item for n in news for item in n.get("counted", {}).items()):
-            counted[int(partition)] = counted.get(int(partition), 0) + rows
         files = sorted({*files, *(s.file for s in segments if s.file not in self._known())})
         files += [n["file"] for n in news if "file" in n]
-        return replace(version, about=about), counted, files
+        return replace(version, about=about), files
 
     def _known(self) -> set[str]:
         return set() if self._old is None else {s.file for s in self._old.segments}
@@ -283,8 +285,9 @@ class _Compiling:
         return [s for s in segments if s.file not in gone] + new, len(groups)
 
     def _version(self, segments: list[VersionSegment], news: list[dict[str, Any]], job: Job) -> Version:
-        attributes = set() if self._old is None else set(self._old.attributes)
-        attributes.update(name for n in news for name in n.get("attributes", ()))
+        kinds = {} if self._old is None else dict(self._old.kinds)
+        for n in news:
+            versions.add_kinds(kinds, n.get("kinds", {}))
         sharding: dict[str, Any] = {}
         if job.cuts is not None:
             before = self._old.sharding["reach"] if self._old is not None else [{} for _ in range(job.cuts.shards)]
@@ -298,7 +301,7 @@ class _Compiling:
             index=job.index,
             ids="string" if job.text_ids else "int64",
             weighted=job.weighted,
-            attributes=tuple(sorted(attributes)),
+            kinds=kinds,
             segments=tuple(segments),
             rejected=sum(n.get("rejected", 0) for n in news),
             sharding=sharding,
@@ -337,28 +340,25 @@ def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
     return dibs_compile
 
 
-def _rejected_frame(
-    session: SparkSession, place: Place, version: Version, table: Subscriptions, counted: dict[int, int]
+listed = ["position", "id", "expression", "error"]  # the columns of what was rejected
+
+
+def rejected_frame(
+    session: SparkSession, place: Place, version: Version, id_type: DataType, shared: bool = True
 ) -> DataFrame:
     """The bad subscriptions with their positions in the table: as many rows as the partitions before theirs have, and
-    their own place in it."""
-    schema = StructType(
-        [
-            StructField("position", LongType()),
-            StructField("id", table.id_type),
-            StructField("expression", StringType()),
-            StructField("error", StringType()),
-        ]
-    )
+    their own place in it. shared: Spark sees the place."""
+    types = [LongType(), id_type, StringType(), StringType()]
+    schema = StructType([StructField(name, kind) for name, kind in zip(listed, types)])
     if not version.rejected:
         return session.createDataFrame([], schema)
+    folder = f"{place.name}/{versions.REJECTED}/{version.version:012d}"
+    rows = session.read.schema(schema).parquet(folder) if shared else session.createDataFrame(pq.read_table(folder))
     offsets, total = [], 0
-    for partition in sorted(counted):
+    for partition, count in sorted((int(p), count) for p, count in version.about["counted"].items()):
         offsets.append((partition, total))
-        total += counted[partition]
-    rows = session.read.schema(schema).parquet(f"{place.name}/{versions.REJECTED}/{version.version:012d}")
-    partition = F.shiftright("position", PARTITION_BITS)
-    joined = rows.withColumn("partition", partition).join(
+        total += count
+    joined = rows.withColumn("partition", F.shiftright("position", PARTITION_BITS)).join(
         F.broadcast(session.createDataFrame(offsets, "partition long, before long")), "partition"
     )
     own = F.col("position") - F.shiftleft("partition", PARTITION_BITS)

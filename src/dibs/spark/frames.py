@@ -44,13 +44,10 @@ def is_frame(value: object) -> bool:
     return isinstance(value, DataFrame) or type(value).__module__.startswith("pyspark.sql.connect.dataframe")
 
 
-def is_connect(frame: DataFrame) -> bool:
-    return type(frame).__module__.startswith("pyspark.sql.connect")
-
-
-def is_local(frame: DataFrame) -> bool:
+def is_local(session: SparkSession) -> bool:
     """Whether the workers are on this machine."""
-    return not is_connect(frame) and frame.sparkSession.conf.get("spark.master", "").startswith("local")
+    connect = type(session).__module__.startswith("pyspark.sql.connect")
+    return not connect and (session.conf.get("spark.master", "") or "").startswith("local")
 
 
 def subscription_columns(subscriptions: DataFrame, feed: bool = False) -> Subscriptions:

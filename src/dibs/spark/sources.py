@@ -1,7 +1,11 @@
-"""Subscriptions of a DataFrame to index files, on the driver.
+"""What `match` takes as subscriptions, as a version of index files that workers can open.
 
-The files lie in a folder named by their content, so subscriptions that were compiled before are not compiled again:
-below `index_dir` for good, or else below a folder that goes when the driver's Python ends.
+    a path          what dibs.spark.compile or Matcher.save wrote; a durable folder, as it is now; Parquet or Delta
+    a Matcher       as it is now
+    a DataFrame     compiled: on the driver if it is small, else by dibs.spark.compile
+
+What is compiled here lies in a folder named by its content, so that it is not compiled again: below `index_dir` for
+good, or else below a folder that goes when the driver's Python ends (or, if that was killed, when the next one comes).
 """
 
 from __future__ import annotations
@@ -10,160 +14,259 @@ import atexit
 import hashlib
 import importlib.metadata
 import os
+import re
+import secrets
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NumericType, ShortType, StringType
+from pyspark.sql.types import DataType, LongType, StringType
 
 from dibs import loading
-from dibs.errors import DibsError, Rejected
+from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher, OnError
-from dibs.storage import store
+from dibs.segments.segment import Segment
+from dibs.segments.state import State
+from dibs.spark.compile import compile, listed, rejected_frame
+from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
+from dibs.spark.places import Folder, Place, is_url, place_of
+from dibs.spark.tasks import Job, bad_rows, compiled
+from dibs.storage import store, versions
+from dibs.storage.versions import Version, VersionSegment
+from dibs.thresholds import thresholds
 
-COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
+# Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
+# 128 MiB at most.
+CARRIED_BYTES = 64 * 2**20
+LEAST_BYTES = 60  # of a compiled subscription, beside its text
+OWN = re.compile(r"dibs-driver-(\d+)-\w+")
 
 
 @dataclass(frozen=True)
-class CompiledIndex:
+class Source:
     """Index files, and what the driver has to know of them."""
 
-    path: Path
-    id_type: DataType  # StringType or LongType
-    weighted: bool
-    attributes: frozenset[str]  # that the subscriptions mention
-    shared: bool  # the path is one that workers see too
-    rejected: list[Rejected] = field(default_factory=list)
+    place: Place
+    version: Version
+    shared: bool  # the place is one that workers see too
+
+    @property
+    def id_type(self) -> DataType:
+        return LongType() if self.version.ids == "int64" else StringType()
+
+    def rejected(self, session: SparkSession) -> DataFrame:
+        return rejected_frame(session, self.place, self.version, self.id_type, self.shared)
 
 
-_compiled: dict[Path, CompiledIndex] = {}
+def open_source(
+    subscriptions: Any,
+    session: SparkSession,
+    index: str,
+    on_error: OnError,
+    index_dir: str | os.PathLike[str] | None,
+    version: int | None = None,
+) -> Source:
+    """Raises SubscriptionErrors (on_error="raise"), DibsError for what is no subscriptions."""
+    if isinstance(subscriptions, (str, os.PathLike)):
+        frame = None if _is_index(subscriptions) else table_frame(session, subscriptions)
+        if frame is None:
+            return _checked(_of_path(subscriptions, session, version), subscriptions)
+        subscriptions = frame
+    if version is not None:
+        raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
+    if isinstance(subscriptions, Matcher):
+        if subscriptions.joins:
+            raise DibsError("joins over history are not supported on Spark yet: the matcher has some")
+        return _checked(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
+    if not is_frame(subscriptions):
+        raise not_subscriptions(subscriptions)
+    return _of_frame(subscriptions, index, on_error, index_dir)
 
 
-def saved_index(path: str | os.PathLike[str]) -> CompiledIndex:
-    """What Matcher.save wrote; or the present state of a durable matcher, which is saved for the workers, so that all
-    of them match the same one."""
-    matcher = Matcher.load(path)
-    folder = Path(path).absolute()
-    durable = store.is_durable(folder)
-    if durable:
-        folder = _own_folder() / f"{matcher.stats()['storage']['identity']}-{matcher.version}"
-        if not folder.exists():
-            matcher.save(folder)
-        matcher = Matcher.load(folder)
-    kind = matcher.match_batch([]).pairs().schema.field("subscription").type
-    if pa.types.is_union(kind):
+def _is_index(path: str | os.PathLike[str]) -> bool:
+    place = place_of(path)
+    if not isinstance(place, Folder):
+        return bool(place.numbers())
+    return versions.is_versioned(place.path) or (place.path / store.HEAD).exists() or store.is_durable(place.path)
+
+
+def _checked(source: Source, named: Any) -> Source:
+    if source.version.ids == "mixed":
         raise DibsError(
-            f"the ids in {path} are integers and strings, and a column of Spark has one type: save two indexes, or "
+            f"the ids in {named} are integers and strings, and a column of Spark has one type: save two indexes, or "
             "make all ids strings"
         )
-    id_type = LongType() if pa.types.is_integer(kind) else StringType()
-    return CompiledIndex(folder, id_type, matcher.weighted, matcher.attributes, shared=not durable)
+    return source
 
 
-def compile_subscriptions(
+# ---- what is there already ----
+
+
+def _of_path(path: str | os.PathLike[str], session: SparkSession, version: int | None) -> Source:
+    place = place_of(path)
+    if not isinstance(place, Folder) or versions.is_versioned(place.path):
+        return Source(place, place.read(version), shared=True)
+    if version is not None:
+        raise DibsError(f"{path} has no versions: dibs.spark.compile writes them")
+    if store.is_durable(place.path):
+        matcher = _followed(place.path)
+        return _of_state(matcher.snapshot(), matcher.index, None)
+    manifest, segments = store.load_all(place.path)
+    saved = versions.of_saved(place.path, manifest, segments)
+    return Source(_pinned(place, saved) if is_local(session) else place, saved, shared=True)
+
+
+@lru_cache(maxsize=16)
+def _followed(folder: Path) -> Matcher:
+    """A durable matcher, which follows its writer: of its next state only what is new is saved."""
+    return Matcher.open(folder, read_only=True)
+
+
+def _pinned(place: Folder, saved: Version) -> Place:
+    """A folder with the same files under further names, which stay when something is saved over the index."""
+    folder = own_folder() / f"pinned-{saved.fingerprint}"
+    try:
+        for name in saved.files():
+            folder.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                os.link(place.path / name, folder / name)
+    except OSError:  # another filesystem, or none that has links: then a job says when its files are gone
+        return place
+    return Folder(folder) if saved.segments else place
+
+
+_stored: weakref.WeakKeyDictionary[Segment, tuple[Path, VersionSegment]] = weakref.WeakKeyDictionary()
+
+
+def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None) -> Source:
+    """The state of a matcher: segments that were saved before are not written again."""
+    root = own_folder() if index_dir is None else _local_folder(index_dir)
+    stored = []
+    for layer in state.layers:
+        known = _stored.get(layer.segment)
+        if known is None or known[0] != root or not (root / known[1].file).exists():
+            known = _stored[layer.segment] = (root, versions.save_segment(root, layer.segment))
+        file = known[1]
+        if layer.gone.count:
+            name, head = versions.save_removed(root, layer.gone.listed())
+            file = replace(file, removed=name, removed_head=head, removed_rows=layer.gone.count)
+        stored.append(file)
+    version = versions.describe(state.version, index, tuple(stored), [x.segment for x in state.layers])
+    return Source(Folder(root), version, shared=index_dir is not None)
+
+
+# ---- what is compiled now ----
+
+
+def _of_frame(
     subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
-) -> CompiledIndex:
-    """Collects, compiles and saves the subscriptions. on_error="raise": SubscriptionErrors names every bad one."""
-    table, id_type = _collect(subscriptions)
-    root = Path(index_dir).absolute() if index_dir is not None else _own_folder()
-    path = root / _digest(table, index, on_error)
-    known = _compiled.get(path)
-    if known is not None and path.exists():
-        return known
-    rejected: list[Rejected] = []
-    if path.exists() and on_error == "raise":  # of an earlier driver, which found nothing to reject
-        matcher = Matcher.load(path)
-    else:
-        loading.wait()  # for all kernels: those of the workers too, which get them from here
-        matcher = Matcher(index=index)
-        rejected = matcher.add_table(table, on_error=on_error)
-        if not path.exists():
-            matcher.save(path)
-    weighted = "weight" in table.column_names
-    _compiled[path] = CompiledIndex(path, id_type, weighted, matcher.attributes, index_dir is not None, rejected)
-    return _compiled[path]
+) -> Source:
+    table = subscription_columns(subscriptions)
+    Matcher(index=index).close()  # says so if there is no such index
+    hashes = [F.xxhash64(F.lit(seed), "id", "expression", "weight").cast("decimal(20,0)") for seed in (1, 2)]
+    sums = [F.sum(h).alias(f"h{i}") for i, h in enumerate(hashes)]
+    told = table.frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(F.length("expression")).alias("size"), *sums)
+    (seen,) = told.collect()
+    local = is_local(subscriptions.sparkSession)
+    shared = index_dir is not None
+    least = seen.rows * LEAST_BYTES + (seen.size or 0)
+    if not shared and not local and least > CARRIED_BYTES:
+        raise too_large(least, "take more than")
+    about = (importlib.metadata.version("dibs"), store.FORMAT, index, on_error, table.text_ids, table.weighted)
+    name = hashlib.blake2b(repr((*about, *map(str, seen))).encode(), digest_size=16).hexdigest()
+    place = _below(own_folder() if index_dir is None else index_dir, name)
+    if not place.numbers():
+        if seen.rows > thresholds.spark_collected and (local or shared):
+            compile(subscriptions, place.name, shards=1, index=index, on_error=on_error)
+        else:
+            _compile_here(table.frame.drop("deleted"), place, index, table.text_ids, table.weighted, on_error)
+    return Source(place, place.read(), shared)
 
 
-def rejected_frame(session: SparkSession, compiled: CompiledIndex) -> DataFrame:
-    """The rejected subscriptions: position (in the order in which they were collected), id, expression, error."""
-    id_type = pa.int64() if isinstance(compiled.id_type, LongType) else pa.string()
-    columns = {
-        "position": pa.array([r.position for r in compiled.rejected], pa.int64()),
-        "id": pa.array([r.id for r in compiled.rejected], id_type),
-        "expression": pa.array([r.expression for r in compiled.rejected], pa.string()),
-        "error": pa.array([str(r.error) for r in compiled.rejected], pa.string()),
-    }
-    return session.createDataFrame(pa.table(columns))
+def too_large(size: int, words: str) -> DibsError:
+    return DibsError(
+        f"the compiled subscriptions {words} {size / 2**20:,.0f} MiB, and at most {CARRIED_BYTES / 2**20:,.0f} MiB "
+        "travel with a job: give index_dir=, a folder on a filesystem that the driver and all workers share (or a "
+        "URL), or compile them with dibs.spark.compile"
+    )
 
 
-def _collect(subscriptions: DataFrame) -> tuple[pa.Table, DataType]:
-    """The columns of the subscriptions as an Arrow table, and the type of the ids in the result."""
-    if subscriptions.isStreaming:
-        raise DibsError(
-            "the subscriptions are a streaming DataFrame, but they are compiled once, at the start: read a batch"
-        )
-    count = subscriptions.columns.count
-    if count("id") != 1 or count("expression") != 1 or count("weight") > 1:
-        raise DibsError(f"expected subscriptions with the columns {COLUMNS}; found {subscriptions.columns}")
-    types = {f.name: f.dataType for f in subscriptions.schema.fields}
-    if isinstance(types["id"], StringType):
-        id_type: DataType = StringType()
-    elif isinstance(types["id"], (ByteType, ShortType, IntegerType, LongType)):
-        id_type = LongType()
-    else:
-        raise DibsError(
-            f"the ids of the subscriptions are of the type {types['id'].simpleString()}; expected string or an integer "
-            "type: cast them"
-        )
-    if not isinstance(types["expression"], StringType):
-        raise DibsError(f"the expressions are of the type {types['expression'].simpleString()}; expected string")
-    if not isinstance(types.get("weight", LongType()), NumericType):
-        raise DibsError(f"the weights are of the type {types['weight'].simpleString()}; expected a number: cast them")
-    # Positions, as columns of a frame may be called the same but for upper and lower case.
-    numbered = subscriptions.toDF(*(f"c{i}" for i in range(len(subscriptions.columns))))
-    wanted = [
-        F.col(f"c{subscriptions.columns.index('id')}").cast(id_type).alias("id"),
-        F.col(f"c{subscriptions.columns.index('expression')}").alias("expression"),
-    ]
-    if "weight" in types:
-        wanted.append(F.col(f"c{subscriptions.columns.index('weight')}").cast("double").alias("weight"))
-    return numbered.select(*wanted).toArrow(), id_type
+def _below(root: str | os.PathLike[str], name: str) -> Place:
+    return place_of(f"{root}/{name}") if is_url(os.fspath(root)) else place_of(Path(root) / name)
 
 
-class _Hash:
-    """A file that keeps only the hash of what is written."""
-
-    def __init__(self) -> None:
-        self.hash = hashlib.blake2b(digest_size=16)
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        self.hash.update(data)
-        return len(memoryview(data))
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
+def _local_folder(path: str | os.PathLike[str]) -> Path:
+    place = place_of(path)
+    if not isinstance(place, Folder):
+        raise DibsError(f"a matcher cannot be saved below {path}: give a folder, or compile it with dibs.spark.compile")
+    place.path.mkdir(parents=True, exist_ok=True)
+    return place.path
 
 
-def _digest(table: pa.Table, index: str, on_error: str) -> str:
-    content = _Hash()
-    content.write(repr((importlib.metadata.version("dibs"), store.FORMAT, index, on_error)).encode())
-    with pa.ipc.new_stream(content, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return content.hash.hexdigest()
+def _compile_here(
+    frame: DataFrame, place: Place, index: str, text_ids: bool, weighted: bool, on_error: OnError
+) -> None:
+    """Few subscriptions are quicker compiled by the driver than by a job."""
+    table = collect(frame)
+    loading.wait()  # for all kernels: those of the workers too, which get them from here
+    job = Job(place.name, 1, index, weighted, text_ids, len(table), None, False, None)
+    matcher, bad = compiled(table, job)
+    if bad and on_error == "raise":
+        raise SubscriptionErrors(bad)
+    staged = place.staging
+    segments = [layer.segment for layer in matcher.snapshot().layers]
+    stored = tuple(versions.save_segment(staged, segment) for segment in segments)
+    names = [s.file for s in stored]
+    if bad:
+        names.append(f"{versions.REJECTED}/{1:012d}/{secrets.token_hex(8)}.parquet")
+        (staged / names[-1]).parent.mkdir(parents=True, exist_ok=True)
+        positions = pa.chunked_array([pa.array(range(len(table)), pa.int64())])
+        rows = pa.table(bad_rows(job, bad, positions)).select(listed)
+        parquet.write_table(rows, staged / names[-1])
+    place.upload(staged, names)
+    version = versions.describe(1, index, stored, segments)
+    ids = "string" if text_ids else "int64"
+    about = {"rows": len(table), "counted": {"0": len(table)}}
+    with suppress(FormatError):  # somebody else was faster, with the same
+        place.commit(replace(version, ids=ids, weighted=weighted, rejected=len(bad), about=about))
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """The frame on the driver; if it does not fit, what to do."""
+    try:
+        return frame.toArrow()
+    except Exception as e:
+        if any(word in str(e) for word in ("TaskResultLost", "maxResultSize", "OutOfMemory", "heap space")):
+            raise DibsError(
+                "the rows do not fit through Spark's driver (spark.driver.maxResultSize, spark.driver.memory): compile "
+                "the subscriptions on the workers, dibs.spark.compile(subscriptions, path), and match with the path; "
+                "or give index_dir=, a folder that the driver and all workers share"
+            ) from e
+        raise
 
 
 @lru_cache(maxsize=1)
-def _own_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="dibs-driver-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+def own_folder() -> Path:
+    """A folder of this process. Those of processes that were killed are removed."""
+    root = Path(tempfile.gettempdir())
+    for folder in root.glob("dibs-driver-*"):
+        found = OWN.fullmatch(folder.name)
+        with suppress(OSError):
+            if found and folder.stat().st_uid == os.getuid() and not Path(f"/proc/{found[1]}").exists() and _has_proc():
+                shutil.rmtree(folder, ignore_errors=True)
+    mine = tempfile.mkdtemp(prefix=f"dibs-driver-{os.getpid()}-")
+    atexit.register(shutil.rmtree, mine, ignore_errors=True)
+    return Path(mine)
+
+
+def _has_proc() -> bool:
+    return Path("/proc/self").exists()

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
+from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Segment
 from dibs.segments.state import Layer, State
@@ -33,6 +35,7 @@ from dibs.storage.files import FORMAT, replace_file, storage_error
 from dibs.storage.manifest import Manifest
 
 VERSIONS, SEGMENTS, REJECTED = "versions", "segments", "rejected"
+NUMBERS, STRINGS, TIMES = 1, 2, 4
 NAME = re.compile(r"(\d{12})\.json")
 
 
@@ -56,7 +59,7 @@ class Version:
     index: str
     ids: str  # "int64", "string", or "mixed"
     weighted: bool
-    attributes: tuple[str, ...]  # that subscriptions mention
+    kinds: dict[str, int] = field(hash=False)  # of the constants of each attribute that subscriptions mention: bits
     segments: tuple[VersionSegment, ...]
     rejected: int = 0
     # Of a sharded one: "routes", the expression of each shard that an event must satisfy for any subscription of the
@@ -65,8 +68,19 @@ class Version:
     about: dict[str, Any] = field(default_factory=dict, hash=False)  # what made it: for people
 
     @property
+    def attributes(self) -> frozenset[str]:
+        """Those that subscriptions mention."""
+        return frozenset(self.kinds)
+
+    @property
     def subscriptions(self) -> int:
         return sum(s.rows - s.removed_rows for s in self.segments)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same content, wherever it lies."""
+        files = [(s.file, s.head, s.removed_head) for s in self.segments]
+        return blake2b(repr((FORMAT, files)).encode(), digest_size=16).hexdigest()
 
     @property
     def bytes(self) -> int:
@@ -100,7 +114,7 @@ def from_text(text: str | bytes, name: str) -> Version:
         if fields.pop("dibs") != FORMAT:
             raise FormatError(f"{name} was made by another version of Dibs: compile the subscriptions again")
         segments = tuple(VersionSegment(**s) for s in fields.pop("segments"))
-        return Version(segments=segments, attributes=tuple(fields.pop("attributes")), **fields)
+        return Version(segments=segments, **fields)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise DamagedError(Path(name), f"it makes no sense ({e}); compile the subscriptions again") from e
 
@@ -181,9 +195,26 @@ def describe(number: int, index: str, stored: tuple[VersionSegment, ...], segmen
     """The version of stored segments, which are these."""
     types = {str(s.ids.ids.type) for s in segments}
     ids = "mixed" if len(types) > 1 else "int64" if types == {"int64"} else "string"
-    names = frozenset().union(*(s.names for s in segments))
+    kinds: dict[str, int] = {}
+    for segment in segments:
+        add_kinds(kinds, kinds_in(segment))
     weighted = any(s.weights is not None for s in segments)
-    return Version(number, index, ids, weighted, tuple(sorted(names)), stored)
+    return Version(number, index, ids, weighted, kinds, stored)
+
+
+def kinds_in(segment: Segment) -> dict[str, int]:
+    """Of which kinds the constants of each attribute are: NUMBERS, STRINGS, TIMES or several of them."""
+    d, result = segment.domains, dict.fromkeys(segment.names, 0)
+    for number, (name, facet) in enumerate(d.attributes):
+        sizes = [int(np.diff(o[number : number + 2])[0]) for o in (d.number_offsets, d.string_offsets, d.time_offsets)]
+        found = sum(bit for bit, size in zip((NUMBERS, STRINGS, TIMES), sizes) if size)
+        result[name] |= found if facet == Facet.VALUE else STRINGS
+    return result
+
+
+def add_kinds(kinds: dict[str, int], more: dict[str, int]) -> None:
+    for name, found in more.items():
+        kinds[name] = kinds.get(name, 0) | found
 
 
 def save_segment(folder: Path, segment: Segment, shard: int = 0) -> VersionSegment:

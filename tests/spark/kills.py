@@ -1,0 +1,285 @@
+"""Kills a stream with SIGKILL again and again, while events come and subscriptions change all the time.
+
+    python tests/spark/kills.py --kills 20 --seed 1
+
+The victim is the driver's Python, the JVM or a Python worker, at a random moment; what has died is started again with
+the same checkpoint. In the end the matches in the Parquet sink are held against the plain evaluator: every event was
+matched in one batch, against one version of the subscriptions, and has exactly the matches of that version, once.
+test_kills.py runs a short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+VICTIMS = ("driver", "jvm", "worker")
+EVENTS_A_FILE = 5
+PATIENCE = 600.0  # seconds for a batch: sessions start, on busy machines
+ALWAYS = "always"  # a subscription that every event satisfies and nobody changes
+EXPRESSIONS = (
+    "n = {0}",
+    "n > {0} AND m <= {1}",
+    "n < {0} OR m = {1}",
+    "s LIKE '{0}%'",
+    "n IN ({0}, {1}) AND m IS NOT NULL",
+)
+
+
+def run_stream(folder: Path, stay: bool) -> None:
+    """The driver: a stream over everything in the folder."""
+    from dibs.spark import session, stream
+
+    spark = session(app="dibs kills", spark_master="local[2,4]")  # a task is tried four times
+    events = spark.readStream.option("maxFilesPerTrigger", 2).text(str(folder / "events"))
+    events = events.selectExpr("get_json_object(value, '$.id') AS id", "value")
+    query = stream(
+        events,
+        folder / "subscriptions",
+        folder / "matches",
+        folder / "checkpoint",
+        attributes="value",
+        carry=("version", "subscription_version"),
+        trigger=None if stay else "available-now",
+        on_batch=lambda metrics: print(f"batch {metrics.batch} version {metrics.version}", flush=True),
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+class Feed:
+    """Changes subscriptions and writes events until it is told to stop, and remembers everything."""
+
+    def __init__(self, folder: Path, seed: int, pause: float) -> None:
+        from dibs.matcher import Matcher
+
+        self._folder, self._random, self._pause = folder, random.Random(seed), pause
+        (folder / "events").mkdir(parents=True)
+        self.matcher = Matcher.open(folder / "subscriptions")
+        self.changes: list[tuple[str, str | None]] = []  # number i made the version i + 1
+        self.events: dict[str, dict[str, Any]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._change(ALWAYS, "TRUE")
+        for i in range(200):
+            self._change(f"s{i}", self._expression())
+        self._thread.start()
+
+    def _expression(self) -> str:
+        return self._random.choice(EXPRESSIONS).format(self._random.randrange(10), self._random.randrange(10))
+
+    def _change(self, id: str, expression: str | None) -> None:
+        if expression is None:
+            self.matcher.remove(id)
+        elif id in self.matcher:
+            self.matcher.replace(id, expression)
+        else:
+            self.matcher.add(id, expression)
+        self.changes.append((id, expression))
+        assert self.matcher.version == len(self.changes)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for _ in range(5):
+                id = f"s{self._random.randrange(300)}"
+                gone = id in self.matcher and self._random.random() < 0.4
+                self._change(id, None if gone else self._expression())
+            self._write_events()
+            time.sleep(self._pause)
+
+    def _write_events(self) -> None:
+        lines = []
+        for _ in range(EVENTS_A_FILE):
+            n, m = self._random.randrange(10), self._random.choice([None, *range(10)])
+            event = {"id": f"e{len(self.events)}", "n": n, "m": m, "s": str(self._random.randrange(100))}
+            self.events[event["id"]] = event
+            lines.append(json.dumps(event))
+        partial = self._folder / "events" / f".{len(self.events)}"
+        partial.write_text("\n".join(lines))
+        partial.rename(partial.with_name(f"{len(self.events):08d}.txt"))
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.matcher.close()
+
+
+class Driver:
+    """The process of the stream, and those that it has started."""
+
+    def __init__(self, folder: Path, stay: bool = True) -> None:
+        command = [sys.executable, __file__, "--stream", str(folder), *(["--stay"] if stay else [])]
+        self._folder = folder
+        self._log = open(folder / "stream.log", "ab")  # noqa: SIM115
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self.batches = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.batches += line.startswith("batch ")
+
+    def wait_for_batches(self, count: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.batches < count:
+            if self.process.poll() is not None or time.monotonic() > end:
+                told = (self._folder / "stream.log").read_text()[-5_000:]
+                raise RuntimeError(f"the stream has done {self.batches} batches, expected {count}:\n{told}")
+            time.sleep(0.05)
+
+    def victim(self, kind: str) -> int | None:
+        below = descendants(self.process.pid)
+        if kind == "driver":
+            return self.process.pid
+        if kind == "jvm":
+            return next((pid for pid, name in below if "java" in name), None)
+        workers = [pid for pid, name in below if "pyspark.daemon" in name or "pyspark/daemon" in name]
+        return workers[-1] if len(workers) > 1 else None  # the first is their parent
+
+    def kill(self, kind: str) -> bool:
+        """Whether there was one."""
+        pid = self.victim(kind)
+        if pid is None:
+            return False
+        below = descendants(self.process.pid)
+        os.kill(pid, signal.SIGKILL)
+        if kind != "worker":  # a stream without its driver or JVM is over
+            time.sleep(0.5)
+            self.end(below)
+        return True
+
+    def end(self, below: list[tuple[int, str]] | None = None) -> None:
+        for pid, _ in [*(descendants(self.process.pid) if below is None else below), (self.process.pid, "")]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self._reader.join()
+        self._log.close()
+
+
+def descendants(pid: int) -> list[tuple[int, str]]:
+    """(process, command line) of all that a process has started, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    found: list[tuple[int, str]] = []
+    waiting = [pid]
+    while waiting:
+        for child in sorted(children.get(waiting.pop(0), [])):
+            waiting.append(child)
+            try:
+                found.append((child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()))
+            except OSError:
+                continue
+    return found
+
+
+def check(folder: Path, feed: Feed) -> str:
+    """Fails when a match is missing, there twice, or wrong; else says what there was."""
+    import pyarrow.parquet as pq
+
+    from dibs.language.sql import parse
+    from dibs.reference import matches
+
+    rows = pq.read_table(folder / "matches").to_pylist()
+    versions: dict[int, int] = {}  # of batches
+    places: dict[str, int] = {}  # batches of events
+    for row in rows:
+        assert versions.setdefault(row["batch"], row["version"]) == row["version"], f"two versions in {row['batch']}"
+        assert places.setdefault(row["event_id"], row["batch"]) == row["batch"], f"{row['event_id']} in two batches"
+    missing = feed.events.keys() - places.keys()
+    assert not missing, f"{len(missing)} events were never matched, as {min(missing)}"
+    found = [(row["event_id"], row["subscription_id"], row["subscription_version"]) for row in rows]
+    assert len(found) == len(set(found)), "a match is there twice"
+
+    expected = set()
+    state: dict[str, tuple[str, int]] = {}
+    trees: dict[str, Any] = {}
+    done = 0
+    for version in sorted(set(versions.values())):
+        for number, (id, expression) in enumerate(feed.changes[done:version], done + 1):
+            state.pop(id, None)
+            if expression is not None:
+                state[id] = expression, number
+        done = version
+        own = [event for event, batch in places.items() if versions[batch] == version]
+        for event in own:
+            for id, (expression, made) in state.items():
+                tree = trees.setdefault(expression, parse(expression))
+                if matches(tree, feed.events[event]):
+                    expected.add((event, id, made))
+    wrong = expected ^ set(found)
+    assert not wrong, f"{len(wrong)} of {len(expected)} matches are wrong, as {min(wrong)}"
+    return (
+        f"{len(feed.events):,} events in {len(versions):,} batches, {len(set(versions.values())):,} versions of "
+        f"{len(feed.changes):,} changes: all {len(expected):,} matches are there once and right"
+    )
+
+
+def run(folder: Path, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS, pause: float = 0.4) -> str:
+    chance = random.Random(seed)
+    feed = Feed(folder, seed, pause)
+    driver = Driver(folder)
+    counts = dict.fromkeys(VICTIMS, 0)
+    try:
+        for number in range(kills):
+            kind = victims[number % len(victims)]
+            driver.wait_for_batches(1, PATIENCE)
+            time.sleep(chance.uniform(0.0, 3.0))
+            before = driver.batches
+            if driver.kill(kind):
+                counts[kind] += 1
+                print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
+            if driver.process.poll() is not None:
+                driver.end()
+                driver = Driver(folder)
+            else:
+                driver.wait_for_batches(before + 1, PATIENCE)  # the stream survives its workers
+        driver.wait_for_batches(1, PATIENCE)
+    finally:
+        feed.stop()
+        driver.end()
+    last = Driver(folder, stay=False)  # what is left
+    try:
+        assert last.process.wait(300) == 0, f"the stream could not go on: see {folder / 'stream.log'}"
+    finally:
+        last.end()
+    told = check(folder, feed)
+    return f"killed {', '.join(f'{kind} {n} times' for kind, n in counts.items())}; {told}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Kill a stream at random moments, and check its matches.")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--stay", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.stream is not None:
+        run_stream(arguments.stream, arguments.stay)
+        return
+    with tempfile.TemporaryDirectory(prefix="dibs-kills-") as folder:
+        print(run(Path(folder), arguments.kills, arguments.seed))
+
+
+if __name__ == "__main__":
+    main()

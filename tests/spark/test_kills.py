@@ -1,0 +1,15 @@
+"""A short form of tests/spark/kills.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kills import run
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_stream_that_is_killed_goes_on_exactly(tmp_path: Path) -> None:
+    told = run(tmp_path, kills=2, seed=3, victims=("worker", "jvm"))
+    assert "jvm 1 times" in told
