@@ -162,9 +162,11 @@ def reach_of(access: Access, rows: NDArray[np.int64]) -> Reach:
     result: Reach = {}
     for place in np.unique(access.of_row[rows]).tolist():
         attribute, kind, value = access.keys[place]
+        if not attribute and kind != ALWAYS:  # what bears the predicate that never holds (language.flatten)
+            continue
         widen(result, attribute, [kind == THERE, *(_both(value, kind == NUMBER)), *(_both(value, kind == STRING))])
     own = np.isin(access.reach_row, rows)
-    for attribute in {access.reach_attribute[i] for i in np.flatnonzero(own).tolist()}:
+    for attribute in {access.reach_attribute[i] for i in np.flatnonzero(own).tolist()} - {""}:
         widen(result, attribute, [True, None, None, None, None])
     return result
 

@@ -166,7 +166,7 @@ def warn_of_mistakes(events: DataFrame, version: Version, attributes: str | None
         if not isinstance(kind, StructType):
             return
         known = _paths(kind)
-    missing = sorted(name for name in version.attributes if name and not _is_known(name, known))
+    missing = sorted(name for name in version.attributes if not _is_known(name, known))
     for name in missing[:3]:
         nearest = _nearest(name, known)
         advice = f"; did they mean {nearest!r}?" if nearest is not None else ""

@@ -31,6 +31,7 @@ def session(cores: int | None = None, app: str = "dibs", **config: str | int) ->
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": 4,
+        "spark.python.daemon.module": "dibs.spark.daemon",
     }
     settings |= {name.replace("_", "."): value for name, value in config.items()}
     builder = SparkSession.builder.appName(app).master(f"local[{cores or '*'}]")

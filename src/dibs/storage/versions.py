@@ -209,6 +209,7 @@ def kinds_in(segment: Segment) -> dict[str, int]:
         sizes = [int(np.diff(o[number : number + 2])[0]) for o in (d.number_offsets, d.string_offsets, d.time_offsets)]
         found = sum(bit for bit, size in zip((NUMBERS, STRINGS, TIMES), sizes) if size)
         result[name] |= found if facet == Facet.VALUE else STRINGS
+    result.pop("", None)  # which bears the predicate that never holds
     return result
 
 

@@ -1,0 +1,319 @@
+"""Spark: what `dibs.spark` costs beside the Matcher in process, and beside the join that people write today.
+
+    python benchmarks/spark.py                                        everything at 1,000,000 subscriptions
+    python benchmarks/spark.py --only match --subscriptions 100000    one section, smaller
+    python benchmarks/spark.py --only shards --subscriptions 10000000 --memory 1000000000
+
+    match      Parquet with a MAP and with a JSON column, sparse and dense, few and many matches per event: events per
+               second of local[2] against the Matcher with two threads on the same files, long and how="array"
+    sql        100,000 subscriptions and 2,000 events: match against explode, join, count; warm, and the first job too
+    compile    dibs.spark.compile against Matcher.add_table; the largest resident memory of each process
+    shards     a sharded index against the replicated plan: time, shards visited per event, exact on all events
+
+Rivals take turns and the best of several counts; wall time and processor time of all processes are told. Matches are
+compared, or counted, before anything is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dibs.matcher import Matcher
+from dibs.spark import compile, explain, match, session, versions
+from dibs.workloads import boolean
+
+FILES = 4  # of events: at least one for each core
+TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+# What people write today.
+JOIN = """
+SELECT e.id, n.sub
+FROM (
+    SELECT v.id, p.sub, count(*) AS found
+    FROM (SELECT id, explode(attributes) AS (attribute, value) FROM events) v
+    JOIN predicates p ON v.attribute = p.attribute AND v.value BETWEEN p.low AND p.high
+    GROUP BY v.id, p.sub
+) e
+JOIN needed n ON e.sub = n.sub AND e.found = n.needed
+"""
+
+
+# ---- measuring ----
+
+
+def tree() -> list[int]:
+    """This process and all below it."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry))
+    found = [os.getpid()]
+    for process in found:
+        found += parents.get(process, [])
+    return found
+
+
+def processor_seconds() -> float:
+    total = 0
+    for process in tree():
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))  # with those of children that have ended
+    return total / TICK
+
+
+class PeakMemory:
+    """The largest resident memory of each process below this one, while it runs."""
+
+    def __enter__(self) -> PeakMemory:
+        self.peak: dict[str, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            for process in tree():
+                try:
+                    name = Path(f"/proc/{process}/comm").read_text().strip()
+                    size = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
+                except OSError:
+                    continue
+                name = "driver" if process == os.getpid() else f"{name} {process}"
+                self.peak[name] = max(self.peak.get(name, 0), size)
+
+    def largest(self) -> dict[str, float]:
+        sizes = sorted(self.peak.items(), key=lambda item: -item[1])[:4]
+        return {name: round(size / 2**30, 2) for name, size in sizes}
+
+
+def in_turns(rivals: dict[str, Callable[[], Any]], repeats: int) -> dict[str, dict[str, float]]:
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(repeats):
+        for name, work in rivals.items():
+            before, start = processor_seconds(), time.perf_counter()
+            work()
+            took = {"seconds": time.perf_counter() - start, "processor": processor_seconds() - before}
+            best[name] = {k: min(v, best.get(name, took)[k]) for k, v in took.items()}
+    return best
+
+
+def drain(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+# ---- workloads ----
+
+
+def files_of(folder: Path, shape: str, subscriptions: int, events: int) -> tuple[Path, Path, pa.Table]:
+    """Parquet files of events, with a MAP and with a JSON column, and the table of subscriptions."""
+    work = boolean.named(shape, subscriptions, events)
+    batch = work.event_batch()
+    texts = pa.array([json.dumps(event) for event in work.event_dicts()])
+    as_json = pa.table({"id": batch["id"], "attributes": texts})
+    paths = folder / f"{shape}-map", folder / f"{shape}-json"
+    for path, rows in zip(paths, (pa.table(batch), as_json), strict=True):
+        path.mkdir(exist_ok=True)
+        size = -(-len(rows) // FILES)
+        for part in range(FILES):
+            pq.write_table(rows.slice(part * size, size), path / f"{part}.parquet")
+    return *paths, work.subscription_table()
+
+
+def counted(frame: Any) -> int:
+    return int(frame.count())
+
+
+# ---- sections ----
+
+
+def run_match(spark: Any, folder: Path, options: argparse.Namespace) -> None:
+    # At 1,000,000 subscriptions: about 50, 500, 1,000 and 17,600 matches per event.
+    cases = {"sparse": 1.0, "dense": 1.0, "zipf": 0.5, "dense-many": 0.05}
+    for shape, share in cases.items():
+        if options.shapes and shape not in options.shapes:
+            continue
+        events = int(options.events * share)
+        maps, texts, table = files_of(folder, shape, options.subscriptions, events)
+        matcher = Matcher(threads=2)
+        matcher.add_table(table)
+        matcher.save(folder / f"index-{shape}")
+        for form, path in (("MAP", maps), ("JSON", texts)):
+            index = folder / f"index-{shape}"
+            frame = spark.read.parquet(str(path))
+
+            def in_process(path: Path = path, matcher: Matcher = matcher) -> int:
+                return matcher.match_batch(pq.read_table(path), attributes="attributes").pairs().num_rows
+
+            pairs = in_process()
+            if counted(match(frame, index, attributes="attributes")) != pairs:
+                raise AssertionError(f"{shape} {form}: other matches on Spark")
+            took = in_turns(
+                {
+                    "in process": in_process,
+                    "long": lambda f=frame, i=index: drain(match(f, i, attributes="attributes")),
+                    "array": lambda f=frame, i=index: drain(match(f, i, attributes="attributes", how="array")),
+                },
+                options.repeats,
+            )
+            base = took["in process"]
+            told = ", ".join(
+                f"{name} {its['seconds']:.2f} s ({base['seconds'] / its['seconds']:.2f}), "
+                f"processor {its['processor']:.2f} s ({base['processor'] / max(its['processor'], 1e-9):.2f})"
+                for name, its in took.items()
+            )
+            each = f"{events:,} events, {pairs / events:,.0f} matches each"
+            print(f"match {shape:10s} {form:4s} {each}: {told}", flush=True)
+
+
+def run_sql(spark: Any, folder: Path, options: argparse.Namespace) -> None:
+    for shape in ("sparse", "dense"):
+        subscriptions, events = min(options.subscriptions, 100_000), 2_000
+        work = boolean.named(shape, subscriptions, events)
+        row = np.repeat(np.arange(subscriptions), np.diff(work.offsets))
+        names = pc.binary_join_element_wise("a", pa.array(work.attribute).cast(pa.string()), "")
+        predicates = pa.table({"sub": row, "attribute": names, "low": work.low, "high": work.high})
+        pq.write_table(predicates, folder / "predicates.parquet")
+        pq.write_table(pa.table(work.event_batch()), folder / "events.parquet")
+        spark.read.parquet(str(folder / "predicates.parquet")).repartition(8).write.mode("overwrite").parquet(
+            str(folder / "predicates")
+        )
+        needed = pa.table({"sub": np.arange(subscriptions), "needed": np.diff(work.offsets)})
+        pq.write_table(needed, folder / "needed.parquet")
+        for name in ("predicates", "needed.parquet", "events.parquet"):
+            spark.read.parquet(str(folder / name)).createOrReplaceTempView(name.split(".")[0])
+        joined = spark.sql(JOIN)
+        matcher = Matcher()
+        matcher.add_table(work.subscription_table())
+        matcher.save(folder / f"sql-{shape}")
+        frame = spark.read.parquet(str(folder / "events.parquet"))
+        ours = match(frame, folder / f"sql-{shape}", attributes="attributes", partitions=2)
+        start = time.perf_counter()
+        pairs = counted(ours)
+        first = time.perf_counter() - start
+        if counted(joined) != pairs:
+            raise AssertionError(f"{shape}: the join finds other matches")
+        took = in_turns({"join": lambda j=joined: drain(j), "match": lambda o=ours: drain(o)}, options.repeats)
+        more = spark.range(0, 50).crossJoin(frame.withColumnRenamed("id", "event")).repartition(4)
+        many = match(more.withColumn("id", more["event"]), folder / f"sql-{shape}", attributes="attributes")
+        large = in_turns({"match": lambda m=many: drain(m)}, options.repeats)["match"]
+        empty = in_turns({"none": lambda m=more: drain(m)}, options.repeats)["none"]
+        rate = max(large["seconds"] - empty["seconds"], 1e-3) / 50
+        print(
+            f"sql {shape}: join {took['join']['seconds']:.2f} s, match {took['match']['seconds']:.2f} s "
+            f"({took['join']['seconds'] / took['match']['seconds']:.0f} times; the first job {first:.2f} s); per 2,000 "
+            f"events in a job of 100,000: {rate:.3f} s ({took['join']['seconds'] / rate:.0f} times)",
+            flush=True,
+        )
+
+
+def run_compile(spark: Any, folder: Path, options: argparse.Namespace) -> None:
+    work = boolean.named("sparse", options.subscriptions)
+    path = folder / "subscriptions"
+    path.mkdir(exist_ok=True)
+    for number, batch in enumerate(work.subscription_batches()):
+        pq.write_table(pa.table(batch), path / f"{number}.parquet")
+    del work
+
+    def add_table() -> None:
+        Matcher(threads=2).add_table(pq.read_table(path))
+
+    def on_spark() -> None:
+        shutil.rmtree(folder / "compiled", ignore_errors=True)
+        compile(str(path), folder / "compiled", shards=1)
+
+    large = options.subscriptions > 2_000_000
+    rivals: dict[str, Callable[[], Any]] = {} if large else {"add_table": add_table}
+    with PeakMemory() as memory:
+        took = in_turns(rivals | {"compile": on_spark}, options.repeats)
+    seconds = took["compile"]["seconds"]
+    version = versions.open_version(folder / "compiled")
+    print(f"compile {version.subscriptions:,} in {len(version.segments)} segments: {seconds:.1f} s", flush=True)
+    if not large:
+        rival = took["add_table"]["seconds"]
+        print(f"  add_table: {rival:.1f} s, so it takes {seconds / rival:.2f} times as long", flush=True)
+    print(f"  GB resident at most: {memory.largest()}", flush=True)
+
+
+def run_shards(spark: Any, folder: Path, options: argparse.Namespace) -> None:
+    work = boolean.named("sparse", options.subscriptions, 2_000)
+    path = folder / "subscriptions-shards"
+    path.mkdir(exist_ok=True)
+    for number, batch in enumerate(work.subscription_batches()):
+        pq.write_table(pa.table(batch), path / f"{number}.parquet")
+    pq.write_table(pa.table(work.event_batch()), folder / "events-shards.parquet")
+    del work
+    with PeakMemory() as memory:
+        start = time.perf_counter()
+        version = compile(str(path), folder / "sharded", memory=options.memory).version
+        seconds = time.perf_counter() - start
+    print(
+        f"shards: {version.subscriptions:,} compiled in {seconds:.1f} s to {version.shards} shards, "
+        f"{version.bytes / 2**30:.2f} GB; GB resident at most: {memory.largest()}",
+        flush=True,
+    )
+    frame = spark.read.parquet(str(folder / "events-shards.parquet")).repartition(4)
+    given: dict[str, Any] = dict(attributes="attributes", memory=options.memory)
+    print(explain(frame, folder / "sharded", plan="sharded", **given), flush=True)
+    both = {plan: match(frame, folder / "sharded", plan=plan, **given) for plan in ("sharded", "replicated")}
+    for plan, found in both.items():
+        with PeakMemory() as memory:
+            took = in_turns({plan: lambda f=found: drain(f)}, options.repeats)[plan]
+        print(f"  {plan}: {took['seconds']:.1f} s, GB resident at most: {memory.largest()}", flush=True)
+    if both["sharded"].exceptAll(both["replicated"]).count() or both["replicated"].exceptAll(both["sharded"]).count():
+        raise AssertionError("the plans differ")
+    print("  both plans give the same matches", flush=True)
+
+
+SECTIONS = {"match": run_match, "sql": run_sql, "compile": run_compile, "shards": run_shards}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--subscriptions", type=int, default=1_000_000)
+    parser.add_argument("--shapes", nargs="+", help="of the section match; all by default")
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory", type=int, default=10**9, help="bytes of the index that a worker may hold: shards")
+    parser.add_argument("--driver-memory", default="3g")
+    options = parser.parse_args()
+    spark = session(cores=2, app="dibs-benchmark", spark_driver_memory=options.driver_memory)
+    folder = Path(tempfile.mkdtemp(prefix="dibs-benchmark-"))
+    try:
+        for name in options.only:
+            SECTIONS[name](spark, folder, options)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

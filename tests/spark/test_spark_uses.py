@@ -1,0 +1,227 @@
+"""What people do with dibs.spark that is not in the examples: each case went wrong once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from dibs.errors import DibsError, FormatError
+from dibs.matcher import Matcher
+from dibs.spark import compile, events, match, places, sources, versions
+from dibs.thresholds import using
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def pairs(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def subscriptions(spark: SparkSession, texts: dict[Any, str]) -> DataFrame:
+    kind = "string" if all(isinstance(i, str) for i in texts) else "int"
+    return spark.createDataFrame(list(texts.items()), f"id {kind}, expression string")
+
+
+def test_an_index_that_is_saved_over_stays_what_it_was_for_those_who_use_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spark.createDataFrame([(1, 1, 5), (2, 2, 6)], "id int, a int, b int")
+    matcher = Matcher()
+    matcher.add("x", "a = 1")
+    matcher.save(tmp_path / "index")
+    before = match(frame, tmp_path / "index")
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links here")))
+    unpinned = match(frame, tmp_path / "index")
+    monkeypatch.undo()
+    matcher.replace("x", "b = 6")  # another column, which was not sent
+    matcher.save(tmp_path / "index")
+    assert pairs(before) == [(1, "x")]
+    with pytest.raises(Exception, match="saved over"):  # where files cannot be kept: said, not guessed
+        unpinned.collect()
+    assert pairs(match(frame, tmp_path / "index")) == [(2, "x")]
+
+
+def test_index_dir_is_a_url_or_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 1)], "id int, a int")
+    subs = subscriptions(spark, {"x": "a = 1"})
+    for _ in range(2):
+        assert pairs(match(frame, subs, index_dir=f"local://{tmp_path / 'far'}")) == [(1, "x")]
+    (digest,) = (tmp_path / "far").iterdir()
+    assert versions.list_versions(digest) == [1]
+    assert pairs(match(frame, subs, index_dir=(tmp_path / "near").as_uri())) == [(1, "x")]
+    assert (tmp_path / "near").is_dir()
+    for url in ("s3a://bucket/index", "hdfs://host:1/index", "what://ever"):
+        if url.startswith("s3a") and not os.environ.get("DIBS_NETWORK"):
+            continue  # Arrow would ask for the region of the bucket, and wait
+        with pytest.raises(DibsError, match="no filesystem opens"):
+            match(frame, subs, index_dir=url)
+    assert not Path("hdfs:").exists()
+    assert not Path("s3a:").exists()
+
+
+def test_filesystems_of_fsspec() -> None:
+    place = places.place_of("memory://some/index")
+    assert place.numbers() == []
+    place.commit(versions.Version(1, "auto", "string", False, {}, ()))
+    assert place.read().version == 1
+    with pytest.raises(FormatError, match="somebody else has just written version 1"):
+        place.commit(versions.Version(1, "auto", "string", False, {}, ()))
+
+
+def test_of_a_durable_folder_only_what_is_new_is_saved(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 1), (2, 2)], "id int, a int")
+    with Matcher.open(tmp_path / "live") as writer:
+        writer.add_many((f"s{i}", f"a = {i + 10}") for i in range(3_000))
+        writer.compact()
+        match(frame, tmp_path / "live")
+        before = sum(p.stat().st_size for p in (sources.own_folder() / "segments").iterdir())
+        for i in range(5):
+            writer.add(f"new{i}", "a = 2")
+            assert len(pairs(match(frame, tmp_path / "live"))) == i + 1
+        after = sum(p.stat().st_size for p in (sources.own_folder() / "segments").iterdir())
+    assert after - before < before / 2
+
+
+def test_folders_of_killed_drivers_are_removed(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\nfrom dibs.spark import sources\nprint(sources.own_folder(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL) if os.environ.get('KILL') else None"
+    )
+    left = []
+    for kill in ("1", ""):
+        environment = os.environ | {"TMPDIR": str(tmp_path), "KILL": kill}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        left.append(Path(done.stdout.strip()))
+        assert left[0].exists() == bool(kill)
+    assert not list(tmp_path.glob("dibs-driver-*"))
+
+
+def test_intervals_are_refused_where_they_are_used(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1 AS id, 2 AS a, INTERVAL '2' YEAR AS age, struct(INTERVAL '1' MONTH AS m) AS s")
+    assert pairs(match(frame, subscriptions(spark, {"x": "a = 2"}))) == [(1, "x")]
+    for text in ("age = 2", "s.m = 1"):
+        with pytest.raises(DibsError, match="interval .*cast it"):
+            match(frame, subscriptions(spark, {"x": text}))
+    with pytest.raises(DibsError, match="'age' is of the type interval"):
+        match(frame, subscriptions(spark, {"x": "a = 2"}), event_id="age")
+
+
+def test_subscriptions_that_are_no_frame(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 1)], "id int, a int")
+    matcher = Matcher()
+    matcher.add("x", "a = 1")
+    assert pairs(match(frame, matcher)) == [(1, "x")]
+    matcher.replace("x", "a = 2")
+    matcher.add("y", "a = 1")
+    assert pairs(match(frame, matcher)) == [(1, "y")]
+    matcher.export(tmp_path / "table.parquet")
+    assert pairs(match(frame, tmp_path / "table.parquet")) == [(1, "y")]
+    rows = [("x", "a = 1")]
+    for given in (rows, pa.table({"id": ["x"], "expression": ["a = 1"]}), subscriptions(spark, dict(rows)).toPandas()):
+        with pytest.raises(DibsError, match=r"subscriptions are a DataFrame of Spark.*createDataFrame"):
+            match(frame, given)  # type: ignore[call-overload]
+    matcher.add(1, "a = 1")
+    with pytest.raises(DibsError, match="integers and strings"):
+        match(frame, matcher)
+    joined = Matcher()
+    joined.add(1, "FORALL d (a <> d.a)")
+    with pytest.raises(DibsError, match="joins over history"):
+        match(frame, joined)
+
+
+def test_names_and_kinds_that_can_match_nothing_are_told_once(spark: SparkSession) -> None:
+    events._told.clear()
+    frame = spark.createDataFrame([(1, 5.0, "7", (1,))], "id int, price double, size string, o struct<width:int>")
+    subs = subscriptions(spark, {1: "prise < 6", 2: "Price < 6", 3: "size = 7", 4: "o.widht = 1", 5: "price < 6"})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert pairs(match(frame, subs)) == [(1, 5)]
+    texts = sorted(str(warning.message) for warning in told)
+    assert len(texts) == 4
+    assert "compare 'size' with numbers" in texts[0]
+    assert "'Price', which the events do not have: to them it is always null; did they mean 'price'" in texts[1]
+    assert "did they mean 'o.width'" in texts[2]
+    assert "did they mean 'price'" in texts[3]
+    maps = frame.select("id", F.create_map(F.lit("price"), F.lit("5")).alias("payload"))
+    with pytest.warns(UserWarning, match=r"compare 'Price'.* with numbers, but the values of 'payload' are strings"):
+        match(maps, subs, attributes="payload")
+
+
+def test_many_subscriptions_are_compiled_by_a_job(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 1)], "id int, a int")
+    subs = subscriptions(spark, {i: f"a = {i % 10}" for i in range(100)} | {100: "a ="})
+    with using({"spark_collected": 5, "spark_task": 10}):
+        found, rejected = match(frame, subs, on_error="skip", index_dir=tmp_path)
+        assert found.count() == 10
+        assert [(row.position, row.id) for row in rejected.collect()] == [(100, 100)]
+    (digest,) = tmp_path.iterdir()
+    assert len(versions.open_version(digest).segments) == 2
+
+
+def test_events_of_one_file_can_be_dealt_out(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(2_000).withColumn("a", F.lit(1)).coalesce(1).write.parquet(str(tmp_path / "events"))
+    frame = spark.read.parquet(str(tmp_path / "events"))
+    subs = subscriptions(spark, {1: "a = 1"})
+    for partitions, tasks in ((None, 1), (3, 3)):
+        found = match(frame, subs, partitions=partitions)
+        assert found.select(F.spark_partition_id()).distinct().count() == tasks
+        assert found.count() == 2_000
+
+
+def test_two_who_compile_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    compile(subscriptions(spark, {1: "a = 1"}), tmp_path / "index")
+    version = versions.open_version(tmp_path / "index")
+    with pytest.raises(FormatError, match="somebody else has just written version 1"):
+        places.place_of(tmp_path / "index").commit(version)
+
+
+SMALL_DRIVER = r"""
+import json, sys
+from dibs.errors import DibsError
+from dibs.spark import compile, match, session, sources
+
+said = {}
+spark = session(cores=2, app="dibs-small", spark_driver_maxResultSize="1m", spark_sql_shuffle_partitions=2)
+said["daemon"] = spark.conf.get("spark.python.daemon.module")
+events = spark.createDataFrame([(1, 1)], "id int, a int")
+subs = spark.range(60_000).selectExpr("id", "concat('a = 1 AND long_name_', id, ' = ', id) AS expression")
+try:
+    match(events, subs)
+except DibsError as error:
+    said["collected"] = str(error)
+done = compile(subs, sys.argv[1])
+said["compiled"] = done.version.subscriptions
+said["matches"] = match(events, sys.argv[1]).count()
+print("SAID", json.dumps(said))
+spark.stop()
+"""
+
+
+def test_a_driver_too_small_for_the_subscriptions(tmp_path: Path) -> None:
+    """Collected they do not fit, and the message says what to do; compiled by a job they need no driver."""
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_DRIVER, str(tmp_path / "index")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID")]
+    assert lines, done.stderr[-4000:]
+    said = json.loads(lines[0][len("SAID") :])
+    assert "dibs.spark.compile" in said["collected"]
+    assert said["daemon"] == "dibs.spark.daemon"
+    assert (said["compiled"], said["matches"]) == (60_000, 0)
