@@ -125,6 +125,17 @@ class Client:
                 raise DuplicateId(id) from None
             raise
 
+    def put(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT, **more: Any) -> None:
+        """Adds a subscription, or replaces all of it; more: as add()."""
+        self._put(id, {"expression": expression, "weight": weight, **more}, {})
+
+    def put_destination(self, name: str, kind: str, **more: Any) -> dict[str, Any]:
+        """Adds a destination, or changes it: kind is webhook, stream or kafka; more: target, secret, limit, when_full,
+        paused. A new one comes with its secret."""
+        path = f"/v1/destinations/{quote(name, safe='')}"
+        found: dict[str, Any] = orjson.loads(self._ask("PUT", path, _json({"kind": kind, **more}), JSON).content)
+        return found
+
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items. Those of one request, some 20,000, are added all or
         none (SubscriptionErrors); on_error="skip" adds the good ones and returns the others."""

@@ -77,7 +77,48 @@ def serve(
             brokers=tuple(broker or ()),
             threads=threads,
         )
-        run(settings, _tell)
+        if demo:
+            _run_demo(settings)
+        else:
+            run(settings, _tell)
+
+
+def _run_demo(settings: Settings) -> None:
+    import threading
+
+    from dibs.service.demo import fill_demo, publish_for_ever
+    from dibs.service.server import run
+
+    say(f"dibs: filling {settings.folder} with a shop ...")
+    shop = fill_demo(settings.folder)
+    stopping = threading.Event()
+    publishers: list[threading.Thread] = []
+
+    def told(listening: Settings) -> None:
+        _tell(listening)
+        token = "" if listening.open else _token_of_demo(listening)
+        publisher = threading.Thread(target=publish_for_ever, args=(shop, listening.url, token, stopping), daemon=True)
+        publisher.start()
+        publishers.append(publisher)
+
+    try:
+        run(settings, told)
+    finally:
+        stopping.set()
+        for publisher in publishers:
+            publisher.join(5)
+
+
+def _token_of_demo(settings: Settings) -> str:
+    from dibs.service.database import Database
+    from dibs.service.settings import DATABASE
+    from dibs.service.tokens import create_token
+
+    database = Database(settings.folder / DATABASE)
+    try:
+        return create_token(database, roles=("write", "publish"), about="publishes the demo's events", days=1)[1]
+    finally:
+        database.close()
 
 
 def _tell(settings: Settings) -> None:
