@@ -91,7 +91,9 @@ def test_every_index_is_described():
         assert f"`{name}`" in text, f"ARCHITECTURE.md does not say what the index {name!r} is"
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "LANGUAGE.md", "BENCHMARKS.md", "DECISIONS.md", "DELIVERY.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "LANGUAGE.md", "BENCHMARKS.md", "DECISIONS.md", "DELIVERY.md"]
+)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         if "://" not in target:

@@ -112,7 +112,7 @@ def test_intervals_are_refused_where_they_are_used(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1 AS id, 2 AS a, INTERVAL '2' YEAR AS age, struct(INTERVAL '1' MONTH AS m) AS s")
     assert pairs(match(frame, subscriptions(spark, {"x": "a = 2"}))) == [(1, "x")]
     for text in ("age = 2", "s.m = 1"):
-        with pytest.raises(DibsError, match="interval .*cast it"):
+        with pytest.raises(DibsError, match=r"interval .*cast it"):
             match(frame, subscriptions(spark, {"x": text}))
     with pytest.raises(DibsError, match="'age' is of the type interval"):
         match(frame, subscriptions(spark, {"x": "a = 2"}), event_id="age")

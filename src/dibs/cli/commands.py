@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli import backtest, catalog, compile, doctor, explain, generate, match, pipeline, serve, token, validate, warm
+from dibs.cli import (
+    backtest,
+    catalog,
+    compile,
+    doctor,
+    explain,
+    generate,
+    match,
+    pipeline,
+    serve,
+    token,
+    validate,
+    warm,
+)
 
 ABOUT = """
 Match events against standing SQL queries.
