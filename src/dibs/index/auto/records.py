@@ -62,7 +62,7 @@ class Records:
         self.has_programs = int(arrays["count"].sum()) > 0 and bool(has_flag(self._words, self._start, PROGRAM))
         self.inexact = bool(has_flag(self._words, self._start, VERIFY))
         filled = np.packbits(arrays["count"] > 0, bitorder="little")
-        self.own = RecordArrays(*(arrays[name] for name in RecordArrays._fields[:-1]), filled)
+        self.own = RecordArrays._make([*(arrays[name] for name in RecordArrays._fields[:-1]), filled])
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),
