@@ -61,8 +61,8 @@ class Records:
         self.size = int(arrays["size"][0])
         self.has_programs = int(arrays["count"].sum()) > 0 and bool(has_flag(self._words, self._start, PROGRAM))
         self.inexact = bool(has_flag(self._words, self._start, VERIFY))
-        filled = {"filled": np.packbits(arrays["count"] > 0, bitorder="little")}
-        self.own = RecordArrays(*((arrays | filled)[name] for name in RecordArrays._fields))
+        filled = np.packbits(arrays["count"] > 0, bitorder="little")
+        self.own = RecordArrays._make([*(arrays[name] for name in RecordArrays._fields[:-1]), filled])
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),
