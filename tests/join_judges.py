@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -166,6 +167,7 @@ def wrong(count: int, size: int, seed: int, retain: int | None = None) -> list[A
 
 def judged_by_spark(count: int, size: int, seed: int) -> tuple[int, list[Any], Counter[str]]:
     """How many texts Spark ran, where it differs on a history that stands, and why it could not run the others."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException
 
     from dibs.spark import session
@@ -185,10 +187,19 @@ def judged_by_spark(count: int, size: int, seed: int) -> tuple[int, list[Any], C
         differences, ran = [], 0
         for number, text in enumerate(texts):
             sql = dibs.to_sql(dibs.parse(text))
+            if "MAX_BY" in sql:  # which is NULL there if the last document lacks the value
+                refused["MAX_BY"] += 1
+                continue
             try:
                 kept = {row for (row,) in spark.sql(f"SELECT number FROM numbered WHERE {sql}").collect()}
             except AnalysisException as error:
                 refused[error.getCondition() or str(error)[:80]] += 1
+                continue
+            except Py4JJavaError as error:  # Spark's own plan does not run
+                internal = re.search(r"INTERNAL_ERROR\w*", str(error))
+                if internal is None:
+                    raise
+                refused[internal[0]] += 1
                 continue
             ran += 1
             differences += [(text, row) for row in kept ^ {row for row, id in found if id == number}]
