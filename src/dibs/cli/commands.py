@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli import backtest, catalog, compile, doctor, explain, generate, match, validate, warm
+from dibs.cli import backtest, bench, catalog, compile, doctor, explain, generate, match, validate, warm
 
 ABOUT = """
 Match events against standing SQL queries.
@@ -51,6 +51,7 @@ app.command(help=generate.HELP, no_args_is_help=True)(generate.generate)
 app.command(help=warm.HELP)(warm.warm)
 app.command(help=doctor.HELP)(doctor.doctor)
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(bench.app, name="bench")
 
 
 def _show_version(wanted: bool) -> None:
