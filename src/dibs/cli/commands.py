@@ -8,6 +8,7 @@ import typer
 
 from dibs.cli import (
     backtest,
+    bench,
     catalog,
     compile,
     doctor,
@@ -67,6 +68,7 @@ app.add_typer(catalog.app, name="catalog")
 app.command(help=serve.HELP, no_args_is_help=True)(serve.serve)
 app.add_typer(token.app, name="token")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(bench.app, name="bench")
 
 
 def _show_version(wanted: bool) -> None:
