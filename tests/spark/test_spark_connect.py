@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.spark
+PLANS = ("replicated", "sharded", "local")
 
 PROGRAM = r"""
-import json, os, shutil, sys
+import json, os, shutil, sys, time
 from pathlib import Path
 
 from dibs.java import ensure_java
@@ -23,8 +24,8 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
-from dibs.errors import SubscriptionErrors
-from dibs.spark import match, problems, sources
+from dibs.errors import DibsError, SubscriptionErrors
+from dibs.spark import compile, explain, match, problems, sources
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 said = {"session": type(spark).__module__}
@@ -64,6 +65,23 @@ shutil.rmtree(sources.own_folder())
 said["carried"] = pairs(carried)
 
 folder = Path(sys.argv[1])
+many = spark.range(1_000_000).selectExpr("id", "concat('n = 1 AND name_', id, ' = ', id) AS expression")
+begin = time.perf_counter()
+try:
+    match(events, many)
+except DibsError as error:
+    said["refused"] = ["index_dir=" in str(error), time.perf_counter() - begin < 30]
+
+# Compiled by a job, in versions; all plans.
+plans = {}
+for version, rows in enumerate((texts, [*texts[1:], (4, "n = 0 OR tags = 5 OR z IS NOT NULL")]), 1):
+    done = compile(spark.createDataFrame(rows, "id int, expression string"), folder / "index", shards=2)
+    for plan in ("replicated", "sharded", "local"):
+        plans[f"{plan} {version}"] = pairs(match(events, folder / "index", plan=plan, version=version))
+said["plans"] = plans
+arrays = match(events, folder / "index", plan="sharded", how="array").collect()
+said["arrays"] = sorted([row.event_id, sorted(row.subscription_ids)] for row in arrays)
+said["explained"] = explain(events, folder / "index", plan="sharded").shards
 events.write.parquet(str(folder / "in"))
 stream = spark.readStream.schema(events.schema).parquet(str(folder / "in"))
 query = match(stream, subs).writeStream.format("memory").queryName("m").trigger(availableNow=True).start()
@@ -87,7 +105,13 @@ def test_spark_connect(tmp_path: Path) -> None:
     assert lines, done.stderr[-4000:]
     said = json.loads(lines[0][len("SAID") :])
     expected = [["e2", 2], ["e2", 3], ["e3", 3], ["e4", 1], ["e5", 1]]
+    changed = [["e0", 4], ["e2", 2], ["e2", 3], ["e3", 3], ["e5", 4]]
+    by_plan = {f"{plan} {version}": rows for version, rows in ((1, expected), (2, changed)) for plan in PLANS}
     assert said == {
+        "refused": [True, True],
+        "plans": by_plan,
+        "arrays": [["e0", [4]], ["e1", []], ["e2", [2, 3]], ["e3", [3]], ["e4", []], ["e5", [4]]],
+        "explained": 3,
         "session": "pyspark.sql.connect.session",
         "columns": expected,
         "types": [["event_id", "string"], ["subscription_id", "bigint"]],

@@ -38,7 +38,7 @@ from dibs.segments.segment import Segment
 from dibs.segments.state import State
 from dibs.spark.compile import compile, listed, rejected_frame
 from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
-from dibs.spark.places import Folder, Place, is_url, place_of
+from dibs.spark.places import Folder, Place, place_of
 from dibs.spark.tasks import Job, bad_rows, compiled
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
@@ -201,7 +201,7 @@ def too_large(size: int, words: str) -> DibsError:
 
 
 def _below(root: str | os.PathLike[str], name: str) -> Place:
-    return place_of(f"{root}/{name}") if is_url(os.fspath(root)) else place_of(Path(root) / name)
+    return place_of(f"{os.fspath(root)}/{name}")
 
 
 def _local_folder(path: str | os.PathLike[str]) -> Path:
