@@ -35,11 +35,11 @@ from dibs.storage import versions
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
 LOOKED_AT = 1_000  # events that explain looks at
 
-Subscriptions = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
+Given = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
 
 
 @overload
-def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attributes: str | None = ..., *,
+def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
     index: str = ..., on_error: Literal["raise"] = ..., observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
@@ -47,7 +47,7 @@ def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attrib
 
 
 @overload
-def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attributes: str | None = ..., *,
+def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
     index: str = ..., on_error: Literal["skip"], observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
@@ -57,7 +57,7 @@ def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attrib
 
 def match(
     events: Any,
-    subscriptions: Subscriptions,
+    subscriptions: Given,
     event_id: str = "id",
     attributes: str | None = None,
     *,
@@ -124,7 +124,7 @@ def match(
 
 def problems(
     events: Any,
-    subscriptions: Subscriptions,
+    subscriptions: Given,
     event_id: str = "id",
     attributes: str | None = None,
     *,
@@ -145,7 +145,7 @@ def problems(
 
 def explain(
     events: Any,
-    subscriptions: Subscriptions,
+    subscriptions: Given,
     event_id: str = "id",
     attributes: str | None = None,
     *,
