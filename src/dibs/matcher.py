@@ -50,7 +50,7 @@ from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
-from dibs.storage import store
+from dibs.storage import store, versions
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
@@ -406,15 +406,25 @@ class Matcher:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
-        """Opens what save() wrote, memory-mapped and read-only. A durable folder is opened as open(read_only=True)."""
+        """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote.
+        A durable folder is opened as open(read_only=True)."""
         source = checked_path(path)
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
+        if versions.is_versioned(source):
+            version = versions.read_version(source)
+            return cls.of_state(versions.load_state(source, version), version.index, threads)
         manifest, segments = store.load_all(source)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
-        matcher = cls(index=manifest.index, threads=threads)
-        matcher._layers.tidies = False
-        matcher._layers.restore(State(manifest.version, tuple(layers)))
+        return cls.of_state(State(manifest.version, tuple(layers)), manifest.index, threads)
+
+    @classmethod
+    def of_state(cls, state: State, index: str, threads: int | None = None) -> Matcher:
+        """One that is read-only, of segments that were saved: for other parts of Dibs. They stay as they are, unless
+        compact() is called, so that processes share their pages."""
+        matcher = cls(index=index, threads=threads)
+        matcher._layers.restore(state)
+        matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
         matcher.history.refused = "saved files have none yet; use dibs.Matcher()"
         return matcher

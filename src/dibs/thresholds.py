@@ -185,6 +185,11 @@ class Thresholds:
         10_000, 1, "changes that a stream's snapshots hold before newer segments are taken"
     )
     steps_since_base: int = _threshold(64, 1, "steps of such a snapshot before they are joined")
+    # spark
+    spark_segment: int = _threshold(1_000_000, 40, "subscriptions of a segment that one task builds")
+    spark_task: int = _threshold(20_000, 10, "subscriptions that are worth a task of their own")
+    spark_small_segments: int = _threshold(8, 1, "small segments of a shard that are not worth a merge")
+    spark_collected: int = _threshold(100_000, 5, "subscriptions that are compiled on the driver rather than by a job")
     # index.papers.pbtree
     pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")
     pbtree_most_ranges: int = _threshold(16, 1, "ranges of a predicate that are filed; one of more is verified")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import io
+import os
 import zipfile
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +21,8 @@ from dibs.errors import DibsError, FormatError, SubscriptionErrors, UnknownIndex
 from dibs.jit.ready import processor
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.spark import match, problems, worker
+from dibs.spark import match, places, problems, worker
+from dibs.storage import store, versions
 from strategies import typed_expression, typed_rows
 
 if TYPE_CHECKING:
@@ -341,49 +344,50 @@ def test_index_dir_keeps_what_was_compiled(spark: SparkSession, tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def run_worker(path: Path, batches: list[pa.RecordBatch], **changes: Any) -> list[pa.RecordBatch]:
-    arguments = dict(
-        files=None, names=["id", "a"], attributes=None, text_ids=True, weighted=False, matches=True, warn=True
-    )
-    arguments = arguments | dict(path=str(path), files=None, kernels=None) | changes
-    return list(worker.match_partition(batches, **arguments))
+def task_of(folder: Path, **changes: Any) -> worker.Task:
+    saved = versions.of_saved(folder, *store.load_all(folder))
+    given: dict[str, Any] = dict(files=None, kernels=None, names=["id", "a"], attributes=None, weighted=False)
+    given |= dict(carried=["event_id"], every_event=False, warn=True)
+    return worker.Task(**(given | dict(path=str(folder), version=versions.to_text(saved)) | changes))
+
+
+def run_worker(folder: Path, batches: list[pa.RecordBatch], **changes: Any) -> list[pa.RecordBatch]:
+    return list(worker.match_partition(batches, task_of(folder, **changes)))
 
 
 def test_many_matches_come_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "PAIRS_AT_ONCE", 2_000)
-    monkeypatch.setattr(worker, "ROWS_IN_A_BATCH", 700)
     matcher = Matcher()
     matcher.add_many((f"s{i}", "a >= 0") for i in range(20))
     matcher.save(tmp_path / "index")
     ids = pa.array(range(3_000))
     rows = run_worker(tmp_path / "index", [pa.record_batch([ids, ids, ids], ["event_id", "id", "a"])])
-    assert sum(r.num_rows for r in rows) == 60_000
-    assert max(r.num_rows for r in rows) == 700
+    assert [r.num_rows for r in rows[:3]] == [256, 100, 100]
     found = pa.Table.from_batches(rows)
-    assert sorted(zip(*found.select(["event_id", "subscription_id"]).to_pydict().values(), strict=True)) == sorted(
-        (e, f"s{i}") for e in range(3_000) for i in range(20)
-    )
+    assert found["event_id"].to_pylist() == list(range(3_000))
+    assert all(sorted(ids) == sorted(f"s{i}" for i in range(20)) for ids in found["ids"].to_pylist())
 
 
 def test_files_travel_to_workers_that_do_not_see_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(places.tempfile, "tempdir", str(tmp_path))
     matcher = Matcher()
     matcher.add("x", "a = 1")
-    matcher.save(tmp_path / "driver" / "digest")
-    files = {
-        p.relative_to(tmp_path / "driver" / "digest").as_posix(): p.read_bytes()
-        for p in (tmp_path / "driver" / "digest").rglob("*")
-        if p.is_file()
-    }
+    matcher.save(tmp_path / "driver")
     batch = pa.record_batch([[7], [7], [1]], ["event_id", "id", "a"])
-    elsewhere = tmp_path / "not here" / "digest"
+    task = task_of(tmp_path / "driver")
+    version = versions.from_text(task.version, "")
+    files = {name: (tmp_path / "driver" / name).read_bytes() for name in version.files()}
+    elsewhere = dataclasses.replace(task, path=str(tmp_path / "not here"))
+    old = tmp_path / f"dibs-worker-{os.getuid()}" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))  # nobody has used it for years
     for _ in range(2):
-        (rows,) = run_worker(elsewhere, [batch], files=files)
-        assert rows.to_pylist() == [{"event_id": 7, "subscription_id": "x", "problem": None}]
+        (rows,) = worker.match_partition([batch], dataclasses.replace(elsewhere, files=files))
+        assert rows.to_pylist() == [{"event_id": 7, "ids": ["x"], "problem": None}]
     (root,) = tmp_path.glob("dibs-worker-*")
-    assert [p.name for p in root.iterdir()] == ["digest"]
+    assert [p.name for p in root.iterdir()] == [version.fingerprint]
     with pytest.raises(FormatError, match="share"):
-        run_worker(elsewhere, [batch])
+        list(worker.match_partition([batch], elsewhere))
 
 
 def test_an_event_with_many_problems_is_one_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -394,7 +398,7 @@ def test_an_event_with_many_problems_is_one_row(tmp_path: Path, caplog: pytest.L
     broken = pa.array([b"\xff"], pa.binary()).view(pa.string())
     batch = pa.record_batch([pa.array([5]), *[broken] * 30], ["event_id", *names])
     (row,) = run_worker(tmp_path / "index", [batch], names=names, weighted=True)
-    assert row.schema.names == ["event_id", "subscription_id", "weight", "problem"]
+    assert row.schema.names == ["event_id", "ids", "weights", "problem"]
     assert row.num_rows == 1
     assert row["problem"][0].as_py().endswith("and 20 more")
     assert "1 of 1 events" in caplog.text  # nobody counts: then the log tells
@@ -407,7 +411,7 @@ def test_joins_over_history_are_refused(spark: SparkSession) -> None:
     """A worker has no history yet, and must not answer as if it were empty."""
     subscriptions = spark.createDataFrame([(1, "a = 1"), (2, "FORALL d (a <> d.a)")], "id INT, expression STRING")
     events = spark.createDataFrame([(1, 1)], "id INT, a INT")
-    with pytest.raises(DibsError, match="joins over history cannot be saved yet"):
+    with pytest.raises(DibsError, match="joins over history are not supported on Spark yet"):
         match(events, subscriptions, event_id="id").collect()
 
 

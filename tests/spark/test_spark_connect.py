@@ -24,7 +24,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
 from dibs.errors import SubscriptionErrors
-from dibs.spark import compile, match, problems
+from dibs.spark import match, problems, sources
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 said = {"session": type(spark).__module__}
@@ -60,7 +60,7 @@ said["skipped"] = [pairs(matches) == said["columns"], [row.id for row in rejecte
 
 # A server on another machine does not see this process's files: without them the workers use those in the job.
 carried = match(events, spark.createDataFrame([(5, "n = 3")], "id int, expression string"))
-shutil.rmtree(compile._own_folder())
+shutil.rmtree(sources.own_folder())
 said["carried"] = pairs(carried)
 
 folder = Path(sys.argv[1])

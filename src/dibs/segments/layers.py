@@ -47,7 +47,6 @@ class Layers:
         self.choice = choice
         self.lock = threading.RLock()  # held while the next state is made: for moments
         self.state = State()
-        self.tidies = True  # False: large segments stay as they lie, in files that other processes have mapped too
         self.upkeep = Upkeep(self.lock, self._next_merge)
         self.upkeep.sources.append(self._next_plan)
         self._merging: frozenset[Segment] = frozenset()  # by the thread of the upkeep, which alone sets it
@@ -147,6 +146,10 @@ class Layers:
         with self.lock:
             self.state = state
 
+    def keep_segments(self) -> None:
+        """Nothing is merged in the background from now on."""
+        self.upkeep.sources.remove(self._next_merge)
+
     # ---- building ----
 
     def built(self, items: Mapping[Id, Waiting], state: State) -> list[Segment]:
@@ -226,7 +229,7 @@ class Layers:
         rows = sum(len(x.segment) for x in own)
         extra = rows - max(map(len, own), default=0)
         now = time.monotonic()
-        if not self.tidies or now < self._next_tidying or extra <= max(thresholds.merged_at_once, rows // 1000):
+        if now < self._next_tidying or extra <= max(thresholds.merged_at_once, rows // 1000):
             return []
         self._next_tidying = now + REST * self._a_row * rows
         return own

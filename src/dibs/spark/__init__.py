@@ -1,6 +1,8 @@
 """Matching on Spark: a shell round the Matcher that holds no matching logic of its own.
 
+    compile    subscriptions to index files, as a job: versions that never change (dibs.spark.versions)
     match      events and subscriptions to (event_id, subscription_id), batch or streaming, classic or Connect
+    explain    how a match would run, and why
     problems   the events that could not be read entirely, and why
     stream     a stream of events against subscriptions that change while it runs; `sinks` for its matches
     backfill   the same job over stored events
@@ -17,9 +19,11 @@ except ImportError as error:
     raise ImportError("dibs.spark needs pyspark: pip install 'dibs[spark]'") from error
 
 from dibs.spark import sinks
+from dibs.spark.compile import Compilation, compile
 from dibs.spark.feeds import Table, Topic
-from dibs.spark.match import match, problems
+from dibs.spark.match import explain, match, problems
 from dibs.spark.metrics import BatchMetrics
+from dibs.spark.plans import Plan
 from dibs.spark.running import RunningStream
 from dibs.spark.session import session
 from dibs.spark.stream import backfill, stream
@@ -27,11 +31,15 @@ from dibs.spark.webhook import Webhook
 
 __all__ = [
     "BatchMetrics",
+    "Compilation",
+    "Plan",
     "RunningStream",
     "Table",
     "Topic",
     "Webhook",
     "backfill",
+    "compile",
+    "explain",
     "match",
     "problems",
     "session",

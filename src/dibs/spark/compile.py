@@ -1,169 +1,365 @@
-"""Subscriptions of a DataFrame to index files, on the driver.
+"""`compile`: a table of subscriptions to a version of index files, as a Spark job.
 
-The files lie in a folder named by their content, so subscriptions that were compiled before are not compiled again:
-below `index_dir` for good, or else below a folder that goes when the driver's Python ends.
+    new table ──┐ by id             what changed, by shard        segment files
+    old version ┴──> find_changes ───────────────────────> build ──────────────> one small file: the version
+                                                                  (merge_parts)
+
+Tasks write the files (spark.building); what comes back to the driver are JSON texts about them. The first version of an
+index that is not sharded needs no second shuffle: build_at_once.
 """
 
 from __future__ import annotations
 
-import atexit
-import hashlib
-import importlib.metadata
+import json
+import logging
+import math
 import os
-import shutil
-import tempfile
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NumericType, ShortType, StringType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from dibs import loading
-from dibs.errors import DibsError, Rejected
-from dibs.matcher import Matcher, OnError
-from dibs.storage import store
+from dibs.arguments import OnError, check_on_error, checked_number
+from dibs.errors import ArgumentError, DibsError, FormatError, Rejected, SubscriptionErrors, shown
+from dibs.index import AUTO
+from dibs.matcher import Matcher
+from dibs.spark.access import Cuts, cuts_of, route, widen
+from dibs.spark.frames import Subscriptions, is_frame, not_subscriptions, session_of, subscription_columns, table_frame
+from dibs.spark.merging import due
+from dibs.spark.places import Place, place_of
+from dibs.spark.tasks import PARTITION_BITS, Job
+from dibs.storage import versions
+from dibs.storage.versions import Version, VersionSegment
+from dibs.thresholds import thresholds
 
-COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
+SAMPLED = 50_000  # rows that the number of shards and their cuts are found from
+ROOMY = 2_000  # bytes that no subscription takes on average: so few rows need no sample
+LISTED = 1_000  # bad subscriptions that an error lists
+log = logging.getLogger("dibs.spark")
+
+Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
-class CompiledIndex:
-    """Index files, and what the driver has to know of them."""
+class Compilation:
+    """What `compile` has made: the version (see dibs.spark.versions), and the subscriptions that it refused, as a
+    DataFrame(position, id, expression, error)."""
 
-    path: Path
-    id_type: DataType  # StringType or LongType
-    weighted: bool
-    attributes: frozenset[str]  # that the subscriptions mention
-    shared: bool  # the path is one that workers see too
-    rejected: list[Rejected] = field(default_factory=list)
+    path: str
+    version: Version
+    rejected: DataFrame
 
 
-_compiled: dict[Path, CompiledIndex] = {}
+def compile(
+    subscriptions: DataFrame | Matcher | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    shards: int | str = "auto",
+    *,
+    changes: bool = False,
+    index: str = AUTO,
+    on_error: OnError = "raise",
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Compilation:
+    """Compiles subscriptions on Spark's workers, as the next version of the index at `path`.
+
+    subscriptions  a DataFrame (id, expression[, weight]); the path of such a table (Parquet, Delta); or a Matcher. Of a
+                   version that is there already, what is the same stays: only what changed is compiled. Its ids decide:
+                   a subscription that the table does not have any more is gone.
+    path           a folder that the driver and all workers see, or a URL (dibs.spark.versions says more). Nothing that
+                   a job may be using is changed; remove_versions removes old versions.
+    shards         into how many parts the index is cut, so that no worker needs all of it: "auto", as many as it takes
+                   for each to fit into `memory`; or a number. Of an index that is there already it stays.
+    changes        the frame holds changes, not the whole table: (id, expression[, weight, deleted]). What it does not
+                   name stays. Of several changes of one id the last one in the frame counts.
+    on_error       "raise": SubscriptionErrors lists the bad ones (the first 1,000), and there is no new version.
+                   "skip": the others are compiled, and `rejected` of the result has the bad ones. A bad change changes
+                   nothing.
+    memory         bytes of the index that a worker may hold (half of this machine's memory by default).
+    progress       called with what is being done, and how many of about 100 parts of the work are done.
+
+    Returns the version and the bad subscriptions. Raises FormatError when somebody else writes to `path` meanwhile.
+    """
+    check_on_error(on_error)
+    Matcher(index=index).close()  # says so if there is no such index
+    session = session_of(subscriptions)
+    table = subscription_columns(_frame(session, subscriptions), feed=changes)
+    place = place_of(path)
+    compiling = _Compiling(session, place, table, changes, index, progress)
+    memory = half_of_memory() if memory is None else checked_number("memory", memory)
+    version, files = compiling.run(shards, memory)
+    rejected = rejected_frame(session, place, version, table.id_type)
+    if version.rejected and on_error == "raise":
+        rows = rejected.orderBy("position").limit(LISTED).collect()
+        place.discard(files)
+        raise SubscriptionErrors([Rejected(r.position, r.id, r.expression, DibsError(r.error)) for r in rows])
+    place.commit(version)
+    compiling.tell("done", 100)
+    return Compilation(place.name, version, rejected)
 
 
-def saved_index(path: str | os.PathLike[str]) -> CompiledIndex:
-    """What Matcher.save wrote; or the present state of a durable matcher, which is saved for the workers, so that all
-    of them match the same one."""
-    matcher = Matcher.load(path)
-    folder = Path(path).absolute()
-    durable = store.is_durable(folder)
-    if durable:
-        folder = _own_folder() / f"{matcher.stats()['storage']['identity']}-{matcher.version}"
-        if not folder.exists():
-            matcher.save(folder)
-        matcher = Matcher.load(folder)
-    kind = matcher.match_batch([]).pairs().schema.field("subscription").type
-    if pa.types.is_union(kind):
-        raise DibsError(
-            f"the ids in {path} are integers and strings, and a column of Spark has one type: save two indexes, or "
-            "make all ids strings"
+def half_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _frame(session: SparkSession, subscriptions: Any) -> DataFrame:
+    if isinstance(subscriptions, Matcher):
+        return session.createDataFrame(rows_of(subscriptions))
+    if isinstance(subscriptions, (str, os.PathLike)):
+        frame = table_frame(session, subscriptions)
+        if frame is None:
+            raise FormatError(f"{subscriptions} is no table of subscriptions: expected Parquet files, or a Delta table")
+        return frame
+    if not is_frame(subscriptions):
+        raise not_subscriptions(subscriptions)
+    return subscriptions
+
+
+def rows_of(matcher: Matcher) -> pa.Table:
+    """The subscriptions of a matcher as a table."""
+    parts = []
+    for layer in matcher.snapshot().layers:
+        rows = layer.gone.kept()
+        chosen, segment = pa.array(rows), layer.segment
+        weights = pa.array(segment.weights_at(rows))
+        columns = [segment.ids.ids.take(chosen), segment.texts.take(chosen), weights]
+        parts.append(pa.table(columns, names=["id", "expression", "weight"]))
+    if len({str(part.schema.field("id").type) for part in parts}) > 1:
+        raise DibsError("the ids of the matcher are integers and strings, and a column of Spark has one type")
+    if not parts:
+        return pa.table({"id": pa.array([], pa.string()), "expression": pa.array([], pa.string())})
+    table = pa.concat_tables(parts)
+    return table if matcher.weighted else table.drop_columns("weight")
+
+
+class _Compiling:
+    def __init__(
+        self,
+        session: SparkSession,
+        place: Place,
+        table: Subscriptions,
+        feed: bool,
+        index: str,
+        progress: Progress | None,
+    ):
+        self._session, self._place, self._table, self._feed = session, place, table, feed
+        self._progress = progress
+        self._began = time.perf_counter()
+        there = place.numbers()
+        self._old = place.read(there[-1]) if there else None
+        if self._old is not None and self._old.segments and (self._old.ids == "int64") == table.text_ids:
+            raise DibsError(
+                f"the ids in {place.name} are of the type {self._old.ids}, those of the table are not: cast them, or "
+                "compile to another path"
+            )
+        self._job = Job(
+            path=place.name,
+            version=1 if self._old is None else self._old.version + 1,
+            index=index if self._old is None else self._old.index,
+            weighted=table.weighted or (self._old is not None and self._old.weighted),
+            text_ids=table.text_ids,
+            rows_of_a_segment=thresholds.spark_segment,
+            cuts=None,
+            feed=feed,
+            old=self._old,
         )
-    id_type = LongType() if pa.types.is_integer(kind) else StringType()
-    return CompiledIndex(folder, id_type, matcher.weighted, matcher.attributes, shared=not durable)
 
+    def tell(self, what: str, parts: int) -> None:
+        log.info("compiling %s: %s (%d %%)", self._place.name, what, parts)
+        if self._progress is not None:
+            self._progress(what, parts)
 
-def compile_subscriptions(
-    subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
-) -> CompiledIndex:
-    """Collects, compiles and saves the subscriptions. on_error="raise": SubscriptionErrors names every bad one."""
-    table, id_type = _collect(subscriptions)
-    root = Path(index_dir).absolute() if index_dir is not None else _own_folder()
-    path = root / _digest(table, index, on_error)
-    known = _compiled.get(path)
-    if known is not None and path.exists():
-        return known
-    rejected: list[Rejected] = []
-    if path.exists() and on_error == "raise":  # of an earlier driver, which found nothing to reject
-        matcher = Matcher.load(path)
-    else:
-        loading.wait()  # for all kernels: those of the workers too, which get them from here
-        matcher = Matcher(index=index)
-        rejected = matcher.add_table(table, on_error=on_error)
-        if not path.exists():
-            matcher.save(path)
-    weighted = "weight" in table.column_names
-    _compiled[path] = CompiledIndex(path, id_type, weighted, matcher.attributes, index_dir is not None, rejected)
-    return _compiled[path]
+    def run(self, shards: int | str, memory: int) -> tuple[Version, list[str]]:
+        """The version, which is not written yet, and the new files."""
+        self.tell("counting", 0)
+        count = self._table.frame.count()
+        cuts = self._cuts(count, shards, memory)
+        job = self._job = replace(self._job, cuts=cuts)
+        self.tell(f"building {count:,} subscriptions", 10)
+        news = self._built(count, job)
+        self.tell("merging", 80)
+        segments = self._segments(news)
+        files = [s.file for s in segments if s.file not in self._known()]
+        segments, merged = self._merged(segments, job)
+        version = self._version(segments, news, job)
+        counted: dict[str, int] = {}  # rows of each partition of the table
+        for partition, rows in (item for n in news for item in n.get("counted", {}).items()):
+            counted[partition] = counted.get(partition, 0) + rows
+        about = {
+            "rows": count,
+            "changes": self._feed,
+            "seconds": round(time.perf_counter() - self._began, 3),
+            "merged": merged,
+            "counted": counted,
+        }
+        files = sorted({*files, *(s.file for s in segments if s.file not in self._known())})
+        files += [n["file"] for n in news if "file" in n]
+        return replace(version, about=about), files
 
+    def _known(self) -> set[str]:
+        return set() if self._old is None else {s.file for s in self._old.segments}
 
-def rejected_frame(session: SparkSession, compiled: CompiledIndex) -> DataFrame:
-    """The rejected subscriptions: position (in the order in which they were collected), id, expression, error."""
-    id_type = pa.int64() if isinstance(compiled.id_type, LongType) else pa.string()
-    columns = {
-        "position": pa.array([r.position for r in compiled.rejected], pa.int64()),
-        "id": pa.array([r.id for r in compiled.rejected], id_type),
-        "expression": pa.array([r.expression for r in compiled.rejected], pa.string()),
-        "error": pa.array([str(r.error) for r in compiled.rejected], pa.string()),
-    }
-    return session.createDataFrame(pa.table(columns))
+    # ---- shards ----
 
+    def _cuts(self, count: int, shards: int | str, memory: int) -> Cuts | None:
+        if self._old is not None:
+            cuts = self._old.sharding.get("cuts")
+            return None if cuts is None else Cuts(tuple((a, k, v) for a, k, v in cuts))
+        if shards != "auto" and not isinstance(shards, int):
+            raise ArgumentError(f'shards must be "auto" or a positive number, not {shown(shards)}')
+        wanted = None if shards == "auto" else checked_number("shards", shards)
+        if wanted == 1 or (wanted is None and count * ROOMY <= memory):
+            return None
+        self.tell("sampling", 5)
+        some = self._table.frame.select("id", "expression").sample(min(1.0, SAMPLED / max(count, 1)), 7)
+        told = self._collect(some.coalesce(2), "sample", replace(self._job, index=AUTO))
+        rows = sum(t["rows"] for t in told)
+        if wanted is None:
+            wanted = math.ceil(count * sum(t["bytes"] for t in told) / max(rows, 1) / memory)
+        keys: dict[Any, int] = {}
+        for (attribute, kind, value), number in (item for t in told for item in t["keys"]):
+            keys[attribute, kind, value] = keys.get((attribute, kind, value), 0) + number
+        return None if wanted <= 1 else cuts_of(keys, wanted)
 
-def _collect(subscriptions: DataFrame) -> tuple[pa.Table, DataType]:
-    """The columns of the subscriptions as an Arrow table, and the type of the ids in the result."""
-    if subscriptions.isStreaming:
-        raise DibsError(
-            "the subscriptions are a streaming DataFrame, but they are compiled once, at the start: read a batch"
+    # ---- jobs ----
+
+    def _built(self, count: int, job: Job) -> list[dict[str, Any]]:
+        cores = cores_of(self._session)
+        parts = max(min(cores, count // thresholds.spark_task), math.ceil(count / job.rows_of_a_segment), 1)
+        new = self._table.frame.withColumn("position", F.monotonically_increasing_id())
+        new = new.withColumn("segment", F.lit(None).cast("int")).withColumn("row", F.lit(None).cast("long"))
+        if self._old is None and job.cuts is None:
+            return self._collect(new.repartition(parts, "id"), "build_at_once", job)
+        rows = new
+        if self._old is not None and self._old.segments:
+            number = self._session.range(0, len(self._old.segments), 1, len(self._old.segments))
+            rows = new.unionByName(number.mapInArrow(_task("old_rows", job), _nullable(new.schema)))
+            parts = max(parts, min(cores, self._old.subscriptions // thresholds.spark_task))
+        schema = StructType(
+            [
+                StructField("what", IntegerType()),
+                StructField("part", IntegerType()),
+                StructField("id", self._table.id_type),
+                StructField("expression", StringType()),
+                *new.select("weight").schema.fields,
+                StructField("position", LongType()),
+                StructField("row", LongType()),
+                StructField("error", StringType()),
+            ]
         )
-    count = subscriptions.columns.count
-    if count("id") != 1 or count("expression") != 1 or count("weight") > 1:
-        raise DibsError(f"expected subscriptions with the columns {COLUMNS}; found {subscriptions.columns}")
-    types = {f.name: f.dataType for f in subscriptions.schema.fields}
-    if isinstance(types["id"], StringType):
-        id_type: DataType = StringType()
-    elif isinstance(types["id"], (ByteType, ShortType, IntegerType, LongType)):
-        id_type = LongType()
-    else:
-        raise DibsError(
-            f"the ids of the subscriptions are of the type {types['id'].simpleString()}; expected string or an integer "
-            "type: cast them"
+        changed = rows.repartition(parts, "id").mapInArrow(_task("find_changes", job), schema)
+        return self._collect(changed.repartition(max(cores, job.shards), "part"), "build", job)
+
+    def _collect(self, frame: DataFrame, task: str, job: Job) -> list[dict[str, Any]]:
+        told = frame.mapInArrow(_task(task, job), "told string").collect()
+        return [json.loads(row.told) for row in told]
+
+    # ---- the version ----
+
+    def _segments(self, news: list[dict[str, Any]]) -> list[VersionSegment]:
+        """Those of the old version, without what goes, and the new ones."""
+        old = [] if self._old is None else list(self._old.segments)
+        for n in news:
+            if "removed" in n:
+                stored = old[n["removed"]]
+                old[n["removed"]] = replace(stored, removed=n["file"], removed_head=n["head"], removed_rows=n["rows"])
+        new = [VersionSegment(**n["segment"]) for n in news if "segment" in n]
+        return [s for s in old if s.removed_rows < s.rows] + sorted(new, key=lambda s: (s.shard, -s.rows, s.file))
+
+    def _merged(self, segments: list[VersionSegment], job: Job) -> tuple[list[VersionSegment], int]:
+        """With those merged that should be."""
+        groups = due(segments)
+        if not groups:
+            return segments, 0
+        texts = [(json.dumps([asdict(s) for s in group]),) for group in groups]
+        frame = self._session.createDataFrame(texts, "parts string").repartition(len(texts))
+        told = self._collect(frame, "merge_parts", job)
+        gone = {name for t in told for name in t["merged"]}
+        new = [VersionSegment(**t["segment"]) for t in told if "segment" in t]
+        return [s for s in segments if s.file not in gone] + new, len(groups)
+
+    def _version(self, segments: list[VersionSegment], news: list[dict[str, Any]], job: Job) -> Version:
+        kinds = {} if self._old is None else dict(self._old.kinds)
+        for n in news:
+            versions.add_kinds(kinds, n.get("kinds", {}))
+        sharding: dict[str, Any] = {}
+        if job.cuts is not None:
+            before = self._old.sharding["reach"] if self._old is not None else [{} for _ in range(job.cuts.shards)]
+            reach = [{name: list(asked) for name, asked in its.items()} for its in before]
+            for n in news:
+                for attribute, asked in n.get("reach", {}).items():
+                    widen(reach[n["segment"]["shard"]], attribute, asked)
+            sharding = {"cuts": [list(key) for key in job.cuts.cuts], "reach": reach, "routes": list(map(route, reach))}
+        return Version(
+            version=job.version,
+            index=job.index,
+            ids="string" if job.text_ids else "int64",
+            weighted=job.weighted,
+            kinds=kinds,
+            segments=tuple(segments),
+            rejected=sum(n.get("rejected", 0) for n in news),
+            sharding=sharding,
         )
-    if not isinstance(types["expression"], StringType):
-        raise DibsError(f"the expressions are of the type {types['expression'].simpleString()}; expected string")
-    if not isinstance(types.get("weight", LongType()), NumericType):
-        raise DibsError(f"the weights are of the type {types['weight'].simpleString()}; expected a number: cast them")
-    # Positions, as columns of a frame may be called the same but for upper and lower case.
-    numbered = subscriptions.toDF(*(f"c{i}" for i in range(len(subscriptions.columns))))
-    wanted = [
-        F.col(f"c{subscriptions.columns.index('id')}").cast(id_type).alias("id"),
-        F.col(f"c{subscriptions.columns.index('expression')}").alias("expression"),
-    ]
-    if "weight" in types:
-        wanted.append(F.col(f"c{subscriptions.columns.index('weight')}").cast("double").alias("weight"))
-    return numbered.select(*wanted).toArrow(), id_type
 
 
-class _Hash:
-    """A file that keeps only the hash of what is written."""
-
-    def __init__(self) -> None:
-        self.hash = hashlib.blake2b(digest_size=16)
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        self.hash.update(data)
-        return len(memoryview(data))
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
+def _nullable(schema: StructType) -> StructType:
+    return StructType([StructField(f.name, f.dataType) for f in schema.fields])
 
 
-def _digest(table: pa.Table, index: str, on_error: str) -> str:
-    content = _Hash()
-    content.write(repr((importlib.metadata.version("dibs"), store.FORMAT, index, on_error)).encode())
-    with pa.ipc.new_stream(content, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return content.hash.hexdigest()
+def cores_of(session: SparkSession) -> int:
+    """How many tasks run at once, as far as one can know."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context
+        return int(session.conf.get("spark.default.parallelism", "") or os.cpu_count() or 2)
 
 
-@lru_cache(maxsize=1)
-def _own_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="dibs-driver-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What Spark pickles: by value, and with plain values, so that a worker without Dibs can say so."""
+    fields = job.packed()
+
+    def dibs_compile(batches: Iterable[Any]) -> Iterator[Any]:
+        import importlib.util
+        import sys
+
+        if importlib.util.find_spec("dibs") is None:
+            raise RuntimeError(
+                f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
+            )
+        from dibs.spark import building
+        from dibs.spark.tasks import Job
+
+        return getattr(building, name)(batches, Job.unpacked(fields))
+
+    return dibs_compile
+
+
+listed = ["position", "id", "expression", "error"]  # the columns of what was rejected
+
+
+def rejected_frame(
+    session: SparkSession, place: Place, version: Version, id_type: DataType, shared: bool = True
+) -> DataFrame:
+    """The bad subscriptions with their positions in the table: as many rows as the partitions before theirs have, and
+    their own place in it. shared: Spark sees the place."""
+    types = [LongType(), id_type, StringType(), StringType()]
+    schema = StructType([StructField(name, kind) for name, kind in zip(listed, types)])
+    if not version.rejected:
+        return session.createDataFrame([], schema)
+    folder = f"{place.name}/{versions.REJECTED}/{version.version:012d}"
+    rows = session.read.schema(schema).parquet(folder) if shared else session.createDataFrame(pq.read_table(folder))
+    offsets, total = [], 0
+    for partition, count in sorted((int(p), count) for p, count in version.about["counted"].items()):
+        offsets.append((partition, total))
+        total += count
+    joined = rows.withColumn("partition", F.shiftright("position", PARTITION_BITS)).join(
+        F.broadcast(session.createDataFrame(offsets, "partition long, before long")), "partition"
+    )
+    own = F.col("position") - F.shiftleft("partition", PARTITION_BITS)
+    return joined.select((F.col("before") + own).alias("position"), "id", "expression", "error")

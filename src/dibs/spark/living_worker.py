@@ -15,9 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dibs.errors import FormatError
 from dibs.jit.parcel import Parcel, unpack
+from dibs.spark.opening import written_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
-from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE, ROWS_IN_A_BATCH, attribute_columns, find_index
+from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE
+from dibs.storage.manifest import HEAD
+
+ROWS_IN_A_BATCH = 65_536  # of the output
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Shipment:
 
 
 @dataclass(frozen=True)
-class Output:
+class MatchColumns:
     """The rows that are wanted."""
 
     text_ids: bool
@@ -61,7 +66,7 @@ def match_snapshot(
     names: list[str],
     attributes: str | None,
     timed: bool,
-    output: Output,
+    output: MatchColumns,
     count: Callable[[Counts], None],
 ) -> Iterator[pa.RecordBatch]:
     """Rows (event_id, subscription_id[, weight][, subscription_version]) for the events of one partition.
@@ -80,7 +85,7 @@ def match_snapshot(
         if timed:
             oldest = _earlier(oldest, batch.column(batch.num_columns - 1))
             batch = batch.select(range(batch.num_columns - 1))
-        ids, columns = batch.column(0), attribute_columns(batch, names, attributes)
+        ids, columns = batch.column(0), _attribute_columns(batch, names, attributes)
         start = 0
         while start < batch.num_rows:
             began = time.perf_counter()
@@ -107,13 +112,32 @@ def _follower(shipment: Shipment) -> Any:
         _followers[shipment.state] = Follower(threads=1)
     follower = _followers[shipment.state]
     snapshot, state = shipment.snapshot, Path(shipment.state)
-    base = find_index(
-        str(state / BASES / snapshot.base), lambda: None if shipment.base is None else shipment.base.value
-    )
+    base = _base(state / BASES / snapshot.base, shipment)
     return follower.bring_to(base, snapshot, state if shipment.steps is None else shipment.steps)
 
 
-def _rows(ids: pa.Array, pairs: pa.Table, output: Output) -> list[pa.RecordBatch]:
+def _base(base: Path, shipment: Shipment) -> Path:
+    """The folder of the base on this machine, written now if need be."""
+    if (base / HEAD).exists():
+        return base
+    if shipment.base is None:
+        raise FormatError(
+            f"{base} is not there on a worker's machine, and too large to be sent: give state=, a folder on a "
+            "filesystem that the driver and all workers share"
+        )
+    return written_here(shipment.snapshot.base, shipment.base.value)
+
+
+def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:
+    columns = batch.columns[1:]
+    if attributes is not None:
+        text = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}.get(columns[0].type)
+        if text is not None:  # JSON as bytes, as Kafka hands it over; whether they are UTF-8 shows when they are read
+            columns = [columns[0].view(text)]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
     id_type = pa.string() if output.text_ids else pa.int64()
     result = []
     for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):

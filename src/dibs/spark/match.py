@@ -1,7 +1,8 @@
 """`match`: events and subscriptions to matches, as one DataFrame operation.
 
-    subscriptions ─> compile (driver) ─> index files ─┐ mapped by each worker
-    events ─> the columns that matter ─> mapInArrow ──┴─> matches and problems ─> observe ─> matches
+    subscriptions ─> sources ─> a version of index files ──────────┐ mapped by each worker
+    events ─> events: the columns that matter ─> mapInArrow ───────┴─> one row per event ─> observe ─> output
+                                          └─> route ─> shuffle ─┘ (sharded)
 
 Only DataFrame operations are used, so batch and streaming frames, classic Spark and Spark Connect are all the same.
 """
@@ -9,67 +10,54 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Union, overload
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DoubleType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    VariantType,
-)
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from dibs.arguments import check_on_error
+from dibs.arguments import check_on_error, checked_number
 from dibs.errors import DibsError
 from dibs.jit.parcel import packed
-from dibs.matcher import OnError
-from dibs.spark.compile import CompiledIndex, compile_subscriptions, rejected_frame, saved_index
+from dibs.matcher import Matcher, OnError
+from dibs.spark.compile import cores_of, half_of_memory
+from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
+from dibs.spark.frames import is_frame, is_local, session_of
+from dibs.spark.output import Output, checked_output, counts, gathered, shaped, worker_schema
+from dibs.spark.plans import Plan, choose
+from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
+from dibs.spark.worker import Task, make_router, match_partition
+from dibs.storage import versions
 
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
-# Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
-# 128 MiB at most.
-CARRIED_BYTES = 64 * 2**20
+LOOKED_AT = 1_000  # events that explain looks at
+
+Subscriptions = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
 
 
 @overload
-def match(
-    events: DataFrame,
-    subscriptions: DataFrame | str | os.PathLike[str],
-    event_id: str = ...,
-    attributes: str | None = ...,
-    *,
-    index: str = ...,
-    on_error: Literal["raise"] = ...,
-    observe: str | Observation | None = ...,
-    index_dir: str | os.PathLike[str] | None = ...,
-) -> DataFrame: ...
+def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attributes: str | None = ..., *,
+    index: str = ..., on_error: Literal["raise"] = ..., observe: str | Observation | None = ...,
+    index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
+    memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
+    explain: bool = ..., count_only: bool = ..., partitions: int | None = ...) -> DataFrame: ...  # fmt: skip
 
 
 @overload
-def match(
-    events: DataFrame,
-    subscriptions: DataFrame | str | os.PathLike[str],
-    event_id: str = ...,
-    attributes: str | None = ...,
-    *,
-    index: str = ...,
-    on_error: Literal["skip"],
-    observe: str | Observation | None = ...,
-    index_dir: str | os.PathLike[str] | None = ...,
-) -> tuple[DataFrame, DataFrame]: ...
+def match(events: Any, subscriptions: Subscriptions, event_id: str = ..., attributes: str | None = ..., *,
+    index: str = ..., on_error: Literal["skip"], observe: str | Observation | None = ...,
+    index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
+    memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
+    explain: bool = ..., count_only: bool = ..., partitions: int | None = ...,
+) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
 def match(
-    events: DataFrame,
-    subscriptions: DataFrame | str | os.PathLike[str],
+    events: Any,
+    subscriptions: Subscriptions,
     event_id: str = "id",
     attributes: str | None = None,
     *,
@@ -77,13 +65,23 @@ def match(
     on_error: OnError = "raise",
     observe: str | Observation | None = None,
     index_dir: str | os.PathLike[str] | None = None,
+    version: int | None = None,
+    plan: str = "auto",
+    memory: int | None = None,
+    how: str = "long",
+    top: int | None = None,
+    keep: Sequence[str] = (),
+    explain: bool = False,
+    count_only: bool = False,
+    partitions: int | None = None,
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
     events         any DataFrame. Its columns are the attributes, the id column included; with `attributes`, those in
-                   that MAP, STRUCT or JSON (string or binary) column.
-    subscriptions  a DataFrame (id, expression[, weight]), collected and compiled now; or the path of a folder that
-                   Matcher.save wrote, which the workers must see too. The result has weights when they have.
+                   that MAP, STRUCT or JSON (string or binary) column. Also pandas, polars, Arrow or a list of dicts.
+    subscriptions  a DataFrame (id, expression[, weight]), compiled now; the path of what dibs.spark.compile or
+                   Matcher.save wrote, of a durable folder, or of a Parquet or Delta table; or a Matcher. The result has
+                   weights when they have.
     event_id       the column whose values name the events in the result. They may be null, and need not be unique.
     index          how the subscriptions are indexed: a name in dibs.indexes().
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
@@ -92,175 +90,208 @@ def match(
     observe        counts `matches` and `malformed_events` while the result is computed: an Observation (batch), or a
                    name in the metrics of the query (by default "dibs" in a stream's progress; two matches in one
                    query need two names).
-    index_dir      a folder on a filesystem that driver and workers share, for compiled subscriptions. A cluster needs
-                   it when they take more than 64 MiB; up to that they travel with the job.
+    index_dir      a folder that driver and workers share, or a URL, for compiled subscriptions. A cluster needs it when
+                   they take more than 64 MiB; up to that they travel with the job.
+    version        of the compiled subscriptions at the path; the newest by default. It is fixed by this call.
+    plan           "replicated", "sharded", "local", or "auto": by size (`dibs.spark.explain` says which and why).
+    memory         bytes of the index that a worker may hold before it is sharded; half of this machine's by default.
+    how            "long": a row per match. "array": a row per event (those without matches too) with subscription_ids,
+                   in no set order[, weights]: far less for Spark to move.
+    top            only so many matches per event, those of the highest weight; equal ones by id.
+    keep           columns of the events that stand beside each match.
+    explain        a column `why`: which predicates hold. Slow: for few matches.
+    count_only     a row per event with the number of its `matches` instead of them.
+    partitions     into how many parts the events are dealt out first: tasks are as many as the events have partitions,
+                   and a single small file is one.
 
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
-    compiled = _compile(subscriptions, index, on_error, index_dir)
-    if observe is None and events.isStreaming:
+    output = checked_output(how, top, keep, explain, count_only)
+    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, output.keep)
+    chosen = matching.plan(plan, memory)
+    if observe is None and matching.streaming:
         observe = STREAM_METRICS
-    rows = _rows(events, compiled, event_id, attributes, matches=True, warn=observe is None)
+    if matching.streaming and observe is not None and not isinstance(observe, str):
+        raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
+    warn_of_mistakes(matching.given, matching.source.version, attributes)
+    rows = matching.rows(output, chosen, partitions, warn=observe is None)
     if observe is not None:
-        if events.isStreaming and not isinstance(observe, str):
-            raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
-        counts = [F.count("subscription_id").alias("matches"), F.count("problem").alias("malformed_events")]
-        rows = rows.observe(observe, *counts)
-    found = rows.filter(F.col("problem").isNull()).drop("problem")
-    return found if on_error == "raise" else (found, rejected_frame(events.sparkSession, compiled))
+        rows = rows.observe(observe, *counts(output))
+    found = shaped(rows, output, matching.events.keep)
+    return found if on_error == "raise" else (found, matching.source.rejected(rows.sparkSession))
 
 
 def problems(
-    events: DataFrame,
-    subscriptions: DataFrame | str | os.PathLike[str],
+    events: Any,
+    subscriptions: Subscriptions,
     event_id: str = "id",
     attributes: str | None = None,
     *,
     index: str = "auto",
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
+    version: int | None = None,
 ) -> DataFrame:
     """The events that cannot be read entirely: DataFrame(event_id, problem). Takes what `match` takes.
 
     Only attributes that some subscription mentions are looked at, so whatever is wrong with others is no problem.
     """
-    compiled = _compile(subscriptions, index, on_error, index_dir)
-    rows = _rows(events, compiled, event_id, attributes, matches=False, warn=False)
+    output = Output("long", None, (), False, False)
+    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    rows = matching.rows(output, matching.plan("replicated", None), None, warn=False, matches=False)
     return rows.select("event_id", "problem")
 
 
-def _compile(
-    subscriptions: DataFrame | str | os.PathLike[str],
+def explain(
+    events: Any,
+    subscriptions: Subscriptions,
+    event_id: str = "id",
+    attributes: str | None = None,
+    *,
+    index: str = "auto",
+    on_error: OnError = "raise",
+    index_dir: str | os.PathLike[str] | None = None,
+    version: int | None = None,
+    plan: str = "auto",
+    memory: int | None = None,
+) -> Plan:
+    """Which plan `match` would take with these arguments, and why. Of a sharded index: how many shards an event visits,
+    found from the first 1,000 events, which are brought here for that (not of a stream)."""
+    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    chosen = replace(matching.plan(plan, memory), columns=tuple(matching.events.names))
+    if chosen.shards == 1 or matching.streaming:
+        return chosen
+    table = collect(matching.events.frame.limit(LOOKED_AT).select(*matching.events.frame.columns[1:]))
+    table = table.rename_columns(matching.events.names)
+    found = make_router(versions.to_text(matching.source.version)).match_batch(
+        table, attributes=attributes, on_error="skip"
+    )
+    visits = sum(shard < chosen.shards for shard in found.pairs()["subscription"].to_pylist())
+    return replace(chosen, events=len(table), visits=visits / max(len(table), 1))
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """Events and subscriptions, looked at: what all calls here begin with."""
+
+    source: Source
+    events: Events
+    given: DataFrame
+    few: bool  # the events came from the driver
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.given.isStreaming)
+
+    def plan(self, plan: str, memory: int | None) -> Plan:
+        memory = half_of_memory() if memory is None else checked_number("memory", memory)
+        return choose(plan, self.source.version, memory, self.few, self.streaming)
+
+    def rows(self, output: Output, plan: Plan, partitions: int | None, warn: bool, matches: bool = True) -> DataFrame:
+        """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
+        events, source = self.events, self.source
+        session = self.given.sparkSession
+        files = None if plan.plan == "local" else _carried_files(source, is_local(session))
+        task = Task(
+            path=source.place.name,
+            version=versions.to_text(source.version),
+            files=files,
+            kernels=None if is_local(session) or plan.plan == "local" else _carried_kernels(files),
+            names=events.names,
+            attributes=events.attributes,
+            carried=events.carried,
+            weighted=source.version.weighted,
+            top=output.top,
+            count_only=output.count_only,
+            explain=output.explain,
+            matches=matches,
+            warn=warn,
+            every_event=output.every_event,
+        )
+        frame = events.frame
+        if partitions is not None:
+            frame = frame.repartition(checked_number("partitions", partitions))
+        carried = [frame.schema[name] for name in events.carried]
+        schema = worker_schema(carried, output, source.id_type, task.weighted)
+        if plan.plan == "sharded":
+            return self._sharded(frame, task, output, schema)
+        if plan.plan == "local":
+            found = list(match_partition(collect(frame).to_batches(), task))
+            if not found:
+                return session.createDataFrame([], schema)
+            return session.createDataFrame(pa.Table.from_batches(found), schema)
+        return frame.mapInArrow(_worker_function("match_partition", task), schema)
+
+    def _sharded(self, frame: DataFrame, task: Task, output: Output, schema: StructType) -> DataFrame:
+        if output.by_event and self.streaming:
+            raise DibsError(
+                "the matches of an event come from several shards, and a stream cannot wait for all of them: "
+                "how='long' without top= works, and so does plan='replicated'"
+            )
+        numbered = frame.select(F.monotonically_increasing_id().alias("row"), *frame.columns)
+        task = replace(task, carried=["row", *task.carried])
+        routed = StructType(
+            [StructField("shard", IntegerType()), StructField("problem", StringType()), *_nullable(numbered.schema)]
+        )
+        visits = numbered.mapInArrow(_worker_function("route_partition", task), routed)
+        shards = self.source.version.shards
+        # A shard is one task, or several if there are more cores than shards; a task has one shard after the other.
+        slices = max(1, -(-cores_of(frame.sparkSession) // shards))
+        visits = visits.repartition(shards * slices, "shard", F.pmod("row", F.lit(slices)))
+        visits = visits.sortWithinPartitions("shard") if not self.streaming else visits
+        own = StructType([StructField("row", LongType()), *schema.fields])
+        rows = visits.mapInArrow(_worker_function("match_shards", task), own)
+        return gathered(rows, output, self.events.carried) if output.by_event else rows.drop("row")
+
+
+def _nullable(schema: StructType) -> list[StructField]:
+    return [StructField(field.name, field.dataType) for field in schema.fields]
+
+
+def _open(
+    events: Any,
+    subscriptions: Any,
+    event_id: str,
+    attributes: str | None,
     index: str,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
-) -> CompiledIndex:
+    version: int | None,
+    keep: Sequence[str],
+) -> _Matching:
     check_on_error(on_error)
-    if isinstance(subscriptions, (str, os.PathLike)):
-        return saved_index(subscriptions)
-    return compile_subscriptions(subscriptions, index, on_error, index_dir)
-
-
-def _rows(
-    events: DataFrame, compiled: CompiledIndex, event_id: str, attributes: str | None, matches: bool, warn: bool
-) -> DataFrame:
-    """The output of the workers: event_id, subscription_id[, weight], problem."""
-    id_place = column_place(events, event_id, "event_id")
-    places = attribute_places(events, compiled.attributes, id_place, attributes)
-    # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
-    numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-    wanted = [F.col(f"c{id_place}").alias("event_id"), *(F.col(f"c{p}").alias(f"a{p}") for p in places)]
-    weight = [StructField("weight", DoubleType())] if compiled.weighted else []
-    schema = StructType(
-        [
-            StructField("event_id", events.schema.fields[id_place].dataType),
-            StructField("subscription_id", compiled.id_type),
-            *weight,
-            StructField("problem", StringType()),
-        ]
+    session = session_of(events, subscriptions)
+    given = as_frame(events, session)
+    source = open_source(subscriptions, session, index, on_error, index_dir, version)
+    return _Matching(
+        source, event_columns(given, source.version, event_id, attributes, keep), given, not is_frame(events)
     )
-    files = _carried_files(events, compiled)
-    function = _worker_function(
-        path=str(compiled.path),
-        files=files,
-        kernels=carried_kernels(events, files),
-        names=[events.columns[p] for p in places],
-        attributes=attributes,
-        text_ids=not isinstance(compiled.id_type, LongType),
-        weighted=compiled.weighted,
-        matches=matches,
-        warn=warn,
-    )
-    return numbered.select(*wanted).mapInArrow(function, schema)
 
 
-def column_place(events: DataFrame, name: str, parameter: str) -> int:
-    count = events.columns.count(name)
-    if count != 1:
-        found = "two columns of that name" if count else f"the columns {', '.join(events.columns) or '(none)'}"
-        raise DibsError(f"{parameter}={name!r} names no single column of the events: found {found}")
-    return events.columns.index(name)
-
-
-def attribute_places(
-    events: DataFrame, mentioned_paths: frozenset[str], id_place: int, attributes: str | None
-) -> list[int]:
-    """The columns that the workers read: those that some subscription mentions, and at least one."""
-    types = [field.dataType for field in events.schema.fields]
-    if attributes is not None:
-        place = column_place(events, attributes, "attributes")
-        kind = types[place]
-        keyed = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
-        if not (keyed or isinstance(kind, (StructType, StringType, BinaryType))) or _has_variant(kind):
-            raise DibsError(
-                f"attributes={attributes!r} is a column of the type {kind.simpleString()}; expected a MAP with string "
-                "keys, a STRUCT, or JSON text" + (": apply to_json to it" if _has_variant(kind) else "")
-            )
-        return [place]
-    # `a.b` is mentioned: it may be the column `a.b`, or a field of the column `a`.
-    mentioned = {path[:end] for path in mentioned_paths for end in _prefix_ends(path)}
-    places = [i for i, name in enumerate(events.columns) if name in mentioned]
-    for place in places:
-        name = events.columns[place]
-        if events.columns.count(name) > 1:
-            raise DibsError(f"the events have two columns {name!r}, which subscriptions mention: rename or drop one")
-        if _has_variant(types[place]):
-            raise DibsError(
-                f"the column {name!r} is of the type {types[place].simpleString()}, whose attributes cannot be read: "
-                "apply to_json to it, and name it with attributes="
-            )
-    return places or [id_place]
-
-
-def _prefix_ends(path: str) -> list[int]:
-    return [i for i, character in enumerate(path) if character == "."] + [len(path)]
-
-
-def _has_variant(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_variant(f.dataType) for f in kind.fields)
-    if isinstance(kind, MapType):
-        return _has_variant(kind.valueType)
-    if isinstance(kind, ArrayType):
-        return _has_variant(kind.elementType)
-    return isinstance(kind, VariantType)
-
-
-def _carried_files(events: DataFrame, compiled: CompiledIndex) -> dict[str, bytes] | None:
+def _carried_files(source: Source, local: bool) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
-    if compiled.shared or is_local(events):
+    if source.shared or local:
         return None
-    paths = [p for p in sorted(compiled.path.rglob("*")) if p.is_file()]
-    size = sum(p.stat().st_size for p in paths)
-    if size > CARRIED_BYTES:
-        raise DibsError(
-            f"the compiled subscriptions take {size / 2**20:,.0f} MiB, and at most {CARRIED_BYTES / 2**20:,.0f} MiB "
-            "travel with a job: give index_dir=, a folder on a filesystem that the driver and all workers share"
-        )
-    return {p.relative_to(compiled.path).as_posix(): p.read_bytes() for p in paths}
+    if source.version.bytes > CARRIED_BYTES:
+        raise too_large(source.version.bytes, "take")
+    folder = source.place.fetched(source.version)
+    return {name: (folder / name).read_bytes() for name in source.version.files()}
 
 
-def carried_kernels(events: DataFrame, files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
-    """What is compiled on the driver, so that workers need not compile. None: they share its cache, or it is too
-    much beside the files; then each of their machines compiles once."""
-    if is_local(events):
-        return None
+def _carried_kernels(files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
+    """What is compiled on the driver, so that workers need not compile. None: it is too much beside the files; then
+    each of their machines compiles once."""
     kernels = packed()
     if kernels is None or len(kernels.content) + sum(map(len, (files or {}).values())) > CARRIED_BYTES:
         return None
     return kernels.processor, kernels.content  # a plain tuple: what is no class of Dibs can be unpickled without it
 
 
-def is_local(events: DataFrame) -> bool:
-    """Whether the workers are on this machine."""
-    connect = type(events).__module__.startswith("pyspark.sql.connect")
-    return not connect and events.sparkSession.conf.get("spark.master", "").startswith("local")
-
-
-def _worker_function(**arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def _worker_function(name: str, task: Task) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """What Spark pickles and runs. It is pickled by value and imports Dibs inside, where a message can say that it is
     missing."""
+    fields = asdict(task)
 
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib.util
@@ -271,8 +302,8 @@ def _worker_function(**arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any
             raise RuntimeError(
                 f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
             )
-        from dibs.spark.worker import match_partition
+        from dibs.spark import worker
 
-        return match_partition(batches, **arguments)
+        return getattr(worker, name)(batches, worker.Task(**fields))
 
     return dibs_match

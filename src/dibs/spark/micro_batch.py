@@ -15,11 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from dibs.errors import ArgumentError, DibsError
+from dibs.jit.parcel import packed
+from dibs.spark.events import attribute_places, check_arrow, event_place
 from dibs.spark.feeds import Feed
+from dibs.spark.frames import is_local
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
-from dibs.spark.living_worker import Output, Shipment
-from dibs.spark.match import attribute_places, carried_kernels, column_place, is_local
+from dibs.spark.living_worker import MatchColumns, Shipment
 from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
 from dibs.spark.sinks import Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, mixed_ids, step_path
@@ -39,13 +41,14 @@ class Wanted:
     event_time: str | None
 
     def check(self, events: DataFrame) -> None:
-        id_place = column_place(events, self.event_id, "event_id")
-        attribute_places(events, frozenset(), id_place, self.attributes)
+        id_place = event_place(events, self.event_id, "event_id")
+        for place in (id_place, *attribute_places(events, frozenset(), id_place, self.attributes)):
+            check_arrow(events.columns[place], events.schema.fields[place].dataType)
         for name in self.carry:
             if name not in CARRIED:
                 raise ArgumentError(f"carry takes {', '.join(map(repr, CARRIED))}, not {name!r}")
         if self.event_time is not None:
-            kind = events.schema.fields[column_place(events, self.event_time, "event_time")].dataType
+            kind = events.schema.fields[event_place(events, self.event_time, "event_time")].dataType
             if not isinstance(kind, (TimestampType, TimestampNTZType)):
                 raise ArgumentError(
                     f"event_time={self.event_time!r} is a column of the type {kind.simpleString()}; expected a "
@@ -113,15 +116,15 @@ class MicroBatches:
 
     def _matches(self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, counts: Any) -> DataFrame:
         wanted = self._wanted
-        id_place = column_place(events, wanted.event_id, "event_id")
+        id_place = event_place(events, wanted.event_id, "event_id")
         places = attribute_places(events, self._mentioned(snapshot), id_place, wanted.attributes)
         # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
         numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
         columns = [F.col(f"c{id_place}").alias("event_id"), *(F.col(f"c{p}").alias(f"a{p}") for p in places)]
         if wanted.event_time is not None:
-            columns.append(F.col(f"c{column_place(events, wanted.event_time, 'event_time')}").alias("event_time"))
+            columns.append(F.col(f"c{event_place(events, wanted.event_time, 'event_time')}").alias("event_time"))
         text_ids = id_type != pa.int64()
-        output = Output(text_ids, "weight" in wanted.carry, "subscription_version" in wanted.carry)
+        output = MatchColumns(text_ids, "weight" in wanted.carry, "subscription_version" in wanted.carry)
         fields = [
             StructField("event_id", events.schema.fields[id_place].dataType),
             StructField("subscription_id", StringType() if text_ids else LongType()),
@@ -154,11 +157,13 @@ class MicroBatches:
 
     def _shipment(self, events: DataFrame, snapshot: Snapshot) -> Shipment:
         state = self._ledger.state
-        if is_local(events):
+        if is_local(events.sparkSession):
             return Shipment(str(state), snapshot, None, None, None)
         steps = {step.name: step_path(state, step.name).read_bytes() for step in snapshot.steps}
         if self._kernels is None:
-            self._kernels = events.sparkSession.sparkContext.broadcast(carried_kernels(events, None))
+            kernels = packed()
+            content = None if kernels is None else (kernels.processor, kernels.content)
+            self._kernels = events.sparkSession.sparkContext.broadcast(content)
         return Shipment(str(state), snapshot, steps, self._broadcast_of(events, snapshot), self._kernels)
 
     def _broadcast_of(self, events: DataFrame, snapshot: Snapshot) -> Any:

@@ -1,101 +1,259 @@
-"""What runs in Spark's Python workers: Arrow batches of events in, Arrow batches of matches out."""
+"""What runs in Spark's Python workers for `match`: Arrow batches of events in, one row per event with its matches out.
+
+One row per event, with arrays of ids: Spark makes long rows of them for a third of what it takes to bring long rows
+from Python (DECISIONS.md), and whatever is counted or filtered is counted by events, not by pairs.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dibs.coding.values import EventProblem
-from dibs.errors import DibsError, FormatError
 from dibs.jit.parcel import Parcel, unpack
 from dibs.matcher import Matcher
+from dibs.matches import Matches
+from dibs.spark.opening import open_matcher
+from dibs.storage import versions
+from dibs.storage.versions import Version
 
 # Events are matched in slices, chosen so that the pairs of one slice stay about so many, however often they match.
 PAIRS_AT_ONCE = 1_000_000
-FIRST_SLICE, LARGEST_SLICE = 1_000, 65_536
-ROWS_IN_A_BATCH = 65_536  # of the output
+FIRST_SLICE, LARGEST_SLICE = 256, 65_536
 PROBLEMS_SHOWN = 10  # of one event
+NO_SHARD = -1  # of rows that only tell of an event: that it is there, and what is wrong with it
 
 log = logging.getLogger("dibs.spark")
 
 
-def match_partition(
-    batches: Iterable[pa.RecordBatch],
-    path: str,
-    files: dict[str, bytes] | None,
-    kernels: tuple[str, bytes] | None,
-    names: list[str],
-    attributes: str | None,
-    text_ids: bool,
-    weighted: bool,
-    matches: bool,
-    warn: bool,
-) -> Iterator[pa.RecordBatch]:
-    """Rows (event_id, subscription_id[, weight], problem) for the events of one partition.
+@dataclass(frozen=True)
+class Task:
+    """What a worker must know: plain values, which a worker without Dibs can unpickle."""
 
-    The first column of a batch is the event id, the others are the attributes called `names`. A match has no
-    problem; an event that cannot be read entirely gives one row more, with a problem and no subscription.
-    `matches` False: only those rows. `warn`: nobody counts them, so say it in the worker's log.
-    """
-    if kernels is not None:
-        unpack(Parcel(*kernels))
-    matcher = _load(find_index(path, lambda: files))
+    path: str
+    version: str  # as text
+    files: dict[str, bytes] | None
+    kernels: tuple[str, bytes] | None
+    names: list[str]  # of the columns of attributes, which are the last ones
+    attributes: str | None
+    carried: list[str]  # the columns before them, which come out as they are: the event's id and what is kept
+    weighted: bool
+    top: int | None = None
+    count_only: bool = False
+    explain: bool = False
+    matches: bool = True  # False: problems only
+    warn: bool = False  # nobody counts the problems, so say it in the worker's log
+    every_event: bool = True  # False: events without matches and problems give no row
+
+    @property
+    def opened_version(self) -> Version:
+        return _version(self.version)
+
+
+@lru_cache(maxsize=8)
+def _version(text: str) -> Version:
+    return versions.from_text(text, "a job")
+
+
+def match_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
+    """Rows (carried columns, ids, weights, why, matches, problem), one for each event: see `_found_rows`."""
+    _prepare(task)
+    matcher = open_matcher(task.path, task.opened_version, task.files)
+    yield from _matched(batches, task, lambda _: matcher)
+
+
+def match_shards(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
+    """The same for events that were routed: the columns shard, problem and row come before the others. Rows of one
+    shard stand together."""
+    _prepare(task)
+    for batch in batches:
+        shards = batch.column(0).to_numpy()
+        cuts = np.flatnonzero(np.diff(shards)) + 1
+        for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(shards)]):
+            part = batch.slice(start, end - start)
+            if not len(part):
+                continue
+            rest = pa.RecordBatch.from_arrays(part.columns[2:], names=part.schema.names[2:])
+            if shards[start] == NO_SHARD:
+                yield _rows(rest, task, _nothing(len(part), task), part.column(1))
+            else:
+                matcher = open_matcher(task.path, task.opened_version, task.files, int(shards[start]))
+                yield from _matched([rest], task, lambda _, matcher=matcher: matcher, problems=False)
+
+
+def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
+    """Events with the shards that they visit: the columns shard, problem and all others, a row for each shard; and a
+    row with NO_SHARD for each event, if every event counts, or if something is wrong with it."""
+    _prepare(task)
+    router = make_router(task.version)
+    shards = task.opened_version.shards
+    for batch in batches:
+        found = router.match_batch(_attribute_columns(batch, task), attributes=task.attributes, on_error="skip")
+        pairs = found.pairs()
+        event, shard = pairs["event"].to_numpy(), pairs["subscription"].to_numpy()
+        event, shard = event[shard < shards], shard[shard < shards]
+        problems = _problem_texts(found.problems)
+        alone = np.arange(len(batch)) if task.every_event else np.array(sorted(problems), np.int64)
+        texts = pa.array([None] * len(event) + [problems.get(e) for e in alone.tolist()], pa.string())
+        event, shard = np.concatenate([event, alone]), np.concatenate([shard, np.full(len(alone), NO_SHARD)])
+        order = pa.array(np.argsort(shard, kind="stable"))
+        taken = batch.take(pa.array(event).take(order))
+        columns = [pa.array(shard.astype(np.int32)).take(order), texts.take(order), *taken.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=["shard", "problem", *batch.schema.names])
+
+
+@lru_cache(maxsize=4)
+def make_router(text: str) -> Matcher:
+    """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. One more
+    mentions all attributes, so that whatever is wrong with one of them is found here."""
+    version = _version(text)
+    router = Matcher(threads=1)
+    router.add_many(enumerate(version.routes))
+    for number, name in enumerate(sorted(version.attributes)):
+        router.add(len(version.routes) + number, f"`{name.replace('`', '``')}` IN (TRUE)")
+    return router
+
+
+def _prepare(task: Task) -> None:
+    if task.kernels is not None:
+        unpack(Parcel(*task.kernels))
+
+
+def _matched(
+    batches: Iterable[pa.RecordBatch], task: Task, matcher_of: Any, problems: bool = True
+) -> Iterator[pa.RecordBatch]:
     events = malformed = 0
     size = FIRST_SLICE
     for batch in batches:
-        ids, columns = batch.column(0), attribute_columns(batch, names, attributes)
         start = 0
         while start < batch.num_rows:
-            part = columns.slice(start, size)
-            found = matcher.match_batch(part, attributes=attributes, on_error="skip")
-            own_ids = ids.slice(start, part.num_rows)
+            part = batch.slice(start, size)
             start += part.num_rows
-            if matches:
-                yield from _match_rows(own_ids, found.pairs(weights=weighted), text_ids)
-            if found.problems:
-                rows = _problem_rows(own_ids, found.problems, text_ids, weighted)
-                malformed += rows.num_rows
-                yield rows
+            found, said, pairs = _found(part, task, matcher_of(part))
+            texts = _problem_texts(said) if problems else {}
+            malformed += len(texts)
             events += part.num_rows
-            size = max(1, min(LARGEST_SLICE, part.num_rows * PAIRS_AT_ONCE // max(found.count, 1)))
-    if malformed and warn:
+            size = max(1, min(LARGEST_SLICE, part.num_rows * PAIRS_AT_ONCE // max(pairs, 1)))
+            problem = pa.array([texts.get(e) for e in range(len(part))], pa.string()) if texts else None
+            yield _rows(part, task, found, problem)
+    if malformed and task.warn:
         log.warning(
             "%d of %d events of a partition could not be read entirely (see dibs.spark.problems)", malformed, events
         )
 
 
-def attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:
-    columns = batch.columns[1:]
-    if attributes is not None:
+def _found(part: pa.RecordBatch, task: Task, matcher: Matcher) -> tuple[dict[str, pa.Array], list[EventProblem], int]:
+    """The columns of the matches, what is wrong with the events, and how many pairs there are."""
+    columns = _attribute_columns(part, task)
+    if task.count_only and task.matches:
+        matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip")
+        counts = np.zeros(len(part), np.int64)
+        for _, event, _rows in matches.parts:
+            counts += np.bincount(event, minlength=len(part))
+        return {"matches": pa.array(counts)}, matches.problems, matches.count
+    matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip", top=task.top)
+    if not task.matches:
+        return _nothing(len(part), task), matches.problems, matches.count
+    return _lists(matches, task, matcher, columns), matches.problems, matches.count
+
+
+def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBatch) -> dict[str, pa.Array]:
+    """One list of ids per event, and beside it what else is asked for."""
+    id_type = pa.int64() if task.opened_version.ids == "int64" else pa.string()
+    parts = matches.parts
+    event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in parts)])
+    ids = pa.concat_arrays([pa.array([], id_type), *(s.ids.ids.take(pa.array(r)).cast(id_type) for s, _, r in parts)])
+    weights = np.concatenate([np.empty(0), *(s.weights_at(r) for s, _, r in parts)]) if task.weighted else None
+    if task.top is not None:
+        order = _heaviest(event, ids, weights, task.top)
+    elif len(event) > 1 and (np.diff(event) < 0).any():
+        order = np.argsort(event, kind="stable")
+    else:
+        order = None
+    if order is not None:
+        event, ids = event[order], ids.take(pa.array(order))
+        weights = None if weights is None else weights[order]
+    offsets = np.zeros(len(matches) + 1, np.int32)
+    np.cumsum(np.bincount(event, minlength=len(matches)), out=offsets[1:])
+    at = pa.array(offsets)
+    result = {"ids": pa.ListArray.from_arrays(at, ids)}
+    if weights is not None:
+        result["weights"] = pa.ListArray.from_arrays(at, pa.array(weights))
+    if task.explain:
+        texts = _explained(matcher, ids, event, columns, task)
+        result["why"] = pa.ListArray.from_arrays(at, pa.array(texts, pa.string()))
+    return result
+
+
+def _heaviest(event: Any, ids: pa.Array, weights: Any, top: int) -> Any:
+    """The places of the `top` pairs of the highest weight of each event, highest first, then by id."""
+    rank = np.empty(len(ids), np.int64)
+    rank[pa.compute.sort_indices(ids).to_numpy()] = np.arange(len(ids))
+    weights = np.ones(len(ids)) if weights is None else weights
+    order = np.lexsort((rank, -weights, event))
+    ordered = event[order]
+    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return order[place < top]
+
+
+def _explained(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:
+    rows = columns.to_pylist()
+    if task.attributes is not None:
+        rows = [_as_dict(row[task.attributes]) for row in rows]
+    return [str(matcher.explain(id, rows[e])) for id, e in zip(ids.to_pylist(), event.tolist())]
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, (str, bytes)):
+        import orjson
+
+        return orjson.loads(value)
+    return dict(value or {})
+
+
+def _nothing(rows: int, task: Task) -> dict[str, pa.Array]:
+    if task.count_only:
+        return {"matches": pa.array(np.zeros(rows, np.int64))}
+    at = pa.array(np.zeros(rows + 1, np.int32))
+    id_type = pa.int64() if task.opened_version.ids == "int64" else pa.string()
+    result = {"ids": pa.ListArray.from_arrays(at, pa.array([], id_type))}
+    if task.weighted:
+        result["weights"] = pa.ListArray.from_arrays(at, pa.array([], pa.float64()))
+    if task.explain:
+        result["why"] = pa.ListArray.from_arrays(at, pa.array([], pa.string()))
+    return result
+
+
+def _rows(part: pa.RecordBatch, task: Task, found: dict[str, pa.Array], problem: pa.Array | None) -> pa.RecordBatch:
+    """The carried columns, what was found, and what is wrong."""
+    carried = {name: part.column(place) for place, name in enumerate(task.carried)}
+    problem = pa.nulls(len(part), pa.string()) if problem is None else problem
+    batch = pa.RecordBatch.from_pydict({**carried, **found, "problem": problem})
+    if task.every_event:
+        return batch
+    first = next(iter(found.values()))
+    some = first.to_numpy() > 0 if task.count_only else np.diff(first.offsets.to_numpy()) > 0
+    some |= problem.is_valid().to_numpy(zero_copy_only=False)
+    return batch if some.all() else batch.filter(pa.array(some))
+
+
+def _attribute_columns(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
+    columns = batch.columns[len(batch.columns) - len(task.names) :]
+    if task.attributes is not None:
         text = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}.get(columns[0].type)
         if text is not None:  # JSON as bytes, as Kafka hands it over; whether they are UTF-8 shows when they are read
             columns = [columns[0].view(text)]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    return pa.RecordBatch.from_arrays(columns, names=task.names)
 
 
-def _match_rows(ids: pa.Array, pairs: pa.Table, text_ids: bool) -> Iterator[pa.RecordBatch]:
-    id_type = pa.string() if text_ids else pa.int64()
-    for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):
-        arrays = {
-            "event_id": ids.take(batch.column("event")),
-            "subscription_id": batch.column("subscription").cast(id_type),
-        }
-        if "weight" in pairs.column_names:
-            arrays["weight"] = batch.column("weight")
-        arrays["problem"] = pa.nulls(batch.num_rows, pa.string())
-        yield pa.RecordBatch.from_pydict(arrays)
-
-
-def _problem_rows(ids: pa.Array, problems: list[EventProblem], text_ids: bool, weighted: bool) -> pa.RecordBatch:
-    """One row for each event that has problems."""
+def _problem_texts(problems: list[EventProblem]) -> dict[int, str]:
+    """A text for each event that has problems."""
     texts: dict[int, list[str]] = {}
     for problem in problems:
         place = "" if problem.attribute is None else f"attribute {problem.attribute!r}: "
@@ -103,50 +261,4 @@ def _problem_rows(ids: pa.Array, problems: list[EventProblem], text_ids: bool, w
     for told in texts.values():
         if len(told) > PROBLEMS_SHOWN:
             told[PROBLEMS_SHOWN:] = [f"and {len(told) - PROBLEMS_SHOWN} more"]
-    arrays = {
-        "event_id": ids.take(pa.array(np.fromiter(texts, np.int64))),
-        "subscription_id": pa.nulls(len(texts), pa.string() if text_ids else pa.int64()),
-    }
-    if weighted:
-        arrays["weight"] = pa.nulls(len(texts), pa.float64())
-    arrays["problem"] = pa.array(["; ".join(told) for told in texts.values()], pa.string())
-    return pa.RecordBatch.from_pydict(arrays)
-
-
-def _load(path: Path) -> Matcher:
-    return _load_version(path, (path / "index.dibs").stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4)  # workers live on from job to job
-def _load_version(path: Path, saved_at: int) -> Matcher:
-    return Matcher.load(path, threads=1)  # Spark runs a worker on each core already
-
-
-def find_index(path: str, carried: Callable[[], dict[str, bytes] | None]) -> Path:
-    """The folder of the index on this machine, written now if need be."""
-    here = Path(path)
-    if (here / "index.dibs").exists():
-        return here
-    files = carried()
-    if files is None:
-        raise FormatError(
-            f"{path} holds no saved index on the worker machine {os.uname().nodename}: it must be on a filesystem that "
-            "the driver and all workers share"
-        )
-    root = Path(tempfile.gettempdir()) / f"dibs-worker-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise DibsError(f"{root} belongs to another user: remove it, or set TMPDIR for the workers")
-    target = root / here.name  # named by its content
-    if not target.exists():
-        partial = Path(tempfile.mkdtemp(dir=root))
-        for name, content in files.items():
-            (partial / name).parent.mkdir(exist_ok=True)
-            (partial / name).write_bytes(content)
-        try:
-            partial.rename(target)
-        except OSError:  # another worker was faster
-            shutil.rmtree(partial)
-            if not target.exists():
-                raise
-    return target
+    return {event: "; ".join(told) for event, told in texts.items()}

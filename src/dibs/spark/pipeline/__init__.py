@@ -1,13 +1,13 @@
 """A pipeline as a program: a job file in TOML says where events and subscriptions come from and where matches go.
 
-job.py    the file to a Job, with an error for each key that is wrong
+job.py    the file to a JobFile, with an error for each key that is wrong
 keys.py   which keys there are
-run.py    a Job to a running stream, or a backfill
+run.py    a JobFile to a running stream, or a backfill
 """
 
 from __future__ import annotations
 
-from dibs.spark.pipeline.job import Job, read_job
+from dibs.spark.pipeline.job import JobFile, read_job
 from dibs.spark.pipeline.run import Summary, run_job
 
-__all__ = ["Job", "Summary", "read_job", "run_job"]
+__all__ = ["JobFile", "Summary", "read_job", "run_job"]

@@ -1,4 +1,4 @@
-"""A job file to a Job. All that is wrong with it is told at once, each key with the nearest name that there is."""
+"""A job file to a JobFile. All that is wrong with it is told at once, each key with the nearest name that there is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobFile:
     file: str
     source: Part
     subscriptions: Part
@@ -60,7 +60,7 @@ class Job:
         return "\n".join(lines)
 
 
-def read_job(path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Job:
+def read_job(path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> JobFile:
     """The job of a file. overrides: {"source.path": "events"}: in place of what the file says; their paths are relative
     to the current folder, those of the file to its own. Raises JobError, MissingFile."""
     file = Path(path)
@@ -76,7 +76,7 @@ def read_job(path: str | os.PathLike[str], overrides: Mapping[str, str] | None =
     parts = reader.read(content, dict(overrides or {}))
     if reader.problems:
         raise JobError(f"{path} cannot be run:\n" + "\n".join(f"  {problem}" for problem in reader.problems))
-    return Job(str(path), **parts)
+    return JobFile(str(path), **parts)
 
 
 class _Reader:

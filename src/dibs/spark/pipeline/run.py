@@ -1,4 +1,4 @@
-"""A Job to a running stream, or a backfill."""
+"""A JobFile to a running stream, or a backfill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dibs.errors import DibsError
 from dibs.spark import sinks
 from dibs.spark.feeds import Table, Topic
 from dibs.spark.metrics import BatchMetrics
-from dibs.spark.pipeline.job import Job, Part
+from dibs.spark.pipeline.job import JobFile, Part
 from dibs.spark.running import RunningStream
 from dibs.spark.session import session
 from dibs.spark.stream import backfill, stream
@@ -59,7 +59,7 @@ Watch = Callable[[RunningStream], None]
 
 
 def run_job(
-    job: Job,
+    job: JobFile,
     on_batch: Callable[[BatchMetrics], None] | None = None,
     watch: Watch | None = None,
     spark: SparkSession | None = None,
@@ -94,14 +94,14 @@ def run_job(
             own.stop()
 
 
-def start_session(job: Job) -> SparkSession:
+def start_session(job: JobFile) -> SparkSession:
     settings = {"spark.master": job.spark["master"], "spark.driver.memory": job.spark["memory"], **job.spark["conf"]}
     if job.spark["jars"]:
         settings["spark.jars"] = ",".join(job.spark["jars"])
     return session(app=job.job["name"], **settings)
 
 
-def _arguments(job: Job, spark: SparkSession, streaming: bool) -> dict[str, Any]:
+def _arguments(job: JobFile, spark: SparkSession, streaming: bool) -> dict[str, Any]:
     """What stream and backfill are given."""
     events, attributes, event_time = _events(job.source, spark, streaming)
     if job.job["partitions"] is not None:

@@ -1,0 +1,89 @@
+"""What has changed between a table of subscriptions and a version of the index: a task has all rows of some ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dibs.arguments import DEFAULT_WEIGHT
+from dibs.segments.ids import IdIndex
+from dibs.spark.access import access_keys
+from dibs.spark.tasks import ADD, COUNT, GONE, Job, bad_rows, collected, compiled, counted
+from dibs.spark.tasks import rows as rows_of
+
+
+def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """All rows of some ids, those of the new table and those of the old version (which have a segment): what is to be
+    done, as rows (what, part, id, expression, weight, position, row, error)."""
+    table = collected(batches, job)
+    is_old = table["segment"].is_valid()
+    new, old = table.filter(pc.invert(is_old)).sort_by("position"), table.filter(is_old)
+    yield rows_of(job, COUNT, **counted(new))
+    changed, leaving = _differences(new, old, job)
+    matcher, bad = compiled(changed, replace(job, index="scan"))  # scanning needs no index
+    if bad:
+        yield bad_rows(job, bad, changed["position"])
+    for layer in matcher.snapshot().layers:
+        segment = layer.segment
+        shard = np.zeros(len(segment), np.int64) if job.cuts is None else job.cuts.place(access_keys(segment))
+        yield rows_of(
+            job,
+            ADD,
+            part=pa.array(shard, pa.int32()),
+            id=segment.ids.ids,
+            expression=segment.texts,
+            weight=pa.array(segment.weights_at(np.arange(len(segment)))),
+        )
+    if job.feed:  # a bad change changes nothing
+        refused = {r.id for r in bad}
+        leaving = leaving[[old["id"][row].as_py() not in refused for row in leaving.tolist()]] if refused else leaving
+    if len(leaving):
+        gone = old.take(pa.array(leaving))
+        part = pc.add(gone["segment"].combine_chunks(), job.shards).cast(pa.int32())
+        yield rows_of(job, GONE, part=part, row=gone["row"].combine_chunks())
+
+
+def _differences(new: pa.Table, old: pa.Table, job: Job) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The new rows that the old version does not have, and the rows of the old version that go."""
+    if job.feed:  # the last change of an id counts
+        group = _groups(new["id"].combine_chunks())
+        new = new.take(pa.array(np.sort(len(new) - 1 - np.unique(group[::-1], return_index=True)[1])))
+    ids = new["id"].combine_chunks()
+    places, rows = _found(old, ids)
+    same = np.zeros(len(new), np.bool_)
+    if len(places):
+        ours, theirs = new.take(pa.array(places)), old.take(pa.array(rows))
+        equal = pc.and_(
+            pc.equal(ours["expression"], theirs["expression"]),
+            pc.equal(ours["weight"].fill_null(DEFAULT_WEIGHT), theirs["weight"]),
+        )
+        same[places] = equal.fill_null(False).to_numpy()
+    if job.feed:
+        deleted = new["deleted"].fill_null(False).to_numpy()
+        same &= ~deleted
+        return new.filter(pa.array(~same & ~deleted)), rows[~same[places]]
+    if len(old):  # of an id that stands there twice everything is looked at again: the first good one stays
+        group = _groups(ids)
+        same &= np.bincount(group)[group] == 1
+    staying = np.zeros(len(old), np.bool_)
+    staying[rows[same[places]]] = True
+    return new.filter(pa.array(~same)) if same.any() else new, np.flatnonzero(~staying)
+
+
+def _found(old: pa.Table, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places among the ids, and the old rows that have them."""
+    if not len(old) or not len(ids):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    valid = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
+    places, rows = IdIndex(old["id"].combine_chunks()).find_all(ids.take(pa.array(valid)))
+    return valid[places], rows.astype(np.int64)
+
+
+def _groups(ids: pa.Array) -> NDArray[np.int64]:
+    """A number for each id, the same for the same."""
+    return ids.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)

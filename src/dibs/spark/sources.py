@@ -1,0 +1,272 @@
+"""What `match` takes as subscriptions, as a version of index files that workers can open.
+
+    a path          what dibs.spark.compile or Matcher.save wrote; a durable folder, as it is now; Parquet or Delta
+    a Matcher       as it is now
+    a DataFrame     compiled: on the driver if it is small, else by dibs.spark.compile
+
+What is compiled here lies in a folder named by its content, so that it is not compiled again: below `index_dir` for
+good, or else below a folder that goes when the driver's Python ends (or, if that was killed, when the next one comes).
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.metadata
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StringType
+
+from dibs import loading
+from dibs.errors import DibsError, FormatError, SubscriptionErrors
+from dibs.matcher import Matcher, OnError
+from dibs.segments.segment import Segment
+from dibs.segments.state import State
+from dibs.spark.compile import compile, listed, rejected_frame
+from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
+from dibs.spark.places import Folder, Place, is_url, place_of
+from dibs.spark.tasks import Job, bad_rows, compiled
+from dibs.storage import store, versions
+from dibs.storage.versions import Version, VersionSegment
+from dibs.thresholds import thresholds
+
+# Index files up to this size travel inside the job to workers that cannot see them. Spark Connect takes messages of
+# 128 MiB at most.
+CARRIED_BYTES = 64 * 2**20
+LEAST_BYTES = 60  # of a compiled subscription, beside its text
+OWN = re.compile(r"dibs-driver-(\d+)-\w+")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Index files, and what the driver has to know of them."""
+
+    place: Place
+    version: Version
+    shared: bool  # the place is one that workers see too
+
+    @property
+    def id_type(self) -> DataType:
+        return LongType() if self.version.ids == "int64" else StringType()
+
+    def rejected(self, session: SparkSession) -> DataFrame:
+        return rejected_frame(session, self.place, self.version, self.id_type, self.shared)
+
+
+def open_source(
+    subscriptions: Any,
+    session: SparkSession,
+    index: str,
+    on_error: OnError,
+    index_dir: str | os.PathLike[str] | None,
+    version: int | None = None,
+) -> Source:
+    """Raises SubscriptionErrors (on_error="raise"), DibsError for what is no subscriptions."""
+    if isinstance(subscriptions, (str, os.PathLike)):
+        frame = None if _is_index(subscriptions) else table_frame(session, subscriptions)
+        if frame is None:
+            return _checked(_of_path(subscriptions, session, version), subscriptions)
+        subscriptions = frame
+    if version is not None:
+        raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
+    if isinstance(subscriptions, Matcher):
+        if subscriptions.joins:
+            raise DibsError("joins over history are not supported on Spark yet: the matcher has some")
+        return _checked(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
+    if not is_frame(subscriptions):
+        raise not_subscriptions(subscriptions)
+    return _of_frame(subscriptions, index, on_error, index_dir)
+
+
+def _is_index(path: str | os.PathLike[str]) -> bool:
+    place = place_of(path)
+    if not isinstance(place, Folder):
+        return bool(place.numbers())
+    return versions.is_versioned(place.path) or (place.path / store.HEAD).exists() or store.is_durable(place.path)
+
+
+def _checked(source: Source, named: Any) -> Source:
+    if source.version.ids == "mixed":
+        raise DibsError(
+            f"the ids in {named} are integers and strings, and a column of Spark has one type: save two indexes, or "
+            "make all ids strings"
+        )
+    return source
+
+
+# ---- what is there already ----
+
+
+def _of_path(path: str | os.PathLike[str], session: SparkSession, version: int | None) -> Source:
+    place = place_of(path)
+    if not isinstance(place, Folder) or versions.is_versioned(place.path):
+        return Source(place, place.read(version), shared=True)
+    if version is not None:
+        raise DibsError(f"{path} has no versions: dibs.spark.compile writes them")
+    if store.is_durable(place.path):
+        matcher = _followed(place.path)
+        return _of_state(matcher.snapshot(), matcher.index, None)
+    manifest, segments = store.load_all(place.path)
+    saved = versions.of_saved(place.path, manifest, segments)
+    return Source(_pinned(place, saved) if is_local(session) else place, saved, shared=True)
+
+
+@lru_cache(maxsize=16)
+def _followed(folder: Path) -> Matcher:
+    """A durable matcher, which follows its writer: of its next state only what is new is saved."""
+    return Matcher.open(folder, read_only=True)
+
+
+def _pinned(place: Folder, saved: Version) -> Place:
+    """A folder with the same files under further names, which stay when something is saved over the index."""
+    folder = own_folder() / f"pinned-{saved.fingerprint}"
+    try:
+        for name in saved.files():
+            folder.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                os.link(place.path / name, folder / name)
+    except OSError:  # another filesystem, or none that has links: then a job says when its files are gone
+        return place
+    return Folder(folder) if saved.segments else place
+
+
+_stored: weakref.WeakKeyDictionary[Segment, tuple[Path, VersionSegment]] = weakref.WeakKeyDictionary()
+
+
+def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None) -> Source:
+    """The state of a matcher: segments that were saved before are not written again."""
+    root = own_folder() if index_dir is None else _local_folder(index_dir)
+    stored = []
+    for layer in state.layers:
+        known = _stored.get(layer.segment)
+        if known is None or known[0] != root or not (root / known[1].file).exists():
+            known = _stored[layer.segment] = (root, versions.save_segment(root, layer.segment))
+        file = known[1]
+        if layer.gone.count:
+            name, head = versions.save_removed(root, layer.gone.listed())
+            file = replace(file, removed=name, removed_head=head, removed_rows=layer.gone.count)
+        stored.append(file)
+    version = versions.describe(state.version, index, tuple(stored), [x.segment for x in state.layers])
+    return Source(Folder(root), version, shared=index_dir is not None)
+
+
+# ---- what is compiled now ----
+
+
+def _of_frame(
+    subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
+) -> Source:
+    table = subscription_columns(subscriptions)
+    Matcher(index=index).close()  # says so if there is no such index
+    hashes = [F.xxhash64(F.lit(seed), "id", "expression", "weight").cast("decimal(20,0)") for seed in (1, 2)]
+    sums = [F.sum(h).alias(f"h{i}") for i, h in enumerate(hashes)]
+    told = table.frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(F.length("expression")).alias("size"), *sums)
+    (seen,) = told.collect()
+    local = is_local(subscriptions.sparkSession)
+    shared = index_dir is not None
+    least = seen.rows * LEAST_BYTES + (seen.size or 0)
+    if not shared and not local and least > CARRIED_BYTES:
+        raise too_large(least, "take more than")
+    about = (importlib.metadata.version("dibs"), store.FORMAT, index, on_error, table.text_ids, table.weighted)
+    name = hashlib.blake2b(repr((*about, *map(str, seen))).encode(), digest_size=16).hexdigest()
+    place = _below(own_folder() if index_dir is None else index_dir, name)
+    if not place.numbers():
+        if seen.rows > thresholds.spark_collected and (local or shared):
+            compile(subscriptions, place.name, shards=1, index=index, on_error=on_error)
+        else:
+            _compile_here(table.frame.drop("deleted"), place, index, table.text_ids, table.weighted, on_error)
+    return Source(place, place.read(), shared)
+
+
+def too_large(size: int, words: str) -> DibsError:
+    return DibsError(
+        f"the compiled subscriptions {words} {size / 2**20:,.0f} MiB, and at most {CARRIED_BYTES / 2**20:,.0f} MiB "
+        "travel with a job: give index_dir=, a folder on a filesystem that the driver and all workers share (or a "
+        "URL), or compile them with dibs.spark.compile"
+    )
+
+
+def _below(root: str | os.PathLike[str], name: str) -> Place:
+    return place_of(f"{root}/{name}") if is_url(os.fspath(root)) else place_of(Path(root) / name)
+
+
+def _local_folder(path: str | os.PathLike[str]) -> Path:
+    place = place_of(path)
+    if not isinstance(place, Folder):
+        raise DibsError(f"a matcher cannot be saved below {path}: give a folder, or compile it with dibs.spark.compile")
+    place.path.mkdir(parents=True, exist_ok=True)
+    return place.path
+
+
+def _compile_here(
+    frame: DataFrame, place: Place, index: str, text_ids: bool, weighted: bool, on_error: OnError
+) -> None:
+    """Few subscriptions are quicker compiled by the driver than by a job."""
+    table = collect(frame)
+    loading.wait()  # for all kernels: those of the workers too, which get them from here
+    job = Job(place.name, 1, index, weighted, text_ids, len(table), None, False, None)
+    matcher, bad = compiled(table, job)
+    if bad and on_error == "raise":
+        raise SubscriptionErrors(bad)
+    staged = place.staging
+    segments = [layer.segment for layer in matcher.snapshot().layers]
+    stored = tuple(versions.save_segment(staged, segment) for segment in segments)
+    names = [s.file for s in stored]
+    if bad:
+        names.append(f"{versions.REJECTED}/{1:012d}/{secrets.token_hex(8)}.parquet")
+        (staged / names[-1]).parent.mkdir(parents=True, exist_ok=True)
+        positions = pa.chunked_array([pa.array(range(len(table)), pa.int64())])
+        rows = pa.table(bad_rows(job, bad, positions)).select(listed)
+        parquet.write_table(rows, staged / names[-1])
+    place.upload(staged, names)
+    version = versions.describe(1, index, stored, segments)
+    ids = "string" if text_ids else "int64"
+    about = {"rows": len(table), "counted": {"0": len(table)}}
+    with suppress(FormatError):  # somebody else was faster, with the same
+        place.commit(replace(version, ids=ids, weighted=weighted, rejected=len(bad), about=about))
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """The frame on the driver; if it does not fit, what to do."""
+    try:
+        return frame.toArrow()
+    except Exception as e:
+        if any(word in str(e) for word in ("TaskResultLost", "maxResultSize", "OutOfMemory", "heap space")):
+            raise DibsError(
+                "the rows do not fit through Spark's driver (spark.driver.maxResultSize, spark.driver.memory): compile "
+                "the subscriptions on the workers, dibs.spark.compile(subscriptions, path), and match with the path; "
+                "or give index_dir=, a folder that the driver and all workers share"
+            ) from e
+        raise
+
+
+@lru_cache(maxsize=1)
+def own_folder() -> Path:
+    """A folder of this process. Those of processes that were killed are removed."""
+    root = Path(tempfile.gettempdir())
+    for folder in root.glob("dibs-driver-*"):
+        found = OWN.fullmatch(folder.name)
+        with suppress(OSError):
+            if found and folder.stat().st_uid == os.getuid() and not Path(f"/proc/{found[1]}").exists() and _has_proc():
+                shutil.rmtree(folder, ignore_errors=True)
+    mine = tempfile.mkdtemp(prefix=f"dibs-driver-{os.getpid()}-")
+    atexit.register(shutil.rmtree, mine, ignore_errors=True)
+    return Path(mine)
+
+
+def _has_proc() -> bool:
+    return Path("/proc/self").exists()

@@ -1,0 +1,116 @@
+"""What all tasks of `compile` share: what they must know, the rows that they hand on, and what they tell the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dibs.errors import Rejected
+from dibs.matcher import Matcher
+from dibs.spark.access import Cuts
+from dibs.storage import versions
+from dibs.storage.versions import Version
+
+ADD, GONE, BAD, COUNT = range(4)  # what the rows that go from find_changes to build are
+PARTITION_BITS = 33  # of Spark's monotonically_increasing_id: below are the rows of an input partition
+NO_JOINS = "on Spark yet"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What tasks must know."""
+
+    path: str
+    version: int  # that is being made
+    index: str
+    weighted: bool
+    text_ids: bool
+    rows_of_a_segment: int
+    cuts: Cuts | None  # None: not sharded
+    feed: bool  # rows are changes, not the whole table
+    old: Version | None
+
+    @property
+    def id_type(self) -> pa.DataType:
+        return pa.large_string() if self.text_ids else pa.int64()
+
+    @property
+    def shards(self) -> int:
+        return 1 if self.cuts is None else self.cuts.shards
+
+    def packed(self) -> dict[str, Any]:
+        """Plain values, which a worker without Dibs can unpickle."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        cuts = None if self.cuts is None else self.cuts.cuts
+        return {**own, "cuts": cuts, "old": None if self.old is None else versions.to_text(self.old)}
+
+    @classmethod
+    def unpacked(cls, fields: dict[str, Any]) -> Job:
+        old, cuts = fields["old"], fields["cuts"]
+        old = None if old is None else versions.from_text(old, "a job")
+        return cls(**{**fields, "old": old, "cuts": None if cuts is None else Cuts(cuts)})
+
+
+def told(what: dict[str, Any]) -> pa.RecordBatch:
+    return pa.record_batch({"told": [json.dumps(what)]})
+
+
+def collected(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
+    """All rows, in the columns of the job's table."""
+    kept = list(batches)
+    if not kept:
+        names = ["id", "expression", "weight", "deleted", "position", "segment", "row"]
+        types = [job.id_type, pa.large_string(), pa.float64(), pa.bool_(), pa.int64(), pa.int32(), pa.int64()]
+        return pa.schema(list(zip(names, types))).empty_table()
+    table = pa.Table.from_batches(kept)
+    table = table.set_column(0, "id", table["id"].cast(job.id_type))
+    return table.set_column(1, "expression", table["expression"].cast(pa.large_string())).combine_chunks()
+
+
+def counted(new: pa.Table) -> dict[str, pa.Array]:
+    """How many rows came from each input partition."""
+    found, count = np.unique(new["position"].to_numpy() >> PARTITION_BITS, return_counts=True)
+    return {"part": pa.array(np.zeros(len(found), np.int32)), "position": pa.array(found), "row": pa.array(count)}
+
+
+def compiled(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
+    """The rows of the table, compiled, and the bad ones by their places in it."""
+    matcher = Matcher(index=job.index, threads=1)
+    matcher.changes.no_joins = NO_JOINS
+    columns = ["id", "expression", "weight"] if job.weighted else ["id", "expression"]
+    return matcher, matcher.add_table(table.select(columns), on_error="skip")
+
+
+def rows(job: Job, what: int, **columns: pa.Array) -> pa.RecordBatch:
+    """Rows that are handed on, with nulls for what is not given."""
+    count = len(next(iter(columns.values())))
+    types = {
+        "what": pa.int32(),
+        "part": pa.int32(),
+        "id": pa.string() if job.text_ids else pa.int64(),
+        "expression": pa.string(),
+        "weight": pa.float64(),
+        "position": pa.int64(),
+        "row": pa.int64(),
+        "error": pa.string(),
+    }
+    columns = {"what": pa.array(np.full(count, what, np.int32)), **columns}
+    arrays = [columns[n].cast(t) if n in columns else pa.nulls(count, t) for n, t in types.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(types))
+
+
+def bad_rows(job: Job, bad: list[Rejected], positions: pa.ChunkedArray) -> pa.RecordBatch:
+    return rows(
+        job,
+        BAD,
+        part=pa.array([r.position % 64 for r in bad], pa.int32()),
+        id=pa.array([r.id for r in bad], pa.string() if job.text_ids else pa.int64()),
+        expression=pa.array([r.expression for r in bad], pa.string()),
+        position=positions.take(pa.array([r.position for r in bad])).combine_chunks(),
+        error=pa.array([str(r.error) for r in bad], pa.string()),
+    )

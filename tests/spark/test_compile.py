@@ -1,0 +1,201 @@
+"""dibs.spark.compile: versions of an index that hold what a matcher with the same subscriptions holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from dibs.errors import DibsError, FormatError, SubscriptionErrors
+from dibs.language.printer import to_sql
+from dibs.matcher import Matcher
+from dibs.spark import compile, versions
+from dibs.thresholds import using
+from strategies import typed_expression, typed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+SMALL = {"spark_segment": 40, "spark_task": 10, "spark_small_segments": 2}
+
+
+def frame(spark: SparkSession, texts: dict[Any, str]) -> DataFrame:
+    kind = "string" if all(isinstance(i, str) for i in texts) else "long"
+    return spark.createDataFrame(list(texts.items()), f"id {kind}, expression string")
+
+
+def found(matcher: Matcher, rows: pa.Table) -> set[tuple[int, Any]]:
+    pairs = matcher.match_batch(rows).pairs()
+    return set(zip(pairs["event"].to_pylist(), pairs["subscription"].to_pylist(), strict=True))
+
+
+def expected(texts: dict[Any, str], rows: pa.Table) -> set[tuple[int, Any]]:
+    matcher = Matcher()
+    matcher.add_many(texts.items())
+    return found(matcher, rows)
+
+
+def changed(texts: dict[Any, str], random: Random) -> dict[Any, str]:
+    """Some go, some are replaced, some come."""
+    kept = {id: text for id, text in texts.items() if random.random() > 0.1}
+    for id in random.sample(sorted(kept), 10):
+        kept[id] = to_sql(typed_expression(random))
+    return kept | {max(texts) + 1 + i: to_sql(typed_expression(random)) for i in range(15)}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_versions_of_a_changing_table(spark: SparkSession, tmp_path: Path, shards: int) -> None:
+    random = Random(shards)
+    rows = typed_rows(random, 100)
+    texts: dict[Any, str] = {i: to_sql(typed_expression(random)) for i in range(120)}
+    tables = []
+    with using(SMALL):
+        for number in range(1, 5):
+            done = compile(frame(spark, texts).repartition(2), tmp_path / "index", shards=shards)
+            tables.append(dict(texts))
+            assert done.version.version == versions.latest(tmp_path / "index") == number
+            assert done.version.subscriptions == len(texts)
+            texts = changed(texts, random)
+    wanted = [expected(texts, rows) for texts in tables]
+    assert len(set(map(frozenset, wanted))) == 4
+    for number, pairs in enumerate(wanted, 1):  # old ones stay what they were
+        assert found(versions.load_matcher(tmp_path / "index", number), rows) == pairs
+    assert found(Matcher.load(tmp_path / "index"), rows) == wanted[-1]
+    assert any(s.removed for s in versions.open_version(tmp_path / "index", 2).segments)
+    routes = versions.open_version(tmp_path / "index").routes
+    assert (len(routes) > 2) == (shards > 1)
+    versions.remove_versions(tmp_path / "index", keep=1)
+    assert versions.list_versions(tmp_path / "index") == [4]
+    assert found(Matcher.load(tmp_path / "index"), rows) == wanted[-1]
+    with pytest.raises(FormatError, match="no compiled subscriptions of version 2"):
+        versions.open_version(tmp_path / "index", 2)
+
+
+def test_only_what_changed_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    texts = {f"s{i}": f"a = {i}" for i in range(500)}
+    first = compile(frame(spark, texts), tmp_path / "index").version
+    texts["s7"] = "a = 70"
+    del texts["s9"]
+    second = compile(frame(spark, texts), tmp_path / "index").version
+    new = [s for s in second.segments if s.file not in {s.file for s in first.segments}]
+    assert [s.rows for s in new] == [1]
+    assert sum(s.removed_rows for s in second.segments) == 2
+    third = compile(frame(spark, texts), tmp_path / "index").version
+    assert third.segments == second.segments
+    assert Matcher.load(tmp_path / "index").match({"a": 70}) == ["s7", "s70"]
+    assert Matcher.load(tmp_path / "index").get("s7").version == 2
+
+
+def test_a_feed_of_changes(spark: SparkSession, tmp_path: Path) -> None:
+    compile(frame(spark, {i: f"a = {i}" for i in range(100)}), tmp_path / "index")
+    rows = [
+        (1, "a = 2", False),
+        (2, None, True),
+        (3, "a = ", False),  # bad: 3 stays what it is
+        (100, "a = 5", False),
+        (100, "a = 4", False),  # the last one counts
+        (200, None, True),  # nobody
+    ]
+    feed = spark.createDataFrame(rows, "id int, expression string, deleted boolean").coalesce(1)
+    with pytest.raises(SubscriptionErrors) as caught:
+        compile(feed, tmp_path / "index", changes=True)
+    assert [r.position for r in caught.value.rejected] == [2]
+    assert versions.list_versions(tmp_path / "index") == [1]
+    done = compile(feed, tmp_path / "index", changes=True, on_error="skip")
+    assert [(r.position, r.id) for r in done.rejected.collect()] == [(2, 3)]
+    matcher = Matcher.load(tmp_path / "index")
+    assert len(matcher) == done.version.subscriptions == 100
+    assert [matcher.match({"a": i}) for i in range(6)] == [[0], [], [1], [3], [4, 100], [5]]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_changes_on_the_driver(spark: SparkSession, tmp_path: Path, shards: int) -> None:
+    random = Random(shards)
+    rows = typed_rows(random, 100)
+    texts: dict[Any, str] = {i: to_sql(typed_expression(random)) for i in range(60)}
+    compile(frame(spark, texts), tmp_path / "index", shards=shards)
+    with using(SMALL):
+        for number in range(2, 8):
+            new = changed(texts, random)
+            gone = [id for id in texts if id not in new]
+            ids = [*gone, *(id for id, text in new.items() if texts.get(id) != text)]
+            table = {"id": ids, "expression": [new.get(id) for id in ids], "deleted": [id not in new for id in ids]}
+            version, bad = versions.apply_changes(tmp_path / "index", pa.table(table))
+            assert (version.version, version.subscriptions, bad) == (number, len(new), [])
+            texts = new
+            assert found(Matcher.load(tmp_path / "index"), rows) == expected(texts, rows)
+    few = pa.table({"id": [1, 2, 1], "expression": ["a =", "a = 1", "b ="]})
+    with pytest.raises(SubscriptionErrors):
+        versions.apply_changes(tmp_path / "index", few)
+    version, bad = versions.apply_changes(tmp_path / "index", few, on_error="skip")
+    assert [(r.position, r.id) for r in bad] == [(1, 1)]
+    assert Matcher.load(tmp_path / "index").get(2).expression == "a = 1"
+
+
+BAD = [("good", "a = 1"), ("broken", "a ="), ("twice", "a = 2"), ("twice", "a = 3"), (None, "a = 4"), ("none", None)]
+
+
+def test_bad_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
+    table = spark.createDataFrame([*BAD, ("later", "sqrt(a) = 2")], "id string, expression string").repartition(3)
+    order = [row.id for row in table.collect()]
+    with pytest.raises(SubscriptionErrors) as caught:
+        compile(table, tmp_path / "index")
+    assert len(caught.value.rejected) == 5
+    assert "taken" in str(caught.value)
+    assert not versions.list_versions(tmp_path / "index")
+    assert not list((tmp_path / "index" / "segments").iterdir())
+    done = compile(table, tmp_path / "index", on_error="skip")
+    rejected = {row.position: row for row in done.rejected.collect()}
+    assert len(rejected) == done.version.rejected == 5
+    for position, row in rejected.items():
+        assert order[position] == row.id
+    assert len(Matcher.load(tmp_path / "index")) == 2
+    clean = compile(frame(spark, {"good": "a = 1"}), tmp_path / "index")
+    assert (clean.rejected.collect(), clean.rejected.columns) == ([], ["position", "id", "expression", "error"])
+
+
+def test_weights_matchers_and_tables_of_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    matcher = Matcher()
+    matcher.add("x", "a = 1", weight=2.5)
+    matcher.add("y", "a >= 1")
+    matcher.remove("y")
+    matcher.add("z", "a > 0")
+    assert compile(matcher, tmp_path / "one").version.weighted
+    assert Matcher.load(tmp_path / "one").match({"a": 1}, top=1) == ["x"]
+    matcher.export(tmp_path / "table.parquet")
+    compile(str(tmp_path / "table.parquet"), tmp_path / "two")
+    assert Matcher.load(tmp_path / "two").get("x").weight == 2.5
+    with pytest.raises(FormatError, match="no table of subscriptions"):
+        compile(tmp_path / "nothing", tmp_path / "three")
+    with pytest.raises(DibsError, match="DataFrame of Spark"):
+        compile([("x", "a = 1")], tmp_path / "three")  # type: ignore[arg-type]
+
+
+def test_an_empty_table_and_another_type_of_ids(spark: SparkSession, tmp_path: Path) -> None:
+    empty = spark.createDataFrame([], "id long, expression string")
+    assert compile(empty, tmp_path / "index").version.subscriptions == 0
+    assert Matcher.load(tmp_path / "index").match({"a": 1}) == []
+    compile(frame(spark, {1: "a = 1"}), tmp_path / "index")
+    with pytest.raises(DibsError, match=r"ids in .* are of the type int64"):
+        compile(frame(spark, {"1": "a = 1"}), tmp_path / "index")
+
+
+def test_a_place_that_is_no_folder(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`local` is Arrow's name of a filesystem that is used as remote ones are: files are copied there and back."""
+    url = f"local://{tmp_path / 'far'}"
+    texts = {i: f"a = {i} OR b = {i}" for i in range(50)}
+    compile(frame(spark, texts), url, shards=2)
+    texts[1] = "a = 7"
+    del texts[2]
+    compile(frame(spark, texts), url)
+    assert versions.list_versions(url) == [1, 2]
+    assert versions.load_matcher(url).match({"a": 7, "b": 2}) == [1, 7]
+    versions.remove_versions(url)
+    assert versions.load_matcher(url).match({"a": 7, "b": 2}) == [1, 7]
+    with pytest.raises(DibsError, match="no filesystem opens nowhere://there"):
+        compile(frame(spark, texts), "nowhere://there")
