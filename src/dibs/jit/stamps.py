@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parent.parent
-APART = "dibs.jit.cache"  # how compiled code is kept is no part of it, though jit.kernel imports that
+# What is no part of compiled code, though modules with kernels import it: how that is kept, and thresholds, which are
+# read when a kernel is called and handed to it.
+APART = ("dibs.jit.cache", "dibs.thresholds")
 # Settings of Numba that change what it compiles.
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "ENABLE_AVX", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
 
@@ -121,7 +123,7 @@ def _read(name: str) -> Module | None:
             break
     else:
         return None
-    imports = {m for m in _imported(source) if m not in (name, APART) and _exists(m)}
+    imports = {m for m in _imported(source) if m not in (name, *APART) and _exists(m)}
     declared = _declared(source)
     return Module(
         source,
