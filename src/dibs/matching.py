@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,8 +144,11 @@ class Matching:
         joins = self._joins
         if names and (joins is None or joins.names != names):
             joins = self._joins = Joins(names, self.costs)
-        states = repeat(self.history.state) if turn is None else turn.states(joins if names else None, values)
-        return joins.derived(values, partial(self._candidates, segments), states) if names and joins else values
+        if turn is not None:
+            turn.begin(values)
+        if not names or joins is None:
+            return values
+        return joins.derived(values, partial(self._candidates, segments), self.history.state, turn)
 
     def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
         """The joins of the subscriptions that match."""

@@ -167,7 +167,8 @@ class Thresholds:
         32, 0, "joins that are always answered before the constants of subscriptions are matched"
     )
     open_joins: int = _threshold(1 << 20, 1, "joins of events that are left open at once, to see which are needed")
-    derived_at_once: int = _threshold(1 << 18, 1, "answers to joins that are collected before they become columns")
+    derived_at_once: int = _threshold(1 << 20, 1, "answers to joins that are given by one call of the kernel")
+    remembered_at_once: int = _threshold(256, 1, "events that become documents together while a batch is matched")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
     history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
     documents_in_a_row: int = _threshold(1_000, 1, "documents that one row of the catalog holds")

@@ -3,26 +3,31 @@
 Each join that some subscription mentions is answered at most once for an event, whatever the number of subscriptions
 that share it: this is the join table of section 4.2 of the paper, whose profile bit vectors are the index over the
 subscriptions, in which a join is an attribute like any other.
+
+Joins are answered by kernels (coded/), or, where these do not take one, in plain Python (evaluate.py).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
+from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, with_answers
+from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.store import without_ranges
 from dibs.history.evaluate import answer
 from dibs.history.history import History, remembered
-from dibs.history.keys import Derived, EventCells, cells_of, with_derived
-from dibs.history.phases import Candidates, Costs, needed_joins
+from dibs.history.keys import Derived, EventCells, cells_of, events_between, joined, with_derived
+from dibs.history.phases import Candidates, Costs, Needed, needed_joins
 from dibs.history.plan import plan_of
 from dibs.history.sources import documents_of
 from dibs.history.state import State
-from dibs.history.verify import Event
 from dibs.language.joins import text_of
 from dibs.thresholds import thresholds
 
@@ -33,33 +38,31 @@ class Joins:
     def __init__(self, names: tuple[str, ...], costs: Costs):
         self.names = names
         self.plans = [plan_of(name) for name in names]
-        self.event_attributes = {name for plan in self.plans for name in plan.event_attributes}
-        self.document_attributes = {name for plan in self.plans for name in plan.attributes}
+        self.answering = Answering(self.plans)
         self._costs = costs
 
     def derived(
-        self, values: EventValues, candidates: Callable[[EventValues], Candidates], states: Iterable[State]
+        self,
+        values: EventValues,
+        candidates: Callable[[EventValues], Candidates],
+        state: State,
+        turn: Remembering | None = None,
     ) -> EventValues:
-        """The events with what joins say of them, each with the documents of its own state. candidates: which
-        subscriptions may match events, and their joins."""
-        none = np.zeros(len(values.names), np.bool_)
+        """The events with what joins say of them and the documents of the state; with a turn, each with those of its
+        own state. candidates: which subscriptions may match events, and their joins."""
         values = with_derived(values, self._codes(values), [])
         needed = None
         if self._costs.constants_first(len(self.plans)):
             needed = needed_joins(self.plans, values, candidates, self._costs)
-        codes = [values.names.codes[plan.name] for plan in self.plans]  # type: ignore[attr-defined]
-        numbered = list(zip(codes, self.plans))
-        found: list[Derived] = []
-        begin, answered = time.perf_counter(), 0
-        for number, (event, state) in enumerate(zip(self._events(values), states)):
-            asked = numbered if needed is None else [numbered[place] for place in np.flatnonzero(needed[number])]
-            found += [(number, code, cell) for code, plan in asked for cell in answer(plan, state, event)]
-            answered += len(asked)
-            if len(found) > thresholds.derived_at_once:
-                values, found = with_derived(values, none, found), []
+        begin = time.perf_counter()
+        if turn is None:
+            result = self._answered(values, needed, [state], self._snapshot(state))
+        else:
+            result = self._answered_in_turn(values, needed, turn)
+        answered = values.events * len(self.plans) if needed is None else int(needed.sum())
         if answered:
             self._costs.note(a_join=(time.perf_counter() - begin) / answered)
-        return with_derived(values, none, found)
+        return result
 
     def told(self) -> list[str]:
         """In which order joins and constants are looked at, and why; and which joins are slow."""
@@ -67,14 +70,73 @@ class Joins:
         slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
         if slow:
             lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
+        if self.answering.left:
+            some = text_of(self.plans[self.answering.left[0]].join)
+            lines.append(f"answered without kernels: {len(self.answering.left):,}, as {some}")
         return lines
 
-    def _events(self, values: EventValues) -> list[Event]:
+    def _snapshot(self, state: State) -> Snapshot:
+        return state.coded.at(state, self.answering.compiled)
+
+    def _answered(
+        self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
+    ) -> EventValues:
+        """states: one for all events, or one for each."""
+        found = self._left_to_python(values, needed, states) if self.answering.left else []
+        codes = np.array([values.names.codes[name] for name in self.answering.names], np.int32)  # type: ignore[attr-defined]
+        joins = self.answering.bound(snapshot)[0].joins
+        size = max(1, thresholds.derived_at_once // max(len(codes), 1))
+        parts = []
+        for first in range(0, values.events, size):
+            end = min(first + size, values.events)
+            some = events_between(values, first, end) if values.events > size else values
+            view = (
+                one_view(states[0], end - first, snapshot.base)
+                if len(states) == 1
+                else view_of(states[first:end], snapshot.base)
+            )
+            memo = self.answering.memo(states[0]) if len(states) == 1 else NO_MEMO
+            own = None if needed is None else needed[first:end][:, self.answering.taken]
+            parts.append((first, *self.answering.answered(some, snapshot, view, own, memo)))
+        none = np.zeros(len(values.names), np.bool_)
+        return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
+
+    def _answered_in_turn(self, values: EventValues, needed: Needed | None, turn: Remembering) -> EventValues:
+        """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
+        only so many of them; after a chunk, the indexes follow."""
+        states = turn.states(values)
+        if not states:
+            return values
+        snapshot = self._snapshot(states[0])
+        rows = without_ranges(read_events(turn.rows, snapshot.names, attributes=turn.attributes, on_error="skip"))
+        done: list[EventValues] = []
+        size = thresholds.remembered_at_once
+        for first in range(0, values.events, size):
+            end = min(first + size, values.events)
+            snapshot = snapshot.with_documents(events_between(rows, first, end), end - first)
+            snapshot = snapshot.with_patterns(self.answering.compiled.patterns)
+            own = None if needed is None else needed[first:end]
+            done.append(self._answered(events_between(values, first, end), own, states[first:end], snapshot))
+            snapshot = snapshot.with_indexes(self.answering.compiled.indexes)
+        turn.snapshot = snapshot
+        return joined(values, done)
+
+    def _left_to_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
+        """The answers that the kernels do not give."""
+        found: list[Derived] = []
+        plans = [(place, self.plans[place]) for place in self.answering.left]
+        wanted = {name for _, plan in plans for name in plan.event_attributes}
         events: list[dict[str, EventCells]] = [{} for _ in range(values.events)]
-        for name, by_event in cells_of(values, self.event_attributes).items():
-            for event, cells in by_event.items():
-                events[event][name] = cells
-        return events  # type: ignore[return-value]
+        for name, by_event in cells_of(values, wanted).items():
+            for number, cells in by_event.items():
+                events[number][name] = cells
+        for number, event in enumerate(events):
+            state = states[0] if len(states) == 1 else states[number]
+            for place, plan in plans:
+                if needed is None or needed[number, place]:
+                    code = values.names.codes[plan.name]  # type: ignore[attr-defined]
+                    found += [(number, code, cell) for cell in answer(plan, state, event)]
+        return found
 
     def _codes(self, values: EventValues) -> NDArray[np.bool_]:
         """Which names of a batch are joins."""
@@ -90,24 +152,25 @@ class Remembering:
 
     def __init__(self, history: History, events: Any, attributes: str | None):
         self._history = history
-        self._attributes = attributes
+        self.attributes = attributes
         self._states: Iterator[State] = iter(())
+        self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
         source = events.encode() if isinstance(events, str) else events  # a path is no event
         self.rows = documents_of(source)  # which can be read twice, and is the history's own
 
-    def states(self, joins: Joins | None, values: EventValues) -> Iterator[State]:
-        """The state before each of the events."""
-        history = self._history
-        history.check()
-        state = history.state
-        if joins is not None:
-            state.make_columns(sorted(joins.document_attributes))
+    def begin(self, values: EventValues) -> None:
+        self._history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        self._states = remembered(history, state, self.rows, self._attributes, unreadable)
-        return self._states
+        self._states = remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
+
+    def states(self, values: EventValues) -> list[State]:
+        """The state before each of the events."""
+        return [next(self._states) for _ in range(values.events)]
 
     def remember(self) -> None:
         """Adds them all."""
         for state in self._states:
             last = state
         self._history.put(last)
+        if self.snapshot is not None and self.snapshot.base == last.base:
+            last.coded.put(self.snapshot)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dibs.history.keys import BOOLEAN, NUMBER, UNREADABLE, Cell, Cells
-from dibs.history.ordered import Ordered, Run, Stretch
+from dibs.history.ordered import KeyRun, KeyStretch, Ordered
 from dibs.history.plan import Access, Conjunction, Plan, access_of
 from dibs.history.state import State
 from dibs.history.verify import Event, holds, stands
@@ -100,7 +100,7 @@ def _rows(plan: Plan, conjunction: Conjunction, state: State, event: Event) -> I
     return filter(satisfies, candidates)
 
 
-def _newest_first(state: State, stretch: Stretch) -> Iterator[int]:
+def _newest_first(state: State, stretch: KeyStretch) -> Iterator[int]:
     """In chunks: mostly the first document that is there is enough."""
     _, start, end = stretch
     size = 16
@@ -219,7 +219,7 @@ def _ends(plan: Plan, state: State, found: _Found) -> list[tuple[Cell, int]]:
     return list(best.values())
 
 
-def _kinds(state: State, stretch: Stretch, is_least: bool) -> Iterator[tuple[Cell, int]]:
+def _kinds(state: State, stretch: KeyStretch, is_least: bool) -> Iterator[tuple[Cell, int]]:
     """The first (last) cell of each kind in a stretch whose document is there. The last two parts of a key are a cell,
     so kinds follow each other; there are hardly ever two."""
     run, start, end = stretch
@@ -236,7 +236,7 @@ def _kinds(state: State, stretch: Stretch, is_least: bool) -> Iterator[tuple[Cel
         start, end = (high, end) if is_least else (start, low)
 
 
-def _first_there(state: State, run: Run, low: int, high: int, forward: bool) -> int | None:
+def _first_there(state: State, run: KeyRun, low: int, high: int, forward: bool) -> int | None:
     if run.oldest >= state.first and not state.gone:
         return low if forward else high - 1
     places = range(low, high) if forward else range(high - 1, low - 1, -1)

@@ -26,7 +26,7 @@ from dibs.arguments import check_text, checked_number
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, shown
-from dibs.history.keys import NONE, TIME, Cells, cells_of
+from dibs.history.keys import NONE, TIME, Cells, CellsByName
 from dibs.history.retention import MICROSECOND, Retain, compacted, earlier, with_last, with_recent, without
 from dibs.history.sources import documents_of, owned
 from dibs.history.state import Part, State
@@ -176,7 +176,7 @@ class History:
 
     def read(self, state: State, documents: Any, attributes: str | None = None, on_error: str = "raise") -> EventValues:
         """The values of documents that some join asks for."""
-        names = set(state.columns)
+        names = state.names
         if self.retain.age is not None:
             state.make_columns([self.retain.by])
             names.add(self.retain.by)
@@ -185,9 +185,9 @@ class History:
         return values
 
     @staticmethod
-    def cells(values: EventValues) -> dict[str, dict[int, Cells]]:
+    def cells(values: EventValues) -> Mapping[str, Mapping[int, Cells]]:
         """The same as cells, by name and document."""
-        return cells_of(values, values.names)  # type: ignore[return-value]
+        return CellsByName(values)
 
     def appended(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
         """With one more document, whose cells are those of that event. The documents themselves (parts) are left to the

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import total_ordering
 from typing import Any, NamedTuple
@@ -122,8 +122,32 @@ def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int
     for e, code, each in values.ranges:
         if is_wanted[code]:
             of_name = found[values.names[code]]
-            of_name[e] = (*of_name.get(e, NONE), _span(each))
+            of_name[e] = (*of_name.get(e, NONE), span_of(each))
     return found
+
+
+class CellsByName(Mapping[str, Mapping[int, Cells]]):
+    """The cells of documents by name and document, made for those names that somebody asks for."""
+
+    def __init__(self, values: EventValues):
+        self._values = values
+        self._made: dict[str, Mapping[int, Cells]] = {}
+
+    def __getitem__(self, name: str) -> Mapping[int, Cells]:
+        if name not in self:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = cells_of(self._values, [name])[name]  # type: ignore[assignment]
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values.names)
+
+    def __len__(self) -> int:
+        return len(self._values.names)
 
 
 def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) -> Any:
@@ -131,7 +155,7 @@ def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) ->
     return [column[keep].tolist() for column in (event, name, *columns)]
 
 
-def _span(value: Range) -> Span:
+def span_of(value: Range) -> Span:
     ends = [None if end is None else _scalar(end) for end in (value.lo, value.hi)]
     kind = next(end[0] for end in ends if end is not None)
     return Span(kind, *(None if end is None else end[1] for end in ends))
@@ -199,6 +223,25 @@ def events_between(values: EventValues, first: int, end: int) -> EventValues:
     kept = {key: rows._replace(event=rows.event - first) for key, rows in _rows_where(values, is_between).items()}
     ranges = [(event - first, name, each) for event, name, each in values.ranges if first <= event < end]
     return EventValues(end - first, values.names, ranges=ranges, **kept)
+
+
+def joined(values: EventValues, parts: Sequence[EventValues]) -> EventValues:
+    """The events of a batch, from parts of it that follow each other and have all its names."""
+    firsts = np.cumsum([0, *(part.events for part in parts[:-1])])
+    rows: dict[str, Any] = {}
+    for key in ("numbers", "times", "booleans", "unreadable"):
+        own = [getattr(p, key)._replace(event=getattr(p, key).event + np.int32(f)) for p, f in zip(parts, firsts)]
+        rows[key] = type(own[0])(*map(np.concatenate, zip(*own)))
+    strings = [part.strings for part in parts]
+    ends = np.cumsum([0, *(len(s.data) for s in strings[:-1])])
+    offsets = [np.zeros(1, np.int64), *(s.offsets[1:] + end for s, end in zip(strings, ends))]
+    rows["strings"] = Strings(
+        np.concatenate([s.event + np.int32(f) for s, f in zip(strings, firsts)]),
+        np.concatenate([s.name for s in strings]),
+        np.concatenate(offsets),
+        np.concatenate([s.data for s in strings]),
+    )
+    return replace(values, **rows)
 
 
 def _rows_where(values: EventValues, is_kept: Callable[[Any, Any], NDArray[np.bool_]]) -> dict[str, Any]:

@@ -29,14 +29,14 @@ from dibs.thresholds import thresholds
 Key = tuple[Any, ...]
 
 
-class Run(NamedTuple):
+class KeyRun(NamedTuple):
     keys: list[Key]
     rows: NDArray[np.int64] | list[int]  # documents; an array in a run that is not the last
     oldest: int  # of the rows
 
 
-class Stretch(NamedTuple):
-    run: Run
+class KeyStretch(NamedTuple):
+    run: KeyRun
     start: int
     end: int  # not included, above start
 
@@ -51,7 +51,7 @@ class Bounds(NamedTuple):
 
 class Ordered(NamedTuple):
     names: tuple[str, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[KeyRun, ...]
     is_multiple: bool  # some document has more than one key
 
     @classmethod
@@ -72,27 +72,27 @@ class Ordered(NamedTuple):
         new = keys_of(cells)
         if not new:
             return self
-        *older, last = self.runs or (Run([], [], row),)
+        *older, last = self.runs or (KeyRun([], [], row),)
         if len(last.keys) >= thresholds.history_tail:
-            older, last = [*older, last], Run([], [], row)
+            older, last = [*older, last], KeyRun([], [], row)
         keys, rows = last.keys.copy(), np.asarray(last.rows).tolist()
         for key in new:
             place = bisect_right(keys, key)
             keys.insert(place, key)
             rows.insert(place, row)
-        runs = (*older, Run(keys, rows, min(last.oldest, row)))
+        runs = (*older, KeyRun(keys, rows, min(last.oldest, row)))
         if len(keys) >= thresholds.history_tail:
             runs = _merged(runs)
         return Ordered(self.names, runs, self.is_multiple or len(new) > 1)
 
-    def stretches(self, bounds: Bounds) -> Iterator[Stretch]:
+    def stretches(self, bounds: Bounds) -> Iterator[KeyStretch]:
         """Where the keys within the bounds are, the newest run first."""
         low, high = bounds
         for run in reversed(self.runs):
             start = bisect_left(run.keys, low)
             end = bisect_left(run.keys, high, start)
             if start < end:
-                yield Stretch(run, start, end)
+                yield KeyStretch(run, start, end)
 
     @property
     def entries(self) -> int:
@@ -114,13 +114,13 @@ def after(key: Key) -> Key:
     return (*key, 0)
 
 
-def _run(keys: list[Key], rows: list[int]) -> Run:
+def _run(keys: list[Key], rows: list[int]) -> KeyRun:
     """Of keys in any order; equal ones are in the order of their rows."""
     order = _quick_order(keys)
     if order is None:
         order = sorted(range(len(keys)), key=keys.__getitem__)
     sorted_rows = np.array(rows, np.int64)[order]
-    return Run([keys[place] for place in order], sorted_rows, int(sorted_rows.min()))
+    return KeyRun([keys[place] for place in order], sorted_rows, int(sorted_rows.min()))
 
 
 def _quick_order(keys: list[Key]) -> list[int] | None:
@@ -150,7 +150,7 @@ def _ranks(values: tuple[Any, ...]) -> NDArray[Any] | None:
     return np.array(values, np.int64) if all(type(value) in (int, bool) for value in values) else None
 
 
-def _merged(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+def _merged(runs: tuple[KeyRun, ...]) -> tuple[KeyRun, ...]:
     """With the last run sorted into those before it that are at most twice as long as all that come after."""
     total, first = 0, len(runs)
     for run in reversed(runs):

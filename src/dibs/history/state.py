@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.events import read_events
+from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, Cells, cells_of
-from dibs.history.ordered import Ordered, Stretch
+from dibs.history.ordered import KeyStretch, Ordered
 from dibs.lazy import lazy
 
 LONG = 65_536  # documents that are read at a time
@@ -59,6 +60,7 @@ class State:
     columns: dict[str, list[Cells]] = field(default_factory=dict)  # from base on
     indexes: dict[tuple[str, ...], Ordered] = field(default_factory=dict)
     answers: dict[str, Cells] = field(default_factory=dict)  # of joins that do not depend on the event
+    coded: Store = field(default_factory=Store)  # the same documents for kernels
 
     def __len__(self) -> int:
         return self.end - self.first - len(self.gone)
@@ -74,7 +76,7 @@ class State:
         numbers = range(self.end - 1, self.first - 1, -1)
         return iter(numbers) if not gone else (row for row in numbers if row not in gone)
 
-    def there(self, stretch: Stretch) -> NDArray[np.int64]:
+    def there(self, stretch: KeyStretch) -> NDArray[np.int64]:
         """Those of the documents of a stretch that are there, one for each key."""
         run, start, end = stretch
         rows = np.asarray(run.rows[start:end], np.int64)
@@ -90,13 +92,18 @@ class State:
         """With one more at the end that no document has for a number."""
         return np.array([*sorted(self.gone), np.iinfo(np.int64).max])
 
-    def are_all_there(self, stretch: Stretch) -> bool:
+    def are_all_there(self, stretch: KeyStretch) -> bool:
         return stretch.run.oldest >= self.first and not self.gone
 
     def key_of(self, row: int) -> Any:
         return self.keys[row - self.base]
 
     # ---- columns and indexes: made at the first need ----
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes that somebody has asked for."""
+        return {*self.columns, *self.coded.snapshot.names}
 
     def column(self, name: str) -> list[Cells]:
         found = self.columns.get(name)

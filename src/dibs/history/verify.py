@@ -83,7 +83,7 @@ def _in_span(key: Any, symbol: str, span: Span, offset: int) -> bool:
     low = span.low + offset if offset and span.low is not None else span.low
     high = span.high + offset if offset and span.high is not None else span.high
     if span.kind != TIME and (low is None or high is None):  # times have no least and no greatest
-        low, high = _with_ends(span.kind, low, high)
+        low, high = with_ends(span.kind, low, high)
     if symbol == "=":
         return (low is None or low <= key) and (high is None or key <= high)
     if symbol == "<>":
@@ -93,7 +93,7 @@ def _in_span(key: Any, symbol: str, span: Span, offset: int) -> bool:
     return low is None or OPERATORS[symbol](key, low)
 
 
-def _with_ends(kind: int, low: Any, high: Any) -> tuple[Any, Any]:
+def with_ends(kind: int, low: Any, high: Any) -> tuple[Any, Any]:
     """A range without an end, with the least or greatest value of its kind where there is one."""
     from dibs.history.keys import BOOLEAN, NUMBER, TOP
 

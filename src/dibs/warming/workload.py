@@ -123,6 +123,8 @@ def life() -> None:
             _ask(reader)
         with Matcher() as imported:
             imported.import_from(folder / "all.parquet")
+    with Matcher() as joining:
+        _join(joining)
     backtest(SIMPLE, EVENTS)
     backtest(TEXTS, UNUSUAL)
     backtest(TEXTS, _table(EVENTS * 10))
@@ -147,6 +149,16 @@ def _use(matcher: Matcher) -> None:
     matcher.stats()
     matcher.compact()
     _ask(matcher)
+
+
+def _join(matcher: Matcher) -> None:
+    """Joins over a history that is long enough for runs, and grows."""
+    matcher.add("exists", "EXISTS d (d.brand = brand AND d.price > price AND d.size IN (3, 4))")
+    matcher.add("least", "price < (SELECT MIN(d.price) FROM history d WHERE d.model LIKE '%5s')")
+    matcher.history.load(UNUSUAL[:-1] * 60)
+    for _ in range(3):
+        matcher.match_batch(EVENTS * 30, remember=True)
+    matcher.match_batch(UNUSUAL)
 
 
 def _ask(matcher: Matcher) -> None:

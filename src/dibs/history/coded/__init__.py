@@ -1,0 +1,1 @@
+"""The documents of a history as arrays, and kernels that answer joins over them."""

@@ -1,0 +1,474 @@
+"""Joins answered for events: every join once per event, over the documents that the event sees.
+
+A conjunction is answered through its index: the group of its equated values by hash, in each run of the index a stretch
+of the group by search, and the documents that are not in runs yet (the tail) one by one. What the index does not tell
+is tested document by document. A conjunction without an index tests all documents, the newest first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dibs.coding.domain import compare_bytes
+from dibs.history.coded.comparing import is_visible, passes_all, stands
+from dibs.history.coded.layout import (
+    ANYTHING,
+    EQUAL,
+    FIRST_RUN,
+    FUNCTION_COUNT,
+    FUNCTION_EXISTS,
+    FUNCTION_LAST,
+    FUNCTION_MIN,
+    INDEX,
+    IS_FALSE,
+    IS_MULTIPLE,
+    IS_TRUE,
+    LAST_COLUMN,
+    NOT_NULL,
+    NUMBER,
+    RUN,
+    RUN_NEWEST,
+    RUN_OLDEST,
+    RUNS,
+    SEVERAL,
+    SORTED,
+    STRING,
+    TIME,
+    UNEQUAL,
+    UNREADABLE,
+    Conjunctions,
+    Documents,
+    JoinTable,
+    Operands,
+    Result,
+    Tests,
+    View,
+)
+from dibs.history.coded.search_kernels import (
+    AFTER_KIND,
+    BEFORE_KIND,
+    combinations,
+    group_of,
+    group_start,
+    lower_end,
+    operand_count,
+    operand_of,
+    run_at,
+    search,
+    upper_end,
+)
+from dibs.jit.bits import bits_of_number, number_of_bits
+from dibs.jit.borrowing import number_at
+from dibs.jit.kernel import kernel, phase
+
+_MOST = 64  # groups that one conjunction asks for; with more, all documents are tested
+_SIGN = np.int64(2**63 - 1)
+
+
+class Asked(NamedTuple):
+    """All that answering reads."""
+
+    table: int  # the address of the indexes' table
+    docs: Documents
+    ops: Operands
+    tests: Tests
+    conjunctions: Conjunctions
+    joins: JoinTable
+    sight: View  # (Numba takes "view" for that of an array)
+    slots: int
+    seen: np.ndarray  # by document: the count (Result.counts[2]) in which it was met last
+
+
+class Stretch(NamedTuple):
+    """Entries of a run, and what is left to be tested of their documents."""
+
+    start: int
+    stop: int
+    first_test: int
+    last_test: int
+    is_exact: bool  # each entry is another document, all are there, and nothing is left to be tested
+    has_ends: bool  # the least and the greatest entry are those of the documents that count
+
+
+@phase
+def compare_values(docs, kind, key, tie, other_key, other_tie):
+    """-1, 0 or 1: two values of documents, of one kind."""
+    if key != other_key:
+        return -1 if key < other_key else 1
+    if tie == other_tie:
+        return 0
+    if kind == STRING:
+        starts, data = docs.text_start, docs.text_data
+        return compare_bytes(data, starts[tie], starts[tie + 1], data, starts[other_tie], starts[other_tie + 1])
+    return -1 if tie < other_tie else 1
+
+
+@phase
+def _offer(docs, function, kind, key, tie, row, result):
+    """A value of a document that counts, for MIN, MAX and the last value."""
+    if kind >= UNREADABLE:
+        return
+    if result.has[kind]:
+        c = compare_values(docs, kind, key, tie, result.key[kind], result.tie[kind])
+        if function == FUNCTION_MIN:
+            c = -c
+        if c < 0 or (c == 0 and (function != FUNCTION_LAST or row < result.row[kind])):
+            return
+    result.has[kind], result.key[kind], result.tie[kind], result.row[kind] = 1, key, tie, row
+
+
+@phase
+def has_value(docs, column, row):
+    """Whether a document has a value of the column of which something is known."""
+    kind = docs.kind[column, row]
+    if kind != SEVERAL:
+        return kind < UNREADABLE
+    first = docs.key[column, row]
+    for i in range(first, first + docs.tie[column, row]):
+        if docs.extra_kind[i] < UNREADABLE:
+            return True
+    return False
+
+
+@phase
+def _take(asked, j, row, is_new, result):
+    """Takes a document that satisfies the condition of join j; whether that is enough. is_new: it was not met yet."""
+    docs, function = asked.docs, asked.joins.function[j]
+    if function == FUNCTION_EXISTS:
+        result.counts[0], result.counts[1] = 1, row
+        return True
+    if function == FUNCTION_COUNT:
+        if is_new:
+            result.counts[0] += 1
+        elif asked.seen[row] != result.counts[2]:
+            result.counts[0] += 1
+            asked.seen[row] = result.counts[2]
+        return False
+    column = asked.joins.attribute[j]
+    if function == FUNCTION_LAST:
+        if not has_value(docs, column, row):
+            return False
+        column = asked.joins.by[j]
+    kind = docs.kind[column, row]
+    if kind != SEVERAL:
+        _offer(docs, function, kind, docs.key[column, row], docs.tie[column, row], row, result)
+        return False
+    first = docs.key[column, row]
+    for i in range(first, first + docs.tie[column, row]):
+        _offer(docs, function, docs.extra_kind[i], docs.extra_key[i], docs.extra_tie[i], row, result)
+    return False
+
+
+@phase
+def _take_ends(asked, run, stretch, j, e, result):
+    """The least (greatest) entry of each kind whose document is there."""
+    docs, joins = asked.docs, asked.joins
+    start, stop = stretch.start, stretch.stop
+    is_least = joins.function[j] == FUNCTION_MIN
+    while start < stop:
+        at = start if is_least else stop - 1
+        step = 1 if is_least else -1
+        kind = run.kind[at]
+        edge = search(run, start, stop, docs, asked.ops, kind, 0, AFTER_KIND if is_least else BEFORE_KIND, 0)
+        while start <= at < stop and run.kind[at] == kind:
+            row = np.int64(run.row[at])
+            there = is_visible(asked.sight, e, row)
+            if there and joins.function[j] == FUNCTION_LAST:
+                there = has_value(docs, joins.attribute[j], row)
+            if there:
+                tie = run.tie[at] if len(run.tie) else np.int32(0)
+                _offer(docs, joins.function[j], kind, run.key[at], tie, row, result)
+                break
+            at += step
+        if is_least:
+            start = edge
+        else:
+            stop = edge
+
+
+@phase(inline=False)
+def _take_stretch(asked, run, stretch, j, e, are_new, result):
+    """Takes the documents of a stretch; whether that is enough."""
+    if stretch.start >= stretch.stop:
+        return False
+    function = asked.joins.function[j]
+    if function == FUNCTION_COUNT and stretch.is_exact:
+        result.counts[0] += stretch.stop - stretch.start
+        return False
+    if stretch.has_ends:
+        _take_ends(asked, run, stretch, j, e, result)
+        return False
+    base = e * asked.slots
+    at = stretch.stop - 1
+    while at >= stretch.start:
+        row = np.int64(run.row[at])
+        if is_visible(asked.sight, e, row) and passes_all(
+            asked.docs, asked.ops, asked.tests, stretch.first_test, stretch.last_test, base, row
+        ):
+            if _take(asked, j, row, are_new, result):
+                return True
+        at -= 1
+    return False
+
+
+@phase
+def _take_rows(asked, first, end, j, c, e, are_new, result):
+    """Tests documents one by one, the newest first; whether that is enough."""
+    base = e * asked.slots
+    tests = asked.conjunctions.stop[c] - asked.conjunctions.equal[c]
+    if tests == 0 and are_new and asked.joins.function[j] == FUNCTION_COUNT and len(asked.sight.gone) == 0:
+        result.counts[0] += max(end - first, 0)
+        return False
+    row = end - 1
+    while row >= first:
+        if (len(asked.sight.gone) == 0 or asked.sight.gone[row] > e) and passes_all(
+            asked.docs, asked.ops, asked.tests, asked.conjunctions.equal[c], asked.conjunctions.stop[c], base, row
+        ):
+            if _take(asked, j, row, are_new, result):
+                return True
+        row -= 1
+    return False
+
+
+@phase
+def _is_narrowing(asked, c, base, is_multiple):
+    """Whether all tests on the last column of the index are one stretch together."""
+    first, stop = asked.conjunctions.order[c], asked.conjunctions.rest[c]
+    if is_multiple and stop - first > 1:
+        return False
+    for t in range(first, stop):
+        operator = asked.tests.operator[t]
+        if operator == NOT_NULL and stop - first == 1:
+            continue
+        if operator == UNEQUAL or operator > UNEQUAL + 4 or operand_count(asked.ops, asked.tests, t, base) > 1:
+            return False
+    return True
+
+
+@phase
+def _narrowed(asked, run, start, stop, c, base):
+    """The stretch of a group that all tests on the last column leave."""
+    tests, ops = asked.tests, asked.ops
+    for t in range(asked.conjunctions.order[c], asked.conjunctions.rest[c]):
+        if tests.operator[t] == NOT_NULL:
+            continue
+        if operand_count(ops, tests, t, base) == 0:
+            return start, start
+        v = operand_of(ops, tests, t, base, 0)
+        if ops.kind[v] == UNREADABLE or (tests.is_timed[t] and ops.kind[v] != TIME):
+            return start, start
+        operator, offset = tests.operator[t], tests.offset[t]
+        low = lower_end(run, start, stop, asked.docs, ops, operator, v, offset)
+        stop = upper_end(run, low, stop, asked.docs, ops, operator, v, offset)
+        start = low
+    return start, stop
+
+
+@phase(inline=False)
+def _take_ranges(asked, run, start, stop, j, c, e, result):
+    """The stretches of a group that the first test on the last column leaves, operand by operand; the other tests are
+    left to do. Whether that is enough."""
+    tests, ops, docs = asked.tests, asked.ops, asked.docs
+    base, t = e * asked.slots, np.int64(asked.conjunctions.order[c])
+    operator, offset = tests.operator[t], tests.offset[t]
+    has_ends = False
+    for k in range(operand_count(ops, tests, t, base)):
+        v = operand_of(ops, tests, t, base, k)
+        if ops.kind[v] == UNREADABLE or (tests.is_timed[t] and ops.kind[v] != TIME):
+            continue
+        low, high, middle = start, stop, stop
+        if ops.kind[v] == ANYTHING:
+            pass
+        elif operator != UNEQUAL:
+            low = lower_end(run, start, stop, docs, ops, operator, v, offset)
+            high = upper_end(run, low, stop, docs, ops, operator, v, offset)
+            middle = high
+        elif ops.low[v] < 0 or ops.low[v] != ops.high[v]:
+            low = search(run, start, stop, docs, ops, ops.kind[v], 0, BEFORE_KIND, offset)
+            high = search(run, low, stop, docs, ops, ops.kind[v], 0, AFTER_KIND, offset)
+            middle = high
+        else:
+            low = search(run, start, stop, docs, ops, ops.kind[v], 0, BEFORE_KIND, offset)
+            high = search(run, low, stop, docs, ops, ops.kind[v], 0, AFTER_KIND, offset)
+            middle = lower_end(run, low, high, docs, ops, EQUAL, v, offset)
+            above = upper_end(run, middle, high, docs, ops, EQUAL, v, offset)
+            stretch = Stretch(above, high, t + 1, np.int64(asked.conjunctions.stop[c]), False, has_ends)
+            if _take_stretch(asked, run, stretch, j, e, False, result):
+                return True
+        stretch = Stretch(low, middle, t + 1, np.int64(asked.conjunctions.stop[c]), False, has_ends)
+        if _take_stretch(asked, run, stretch, j, e, False, result):
+            return True
+    return False
+
+
+@phase(inline=False)
+def _take_conjunction(asked, j, c, e, result):
+    """Takes the documents that satisfy a conjunction; whether that is enough."""
+    conjunctions, sight, table = asked.conjunctions, asked.sight, asked.table
+    base = e * asked.slots
+    first, end = sight.first[e], sight.end[e]
+    total, at = np.int64(-1), np.int64(conjunctions.number[c]) * INDEX
+    if at >= 0:
+        total = combinations(asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base)
+    if total < 0 or total > _MOST:
+        is_alone = asked.joins.last[j] - asked.joins.first[j] == 1
+        return _take_rows(asked, first, end, j, c, e, is_alone, result)
+    is_multiple = number_at(table, at + IS_MULTIPLE) != 0
+    is_narrowing = _is_narrowing(asked, c, base, is_multiple)
+    is_alone = total == 1 and asked.joins.last[j] - asked.joins.first[j] == 1 and not is_multiple
+    rest, stop = np.int64(conjunctions.rest[c]), np.int64(conjunctions.stop[c])
+    function = asked.joins.function[j]
+    last = asked.joins.by[j] if function == FUNCTION_LAST else asked.joins.attribute[j]
+    has_ends = function > FUNCTION_COUNT and last == number_at(table, at + LAST_COLUMN) and rest == stop
+    has_ends = has_ends and not (is_multiple and conjunctions.order[c] < rest)
+    first_run = number_at(table, at + FIRST_RUN)
+    for combination in range(total):
+        group = group_of(
+            table, at, asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base, combination
+        )
+        if group < 0:
+            continue
+        for r in range(number_at(table, at + RUNS) - 1, -1, -1):
+            oldest = number_at(table, first_run + r * RUN + RUN_OLDEST)
+            newest = number_at(table, first_run + r * RUN + RUN_NEWEST)
+            if newest < first or oldest >= end:
+                continue
+            run = run_at(table, first_run, r)
+            a, b = group_start(run, group), group_start(run, group + 1)
+            if a == b:
+                continue
+            if not is_narrowing:
+                if _take_ranges(asked, run, a, b, j, c, e, result):
+                    return True
+                continue
+            a, b = _narrowed(asked, run, a, b, c, base)
+            are_there = len(sight.gone) == 0 and oldest >= first and newest < end
+            stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
+            if _take_stretch(asked, run, stretch, j, e, is_alone, result):
+                return True
+    tail = max(first, number_at(table, at + SORTED))
+    return _take_rows(asked, tail, end, j, c, e, is_alone, result)
+
+
+@phase
+def _scaled(key, tie, factor):
+    """(key, tie) of a number times a factor, as float64 multiplies them."""
+    bits = key if key >= 0 else key ^ _SIGN
+    value = number_of_bits(bits)
+    if tie != 0 and value == np.inf:
+        return key, tie
+    product = value * factor + 0.0
+    if product != product:
+        return bits_of_number(np.inf), np.int32(1)
+    own = bits_of_number(product)
+    return (own if own >= 0 else own ^ _SIGN), np.int32(0)
+
+
+@phase
+def _compare_one(asked, j, e, kind, key, tie):
+    """The truth of the comparison of a join's value with those of the event."""
+    joins, ops = asked.joins, asked.ops
+    if kind == NUMBER and not np.isnan(joins.factor[j]):
+        key, tie = _scaled(key, tie, joins.factor[j])
+    elif not np.isnan(joins.factor[j]):
+        return 0
+    truth, base = 0, e * asked.slots + joins.slot[j]
+    for v in range(ops.at[base], ops.at[base + 1]):
+        if stands(asked.docs, ops, joins.operator[j], v, kind, key, tie, 0):
+            truth |= IS_TRUE
+        if stands(asked.docs, ops, joins.negated[j], v, kind, key, tie, 0):
+            truth |= IS_FALSE
+    return truth
+
+
+@phase
+def _truth(asked, j, e, result):
+    """The truth of a join that is a condition."""
+    joins, docs = asked.joins, asked.docs
+    function = joins.function[j]
+    if function == FUNCTION_EXISTS:
+        return IS_TRUE if result.counts[0] else IS_FALSE
+    if function == FUNCTION_COUNT:
+        return _compare_one(asked, j, e, NUMBER, bits_of_number(np.float64(result.counts[0])), np.int32(0))
+    truth = 0
+    for kind in range(UNREADABLE):
+        if not result.has[kind]:
+            continue
+        if function != FUNCTION_LAST:
+            truth |= _compare_one(asked, j, e, kind, result.key[kind], result.tie[kind])
+            continue
+        column, row = joins.attribute[j], result.row[kind]
+        if docs.kind[column, row] != SEVERAL:
+            truth |= _compare_one(asked, j, e, docs.kind[column, row], docs.key[column, row], docs.tie[column, row])
+            continue
+        first = docs.key[column, row]
+        for i in range(first, first + docs.tie[column, row]):
+            truth |= _compare_one(asked, j, e, docs.extra_kind[i], docs.extra_key[i], docs.extra_tie[i])
+    return truth
+
+
+@phase
+def _emit(asked, j, e, result, answers, n):
+    """Writes the values of a join that is no condition behind the n that are there; how many there are then."""
+    if asked.joins.function[j] == FUNCTION_COUNT:
+        answers.event[n], answers.join[n], answers.kind[n] = e, j, NUMBER
+        answers.key[n], answers.tie[n], answers.row[n] = bits_of_number(np.float64(result.counts[0])), 0, -1
+        return n + 1
+    for kind in range(UNREADABLE):
+        if result.has[kind]:
+            answers.event[n], answers.join[n], answers.kind[n] = e, j, kind
+            answers.key[n], answers.tie[n], answers.row[n] = result.key[kind], result.tie[kind], result.row[kind]
+            n += 1
+    return n
+
+
+@phase
+def _find(asked, j, e, memo, result):
+    """What join j is for event e."""
+    is_fixed = asked.joins.is_fixed[j] and len(memo.is_known) > 0
+    if is_fixed and memo.is_known[j]:
+        result.counts[0], result.counts[1] = memo.counts[j, 0], memo.counts[j, 1]
+        for kind in range(UNREADABLE):
+            result.has[kind], result.row[kind] = memo.has[j, kind], memo.row[j, kind]
+            result.key[kind], result.tie[kind] = memo.key[j, kind], memo.tie[j, kind]
+        return
+    result.counts[0], result.counts[1] = 0, -1
+    result.counts[2] += 1
+    for kind in range(UNREADABLE):
+        result.has[kind] = 0
+    for c in range(asked.joins.first[j], asked.joins.last[j]):
+        if _take_conjunction(asked, j, c, e, result):
+            break
+    if is_fixed:
+        memo.counts[j, 0], memo.counts[j, 1] = result.counts[0], result.counts[1]
+        for kind in range(UNREADABLE):
+            memo.has[j, kind], memo.row[j, kind] = result.has[kind], result.row[kind]
+            memo.key[j, kind], memo.tie[j, kind] = result.key[kind], result.tie[kind]
+        memo.is_known[j] = 1
+
+
+@kernel
+def answer_joins(asked, offsets, needed, memo, answers):
+    """The joins needed[offsets[e] : offsets[e + 1]] for each event e, all of them where there are no offsets. Returns
+    how many values were written."""
+    count, has, key = np.zeros(3, np.int64), np.zeros(UNREADABLE, np.uint8), np.zeros(UNREADABLE, np.int64)
+    tie, row = np.zeros(UNREADABLE, np.int32), np.zeros(UNREADABLE, np.int32)
+    result = Result(count, has, key, tie, row)
+    n = 0
+    all_of_them = len(offsets) == 0
+    for e in range(len(asked.sight.end)):
+        first, last = np.int64(0), np.int64(len(asked.joins.function))
+        if not all_of_them:
+            first, last = offsets[e], offsets[e + 1]
+        for place in range(first, last):
+            j = place if all_of_them else np.int64(needed[place])
+            _find(asked, j, e, memo, result)
+            if len(answers.witness):
+                answers.witness[e, j] = result.counts[1]
+            if asked.joins.function[j] == FUNCTION_EXISTS or asked.joins.slot[j] >= 0:
+                answers.truth[e, j] = _truth(asked, j, e, result)
+            else:
+                n = _emit(asked, j, e, result, answers, n)
+    return n

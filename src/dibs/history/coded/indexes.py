@@ -1,0 +1,148 @@
+"""Ordered indexes over documents: some columns by equality, then perhaps one by order.
+
+An index is a value. Its entries lie in runs, each in order (layout.Run), the newest documents in the last one;
+documents from `sorted` on are in none yet, and are tested one by one. When these have become many they make a run,
+which is merged with the runs before it that are not much longer: a document is moved a logarithmic number of times, and
+there are a logarithmic number of runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.history.coded.index_kernels import count_entries, file_groups, make_entries, merge_order
+from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, Run
+from dibs.jit.borrowing import Table, entries_of
+from dibs.jit.hashing import slots_for
+from dibs.thresholds import thresholds
+
+if TYPE_CHECKING:
+    from dibs.history.coded.columns import Texts
+
+
+class IndexKey(NamedTuple):
+    names: tuple[str, ...]
+    equated: int  # so many of them by equality; at most one more by order
+
+
+class Sorted(NamedTuple):
+    run: Run
+    oldest: int
+    newest: int
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    columns: NDArray[np.int32]
+    equated: int
+    groups: Groups
+    count: int  # of groups
+    runs: tuple[Sorted, ...]
+    sorted: int  # documents from here on are in no run
+    is_multiple: bool  # some document has several entries
+
+    @classmethod
+    def none(cls, columns: NDArray[np.int32], equated: int) -> Index:
+        empty = Groups(np.zeros(16, np.int32), np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32))
+        return cls(columns, equated, empty, 0, (), 0, False)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for sorted in self.runs for each in sorted.run) + sum(x.nbytes for x in self.groups)
+
+
+def grown(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
+    """With the documents up to `size`, if they have become many."""
+    waiting = size - index.sorted
+    if waiting < thresholds.history_tail:
+        return index
+    room = int(count_entries(docs, index.columns, index.sorted, size))
+    groups = _with_room(index, room)
+    bounds = (index.sorted, size, room)
+    *columns, count, is_multiple = make_entries(docs, index.columns, index.equated, bounds, groups, index.count)
+    if room > max(64, 2 * (count - index.count)):
+        groups = _with_room(replace(index, groups=groups, count=int(count)), 0)
+    runs = index.runs
+    if len(columns[0]):
+        run = _in_order(Run(*columns), texts)
+        runs = _merged((*runs, Sorted(run, int(run.row.min()), int(run.row.max()))), docs)
+    return Index(index.columns, index.equated, groups, int(count), runs, size, index.is_multiple or bool(is_multiple))
+
+
+def _in_order(run: Run, texts: Texts) -> Run:
+    if not len(run.key):
+        order = np.argsort(run.group, kind="stable")
+        return Run(run.group[order], run.kind, run.key, run.tie[:0], run.row[order])
+    keys: list[Any] = [run.key, run.kind, run.group]
+    if run.tie.any():
+        tie = run.tie.astype(np.int64)
+        strings = run.kind == STRING
+        if strings.any():
+            tie[strings] = texts.ranks(run.tie[strings])
+        keys.insert(0, tie)
+    order = np.lexsort(keys)
+    return _taken(run._replace(tie=run.tie if run.tie.any() else run.tie[:0]), order)
+
+
+def _taken(run: Run, order: NDArray[Any]) -> Run:
+    columns: list[Any] = [each[order] if len(each) else each for each in run]
+    return Run(*columns)
+
+
+def _merged(runs: tuple[Sorted, ...], docs: Documents) -> tuple[Sorted, ...]:
+    """With the last run merged into those before it that are at most twice as long as all that come after."""
+    *older, last = runs
+    while older and len(older[-1].run.group) <= 2 * len(last.run.group):
+        before = older.pop()
+        order = merge_order(docs, before.run, last.run)
+        a, b = before.run, last.run
+        if len(a.tie) != len(b.tie) and (len(a.tie) == 0 or len(b.tie) == 0):
+            a, b = _with_ties(a), _with_ties(b)
+        both: list[Any] = [np.concatenate(each) for each in zip(tuple[Any, ...](a), tuple[Any, ...](b))]
+        last = Sorted(_taken(Run(*both), order), min(before.oldest, last.oldest), max(before.newest, last.newest))
+    return (*older, last)
+
+
+def _with_ties(run: Run) -> Run:
+    return run if len(run.tie) else run._replace(tie=np.zeros(len(run.key), np.int32))
+
+
+def _with_room(index: Index, more: int) -> Groups:
+    """The groups, with room for more of them (and for one that is looked for)."""
+    old, count, equated = index.groups, index.count, index.equated
+    if not equated:
+        return old
+    size = (count + more + 1) * equated
+    fits = len(old.kind) >= size and len(old.slots) >= 2 * (count + more)
+    if fits and more:
+        return old
+    spare = count // 4 if more else 0
+    size += spare * equated
+    slots = np.zeros(slots_for(count + more + spare), np.int32)
+    groups = Groups(slots, np.zeros(size, np.uint8), np.zeros(size, np.int64), np.zeros(size, np.int32))
+    pairs: list[Any] = list(zip(old[1:], groups[1:]))
+    for own, new in pairs:
+        new[: count * equated] = own[: count * equated]
+    file_groups(groups, count, equated)
+    return groups
+
+
+def table_of(indexes: list[Index]) -> Table:
+    """What kernels read of the indexes: a table of addresses."""
+    head: list[int] = []
+    tail: list[int] = []
+    first = INDEX * len(indexes)
+    for index in indexes:
+        last = int(index.columns[-1]) if len(index.columns) > index.equated else -2
+        numbers = (len(index.runs), first, index.sorted, index.count, index.equated, last, int(index.is_multiple))
+        head += [each for number in numbers for each in (number, 0)]
+        head += entries_of(index.groups)
+        for sorted in index.runs:
+            tail += entries_of(sorted.run)
+            tail += [sorted.oldest, 0, sorted.newest, 0]
+        first += RUN * len(index.runs)
+    return Table(np.array(head + tail or [0], np.int64), indexes)

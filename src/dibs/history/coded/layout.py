@@ -1,0 +1,173 @@
+"""What the kernels of joins are handed, in named groups of arrays.
+
+A value, of a document, an event or a constant, is (kind, key, tie). Within a kind, key and then tie are in the order of
+the values:
+
+    number    key: the bits of the nearest float64, in order; tie: what is left of an integer (NaN is infinity and 1)
+    string    key: the first 8 bytes; tie: the number of the text, and of two texts their bytes are compared. Equal
+              texts of documents have one number. (An event's text that no document has is -1.)
+    time      key: microseconds
+    boolean   key: 0 or 1
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.language.expression import Kind
+
+BOOLEAN, NUMBER, STRING, TIME = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
+UNREADABLE = 4  # there, and nothing is known of it
+MISSING = 5
+SEVERAL = 6  # of a document: an array; key is the place of its first value among the extra ones, tie their number
+ANYTHING = 7  # of an operand: whatever value the event might have
+
+# Operators of tests. EQUAL with several operands is IN, with an interval it is BETWEEN.
+EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST, NOT_IN, IS_NULL, NOT_NULL, PATTERN, NEVER = range(11)
+OPERATORS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
+
+FUNCTION_EXISTS, FUNCTION_COUNT, FUNCTION_MIN, FUNCTION_MAX, FUNCTION_LAST = range(5)
+IS_TRUE, IS_FALSE = 1, 2  # bits of a truth: both where an event has several values
+OPEN_LOW, OPEN_HIGH = 1, 2  # bits of an interval: the end does not belong to it
+
+
+class Documents(NamedTuple):
+    """Columns by attribute and document, from the base of the state on."""
+
+    kind: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    extra_kind: NDArray[np.uint8]
+    extra_key: NDArray[np.int64]
+    extra_tie: NDArray[np.int32]
+    text_start: NDArray[np.int64]  # text i is text_data[text_start[i]:text_start[i + 1]]
+    text_data: NDArray[np.uint8]
+    patterns: NDArray[np.uint8]  # pattern, text: whether it is met
+
+
+class Operands(NamedTuple):
+    """What documents are compared with: first the constants of the joins, then the values of events by event and slot.
+    Operand v is of kind[v], from the end low[v] to the end high[v] (-1: without one; the same: one value). Ends are
+    places in key, tie, start and stop, the last two in data."""
+
+    kind: NDArray[np.uint8]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    is_open: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    data: NDArray[np.uint8]
+    at: NDArray[np.int64]  # operands of slot s of event e: at[e * slots + s] to the next
+
+
+class Tests(NamedTuple):
+    """Test t of a document: whether some value of its column stands in this relation to some operand."""
+
+    column: NDArray[np.int32]
+    operator: NDArray[np.uint8]
+    slot: NDArray[np.int32]  # of the event; -1: the operands are constants
+    first: NDArray[np.int32]  # the constants, up to last; of PATTERN its number
+    last: NDArray[np.int32]
+    offset: NDArray[np.int64]  # microseconds that are added to operands
+    is_timed: NDArray[np.uint8]  # there is an offset, so that only times are compared
+
+
+class Conjunctions(NamedTuple):
+    """Tests that one document must pass: equal (on the first columns of the index, in order), then those on its last
+    column, then the others."""
+
+    number: NDArray[np.int32]  # of the index; -1: all documents are tested
+    equal: NDArray[np.int32]  # the first test
+    order: NDArray[np.int32]
+    rest: NDArray[np.int32]
+    stop: NDArray[np.int32]
+
+
+class JoinTable(NamedTuple):
+    function: NDArray[np.uint8]
+    first: NDArray[np.int32]  # conjunctions
+    last: NDArray[np.int32]
+    attribute: NDArray[np.int32]  # column of MIN, MAX and the last value; -1
+    by: NDArray[np.int32]  # column by which the last document is told; -1
+    slot: NDArray[np.int32]  # the attribute of the event that is compared with the result; -1
+    operator: NDArray[np.uint8]  # result OPERATOR event's value
+    negated: NDArray[np.uint8]  # the operator for which that is false
+    factor: NDArray[np.float64]  # of the result; NaN: none
+    is_fixed: NDArray[np.uint8]  # the result is the same for all events
+
+
+class Program(NamedTuple):
+    joins: JoinTable
+    conjunctions: Conjunctions
+    tests: Tests
+    slots: int
+
+
+class Run(NamedTuple):
+    """Entries of an index in order: by group, kind, key, tie and row."""
+
+    group: NDArray[np.int32]
+    kind: NDArray[np.uint8]  # this and the next two are empty where the index has no last column; tie also if all are 0
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+
+class Groups(NamedTuple):
+    """Values of the equated columns that occur together, numbered. Numbers from the count of a snapshot on are free."""
+
+    slots: NDArray[np.int32]  # by hash, 1 + number
+    kind: NDArray[np.uint8]  # by number and column
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+
+
+class View(NamedTuple):
+    """Which documents each event sees: from first to end, without those that are gone."""
+
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+    gone: NDArray[np.int32]  # by document, the first event that does not see it any more; empty: none is gone
+
+
+class Result(NamedTuple):
+    """What is found for one join and event: how many documents, one of them, and a value of each kind."""
+
+    counts: NDArray[np.int64]  # [0]; [1] a document or -1; [2] how many results there were before
+    has: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+
+class Memo(NamedTuple):
+    """Results by join of those that are the same for all events."""
+
+    is_known: NDArray[np.uint8]
+    counts: NDArray[np.int64]
+    has: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+
+class Answers(NamedTuple):
+    truth: NDArray[np.uint8]  # event, join: bits IS_TRUE and IS_FALSE
+    witness: NDArray[np.int32]  # event, join: a document; only where there is room for it
+    event: NDArray[np.int32]  # of joins that have a value: one row for each
+    join: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    row: NDArray[np.int32]  # the document
+
+
+# An index in the table of addresses: INDEX entries, then RUN entries for each of its runs.
+(RUNS, FIRST_RUN, SORTED, GROUP_COUNT, EQUATED, LAST_COLUMN, IS_MULTIPLE, SLOTS, GROUP_KIND, GROUP_KEY, GROUP_TIE,
+ INDEX) = range(12)  # fmt: skip
+RUN_GROUP, RUN_KIND, RUN_KEY, RUN_TIE, RUN_ROW, RUN_OLDEST, RUN_NEWEST, RUN = range(8)

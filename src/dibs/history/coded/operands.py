@@ -1,0 +1,88 @@
+"""The values of events as operands of tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dibs.coding.values import EventValues
+from dibs.history.coded.columns import Snapshot, long_form
+from dibs.history.coded.layout import STRING, Operands
+from dibs.history.coded.program import Compiled, Ends, ends_of
+from dibs.history.keys import TIME, Cell, span_of
+from dibs.history.verify import with_ends
+
+
+def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapshot: Snapshot) -> Operands:
+    """The constants of a program, and behind them the values of events by event and slot."""
+    slots = {name: number for number, name in enumerate(compiled.slots)}
+    slot, event, kind, key, tie = long_form(values, slots)
+    start = stop = np.zeros(len(key), np.int64)
+    data = np.empty(0, np.uint8)
+    if isinstance(tie, tuple):
+        tie, (offsets, data) = tie
+        strings = kind == STRING
+        if strings.any():
+            places = tie[strings]
+            text_key, text_tie = snapshot.texts.found(offsets, data)
+            key, tie, start, stop = key.copy(), tie.copy(), start.copy(), stop.copy()
+            key[strings], tie[strings] = text_key[places], text_tie[places]
+            start[strings], stop[strings] = offsets[places], offsets[places + 1]
+    first = len(constants.key)
+    low = high = np.arange(first, first + len(key), dtype=np.int32)
+    own = Ends(key, tie, start, stop, data)
+    if values.ranges:
+        slot, event, kind, low, high, own = _with_ranges(
+            values, slots, snapshot, (slot, event, kind, low, high), own, first
+        )
+    place = event * max(len(slots), 1) + slot
+    order = np.argsort(place, kind="stable")
+    at = np.zeros(values.events * len(slots) + 1, np.int64)
+    if len(slots):
+        np.cumsum(np.bincount(place, minlength=values.events * len(slots)), out=at[1:])
+    shift = len(constants.data)
+    return Operands(
+        np.append(compiled.kind, kind[order]),
+        np.append(compiled.low, low[order]),
+        np.append(compiled.high, high[order]),
+        np.zeros(len(compiled.kind) + len(kind), np.uint8),
+        np.append(constants.key, own.key),
+        np.append(constants.tie, own.tie),
+        np.append(constants.start, own.start + shift),
+        np.append(constants.stop, own.stop + shift),
+        np.append(constants.data, own.data),
+        at + len(compiled.kind),
+    )
+
+
+def _with_ranges(
+    values: EventValues, slots: dict[str, int], snapshot: Snapshot, columns: tuple[Any, ...], own: Ends, first: int
+) -> tuple[Any, ...]:
+    """With the ranges among the values, which have two ends each."""
+    slot, event, kind, low, high = (each.tolist() for each in columns)
+    cells: list[Cell] = []
+    place = first + len(own.key)
+    for number, name, each in values.ranges:
+        at = slots.get(values.names[name])
+        if at is None:
+            continue
+        span = span_of(each)
+        ends = (span.low, span.high) if span.kind == TIME else with_ends(span.kind, span.low, span.high)
+        numbers = []
+        for end in ends:
+            numbers.append(-1 if end is None else place + len(cells))
+            if end is not None:
+                cells.append((span.kind, end))
+        if ends[0] is not None and ends[0] == ends[1]:
+            numbers[1] = numbers[0]
+        for column, value in zip((slot, event, kind, low, high), (at, number, span.kind, *numbers)):
+            column.append(value)
+    kinds, ends_new = ends_of(cells)
+    ends_new = ends_new.resolved(kinds, snapshot)
+    shift = len(own.data)
+    moved = ends_new._replace(start=ends_new.start + shift, stop=ends_new.stop + shift)
+    pairs: list[Any] = list(zip(own, moved))
+    joined = Ends(*(np.append(*pair) for pair in pairs))
+    types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
+    return (*(np.array(c, t) for c, t in zip((slot, event, kind, low, high), types)), joined)

@@ -1,0 +1,288 @@
+"""Joins as arrays that kernels run: see layout.py.
+
+A condition becomes conjunctions of tests (its OR multiplied out). Numbers of columns, indexes and patterns are the
+program's own until it is bound to a snapshot, which has numbers of its own for them.
+
+Not taken: a condition that would be more than MOST conjunctions. Such a join is answered by history/evaluate.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.history.coded.columns import Snapshot, order_bits
+from dibs.history.coded.indexes import IndexKey
+from dibs.history.coded.layout import (
+    EQUAL,
+    FUNCTION_COUNT,
+    FUNCTION_EXISTS,
+    FUNCTION_LAST,
+    FUNCTION_MAX,
+    FUNCTION_MIN,
+    IS_NULL,
+    NEVER,
+    NOT_IN,
+    NOT_NULL,
+    OPERATORS,
+    PATTERN,
+    Conjunctions,
+    JoinTable,
+    Program,
+    Tests,
+)
+from dibs.history.keys import NUMBER, STRING, TOP, Cell, literal_cell
+from dibs.history.plan import Plan, conjunction_of
+from dibs.language.expression import (
+    FLIPPED_OPERATOR,
+    NEGATED_OPERATOR,
+    TRUE,
+    And,
+    Between,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    Or,
+    PairCompare,
+    Predicate,
+    number_key,
+)
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX, MAX_BY, MIN
+
+MOST = 16  # conjunctions of a join
+FUNCTIONS = {
+    EXISTS: FUNCTION_EXISTS,
+    COUNT: FUNCTION_COUNT,
+    MIN: FUNCTION_MIN,
+    MAX: FUNCTION_MAX,
+    MAX_BY: FUNCTION_LAST,
+}
+
+
+def conjunctions_of(form: Expression) -> list[tuple[Predicate, ...]] | None:
+    """The conjunctions whose OR the form is; None: there are too many."""
+    match form:
+        case Constant(value):
+            return [()] if value is True else []
+        case Or(children):
+            found = [conjunctions_of(child) for child in children]
+            if any(each is None for each in found):
+                return None
+            joined = [conjunction for each in found for conjunction in each or ()]
+            return joined if len(joined) <= MOST else None
+        case And(children):
+            result: list[tuple[Predicate, ...]] = [()]
+            for child in children:
+                parts = conjunctions_of(child)
+                if parts is None or len(result) * len(parts) > MOST:
+                    return None
+                result = [(*a, *b) for a, b in product(result, parts)]
+            return result
+        case Between(attribute, low, high, True):
+            return [(Compare(attribute, "<", low),), (Compare(attribute, ">", high),)]
+    return [(form,)]  # type: ignore[list-item]
+
+
+class Interval(NamedTuple):
+    """Constants from low to high; of a single one both are the same."""
+
+    low: Cell
+    high: Cell
+
+
+class Builder:
+    """Collects the arrays of a program."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
+        self.indexes: dict[IndexKey, int] = {}
+        self.patterns: dict[Predicate, int] = {}
+        self.constants: list[Interval] = []
+        self.tests: list[tuple[int, ...]] = []
+        self.conjunctions: list[tuple[int, ...]] = []
+        self.joins: list[tuple[Any, ...]] = []
+
+    def add(self, plan: Plan, forms: list[tuple[Predicate, ...]]) -> None:
+        join = plan.join
+        first = len(self.conjunctions)
+        extreme = join.attribute if join.function in EXTREMES else join.by
+        for form in forms:
+            self._add_conjunction(form, extreme)
+        attribute = -1 if join.attribute is None else self._name(join.attribute)
+        by = -1 if join.by is None else self._name(join.by)
+        slot, operator, negated = -1, 0, 0
+        if join.event is not None and join.operator is not None:
+            slot = self._slot(join.event)
+            operator = OPERATORS[FLIPPED_OPERATOR[join.operator]]
+            negated = OPERATORS[FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]]
+        factor = getattr(join, "factor", None)
+        scale = np.nan if factor is None else factor
+        last = len(self.conjunctions)
+        function = FUNCTIONS[join.function]
+        self.joins.append((function, first, last, attribute, by, slot, operator, negated, scale, plan.is_fixed))
+
+    def _add_conjunction(self, form: tuple[Predicate, ...], extreme: str | None) -> None:
+        chosen = conjunction_of(And(form) if form else TRUE, extreme)
+        index = -1
+        if chosen.names:
+            for name in chosen.names:
+                self._name(name)
+            index = self.indexes.setdefault(IndexKey(chosen.names, len(chosen.equal)), len(self.indexes))
+        places = [len(self.tests)]
+        for group in (chosen.equal, chosen.order, chosen.rest):
+            for predicate in group:
+                self._add_test(predicate)  # type: ignore[arg-type]
+            places.append(len(self.tests))
+        self.conjunctions.append((index, *places))
+
+    def _add_test(self, predicate: Predicate) -> None:
+        column = self._name(predicate.attribute)
+        slot, first, last, offset, is_timed = -1, len(self.constants), 0, 0, False
+        match predicate:
+            case PairCompare(_, symbol, event, moved):
+                operator, slot = OPERATORS[symbol], self._slot(event)
+                offset, is_timed = moved or 0, moved is not None
+            case Compare(_, symbol, constant):
+                operator = OPERATORS[symbol]
+                self._constant(literal_cell(constant))
+            case In(_, literals, negated, null):
+                operator = (NEVER if null else NOT_IN) if negated else EQUAL
+                for cell in dict.fromkeys(map(literal_cell, literals)):
+                    self._constant(cell)
+            case Between(_, low, high):
+                ends = literal_cell(low), literal_cell(high)
+                operator = EQUAL if ends[0][0] == ends[1][0] else NEVER
+                self.constants.append(Interval(*ends))
+            case IsNull(_, negated):
+                operator = NOT_NULL if negated else IS_NULL
+            case _:
+                operator, first = PATTERN, self.patterns.setdefault(predicate, len(self.patterns))
+        last = len(self.constants)
+        self.tests.append((column, operator, slot, first, last, offset, is_timed))
+
+    def _constant(self, cell: Cell) -> None:
+        self.constants.append(Interval(cell, cell))
+
+    def _name(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+    def _slot(self, name: str) -> int:
+        return self.slots.setdefault(name, len(self.slots))
+
+
+class Ends(NamedTuple):
+    """Values by themselves: key, tie, and where their texts are."""
+
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    def resolved(self, kind: NDArray[np.uint8], snapshot: Snapshot) -> Ends:
+        """With the numbers of texts that the snapshot has. kind: of each."""
+        strings = np.flatnonzero(kind == STRING)
+        if not len(strings):
+            return self
+        starts, stops = self.start[strings], self.stop[strings]
+        sizes = stops - starts
+        offsets = np.append(0, np.cumsum(sizes))
+        data = self.data[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+        key, tie = self.key.copy(), self.tie.copy()
+        key[strings], tie[strings] = snapshot.texts.found(offsets, np.ascontiguousarray(data))
+        return self._replace(key=key, tie=tie)
+
+
+def ends_of(cells: Sequence[Cell]) -> tuple[NDArray[np.uint8], Ends]:
+    """The kinds of cells, and their keys; texts are not resolved."""
+    kind = np.fromiter((cell[0] for cell in cells), np.uint8, len(cells))
+    key, tie = np.zeros(len(cells), np.int64), np.zeros(len(cells), np.int32)
+    texts = [cell[1].encode() if cell[0] == STRING else b"" for cell in cells]
+    stop = np.cumsum([len(text) for text in texts], dtype=np.int64) if cells else np.empty(0, np.int64)
+    start = np.append(0, stop[:-1]).astype(np.int64)[: len(cells)]
+    for i, (of, value) in enumerate(cells):
+        if of == NUMBER:
+            near, rest = (np.inf, 1) if value is TOP else number_key(value)
+            key[i], tie[i] = order_bits(np.array([near]))[0], rest
+        elif of != STRING:
+            key[i] = int(value)
+    return kind, Ends(key, tie, start, stop, np.frombuffer(b"".join(texts), np.uint8).copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program that is not bound yet."""
+
+    names: tuple[str, ...]
+    slots: tuple[str, ...]
+    indexes: tuple[IndexKey, ...]
+    patterns: tuple[Predicate, ...]
+    program: Program
+    kind: NDArray[np.uint8]  # of constants, which are operands
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    end_kind: NDArray[np.uint8]
+    ends: Ends
+
+    def bound(self, snapshot: Snapshot) -> tuple[Program, Ends]:
+        """With the numbers of a snapshot, which has all that is asked for."""
+        columns = np.array([snapshot.columns[name] for name in self.names] or [0], np.int32)
+        indexes = np.array([*(snapshot.index_numbers[key] for key in self.indexes), -1], np.int32)
+        patterns = {predicate: number for number, predicate in enumerate(snapshot.patterns)}
+        numbers = np.array([patterns[predicate] for predicate in self.patterns] or [0], np.int32)
+        joins, conjunctions, tests, slots = self.program
+        is_pattern = tests.operator == PATTERN
+        first = tests.first.copy()
+        first[is_pattern] = numbers[first[is_pattern]]
+        tests = tests._replace(column=columns[tests.column] if len(tests.column) else tests.column, first=first)
+        own = [np.where(each < 0, -1, columns[each]).astype(np.int32) for each in (joins.attribute, joins.by)]
+        joins = joins._replace(attribute=own[0], by=own[1])
+        conjunctions = conjunctions._replace(number=indexes[conjunctions.number])
+        return Program(joins, conjunctions, tests, slots), self.ends.resolved(self.end_kind, snapshot)
+
+
+def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:
+    """The program of those plans that are taken, and the places of the others."""
+    builder = Builder()
+    left: list[int] = []
+    for place, plan in enumerate(plans):
+        forms = conjunctions_of(plan.join.condition)
+        if forms is None:
+            left.append(place)
+        else:
+            builder.add(plan, forms)
+    cells = [cell for interval in builder.constants for cell in interval]
+    end_kind, ends = ends_of(cells)
+    low = np.arange(0, len(cells), 2, dtype=np.int32)
+    same = np.fromiter((a == b for a, b in builder.constants), np.bool_, len(builder.constants))
+    program = Program(
+        JoinTable(*_columns(JoinTable, builder.joins)),
+        Conjunctions(*_columns(Conjunctions, builder.conjunctions)),
+        Tests(*_columns(Tests, builder.tests)),
+        len(builder.slots),
+    )
+    compiled = Compiled(
+        tuple(builder.names), tuple(builder.slots), tuple(builder.indexes), tuple(builder.patterns),
+        program, end_kind[::2].copy(), low, np.where(same, low, low + 1).astype(np.int32), end_kind, ends,
+    )  # fmt: skip
+    return compiled, left
+
+
+_TYPES: dict[str, Any] = {
+    "function": np.uint8, "operator": np.uint8, "negated": np.uint8, "is_fixed": np.uint8, "is_timed": np.uint8,
+    "factor": np.float64, "offset": np.int64,
+}  # fmt: skip
+
+
+def _columns(group: Any, rows: list[tuple[Any, ...]]) -> Iterator[NDArray[Any]]:
+    columns = list(zip(*rows)) if rows else [()] * len(group._fields)
+    for name, column in zip(group._fields, columns):
+        yield np.array(column, _TYPES.get(name, np.int32))

@@ -1,0 +1,187 @@
+"""Where in an index the documents are that a conjunction asks for: groups by hash, stretches of runs by search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.history.coded.comparing import compare_end
+from dibs.history.coded.index_kernels import mixed
+from dibs.history.coded.layout import (
+    AT_LEAST,
+    AT_MOST,
+    EQUAL,
+    GROUP_COUNT,
+    GROUP_KEY,
+    GROUP_KIND,
+    GROUP_TIE,
+    LESS,
+    MORE,
+    OPEN_HIGH,
+    OPEN_LOW,
+    RUN,
+    RUN_GROUP,
+    RUN_KEY,
+    RUN_KIND,
+    RUN_ROW,
+    RUN_TIE,
+    SLOTS,
+    STRING,
+    TIME,
+    UNREADABLE,
+    Run,
+)
+from dibs.jit.borrowing import array_at, number_at
+from dibs.jit.kernel import phase
+
+BEFORE_KIND, NOT_BELOW, ABOVE, AFTER_KIND = range(4)  # where in a kind a search ends
+
+
+@phase
+def operand_of(ops, tests, t, base, k):
+    """The k-th operand of a test."""
+    slot = tests.slot[t]
+    return (ops.at[base + slot] if slot >= 0 else np.int64(tests.first[t])) + k
+
+
+@phase
+def operand_count(ops, tests, t, base):
+    slot = tests.slot[t]
+    if slot >= 0:
+        return ops.at[base + slot + 1] - ops.at[base + slot]
+    return np.int64(tests.last[t] - tests.first[t])
+
+
+@phase
+def combinations(ops, tests, first, stop, base):
+    """How many groups the equalities of a conjunction ask for; -1: one of them asks for an interval."""
+    total = np.int64(1)
+    for t in range(first, stop):
+        n = operand_count(ops, tests, t, base)
+        for k in range(n):
+            v = operand_of(ops, tests, t, base, k)
+            if ops.kind[v] < UNREADABLE and (ops.low[v] < 0 or ops.low[v] != ops.high[v]):
+                return np.int64(-1)
+            if ops.kind[v] > UNREADABLE:
+                return np.int64(-1)
+        total *= n
+    return total
+
+
+@phase
+def _moved(ops, tests, t, v):
+    """(whether there is one, kind, key, tie): what a document has that is equal to operand v."""
+    i = ops.low[v]
+    kind, offset = ops.kind[v], tests.offset[t]
+    if kind == UNREADABLE or (tests.is_timed[t] and kind != TIME):
+        return False, kind, np.int64(0), np.int32(0)
+    key = ops.key[i] + offset
+    if (offset > 0 and key < ops.key[i]) or (offset < 0 and key > ops.key[i]):
+        return False, kind, key, np.int32(0)
+    return ops.tie[i] >= 0 or kind != STRING, kind, key, ops.tie[i]
+
+
+@phase(inline=False)
+def group_of(table, index, ops, tests, first, stop, base, combination):
+    """The group of a combination of operands; -1: no document is in it."""
+    if first == stop:
+        return np.int64(0)
+    equated = np.int64(stop - first)
+    h = np.uint64(equated)
+    left = combination
+    for t in range(first, stop):
+        n = operand_count(ops, tests, t, base)
+        exists, kind, key, tie = _moved(ops, tests, t, operand_of(ops, tests, t, base, left % n))
+        if not exists:
+            return np.int64(-1)
+        left //= n
+        h = mixed(h, kind, key, tie)
+    slots = array_at(table, index + SLOTS, np.int32)
+    kinds = array_at(table, index + GROUP_KIND, np.uint8)
+    keys = array_at(table, index + GROUP_KEY, np.int64)
+    ties = array_at(table, index + GROUP_TIE, np.int32)
+    count = number_at(table, index + GROUP_COUNT)
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while True:
+        slot = np.int64(slots[at])
+        if slot == 0 or slot > count:
+            return np.int64(-1)
+        same = True
+        left = combination
+        for t in range(first, stop):
+            n = operand_count(ops, tests, t, base)
+            _, kind, key, tie = _moved(ops, tests, t, operand_of(ops, tests, t, base, left % n))
+            left //= n
+            i = (slot - 1) * equated + (t - first)
+            if kinds[i] != kind or keys[i] != key or ties[i] != tie:
+                same = False
+                break
+        if same:
+            return slot - 1
+        at = (at + np.uint64(1)) & mask
+
+
+@phase
+def run_at(table, first_run, number):
+    """A run of an index."""
+    at = first_run + number * RUN
+    return Run(
+        array_at(table, at + RUN_GROUP, np.int32),
+        array_at(table, at + RUN_KIND, np.uint8),
+        array_at(table, at + RUN_KEY, np.int64),
+        array_at(table, at + RUN_TIE, np.int32),
+        array_at(table, at + RUN_ROW, np.int32),
+    )
+
+
+@phase
+def group_start(run, group):
+    """The first entry whose group is not below."""
+    a, n = np.int64(0), np.int64(len(run.group))
+    while n > 0:
+        half = (n + 1) >> 1
+        a += half * np.int64(run.group[a + half - 1] < group)
+        n -= half
+    return a
+
+
+@phase(inline=False)
+def search(run, start, stop, docs, ops, kind, i, mode, offset):
+    """Within a group, [start, stop) of the run: the first entry of this or a later kind that is at the place which the
+    mode tells, with respect to the end i of an operand."""
+    a, b = start, stop
+    while a < b:
+        m = (a + b) >> 1
+        if run.kind[m] != kind:
+            is_below = run.kind[m] < kind
+        elif mode == BEFORE_KIND or mode == AFTER_KIND:
+            is_below = mode == AFTER_KIND
+        else:
+            tie = run.tie[m] if len(run.tie) else np.int32(0)
+            c = compare_end(docs, ops, kind, run.key[m], tie, i, offset)
+            is_below = c < 0 or (c == 0 and mode == ABOVE)
+        if is_below:
+            a = m + 1
+        else:
+            b = m
+    return a
+
+
+@phase
+def lower_end(run, start, stop, docs, ops, operator, v, offset):
+    """Where the entries begin that are in a relation to operand v (not UNEQUAL)."""
+    kind, i = ops.kind[v], ops.low[v]
+    if i < 0 or not (operator == EQUAL or operator == MORE or operator == AT_LEAST):
+        return search(run, start, stop, docs, ops, kind, 0, BEFORE_KIND, offset)
+    mode = ABOVE if operator == MORE or ops.is_open[v] & OPEN_LOW else NOT_BELOW
+    return search(run, start, stop, docs, ops, kind, i, mode, offset)
+
+
+@phase
+def upper_end(run, start, stop, docs, ops, operator, v, offset):
+    """Where they end."""
+    kind, i = ops.kind[v], ops.high[v]
+    if i < 0 or not (operator == EQUAL or operator == LESS or operator == AT_MOST):
+        return search(run, start, stop, docs, ops, kind, 0, AFTER_KIND, offset)
+    mode = NOT_BELOW if operator == LESS or ops.is_open[v] & OPEN_HIGH else ABOVE
+    return search(run, start, stop, docs, ops, kind, i, mode, offset)
