@@ -32,7 +32,8 @@ class Before:
 
         def read() -> EventValues:
             values = read_events(turn.rows, names, attributes, on_error="skip")
-            derived = joins.derived(values, self._all_joins, turn.states(joins, values))
+            turn.begin(values)
+            derived = joins.derived(values, self._all_joins, self._history.state, turn)
             turn.remember()
             return derived
 
