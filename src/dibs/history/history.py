@@ -26,6 +26,7 @@ from dibs.arguments import check_text, checked_number
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, shown
+from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
 from dibs.history.retention import MICROSECOND, Retain, compacted, earlier, with_last, with_recent, without
 from dibs.history.sources import documents_of, owned
@@ -171,6 +172,11 @@ class History:
         self.state = state
         if is_less:  # only now: until then they were needed
             self._by_key = {key: row for key, row in self._by_key.items() if row >= state.base}
+
+    def take_back(self, state: State) -> None:
+        """Puts an earlier state in place again: the documents after it never were, and what is coded of them is not
+        asked any more, because others will have their numbers."""
+        self.put(replace(state, coded=Store()))
 
     # ---- steps, for whoever holds the lock ----
 
