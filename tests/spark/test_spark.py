@@ -309,18 +309,6 @@ def test_an_unknown_index_is_refused(spark: SparkSession) -> None:
     assert match(spark.range(1), subscriptions(spark, {1: "TRUE"}), index="scan").count() == 1
 
 
-def test_options_of_an_index(spark: SparkSession, tmp_path: Path) -> None:
-    wanted = subscriptions(spark, {1: "id = 0", 2: "id > 3"})
-    options = {"dimensions": 3}
-    found = match(spark.range(6), wanted, index="psthash", options=options, index_dir=tmp_path)
-    assert found.count() == 3
-    assert [Matcher.load(folder).options["dimensions"] for folder in tmp_path.iterdir()] == [3]
-    assert match(spark.range(6), wanted, index="psthash", index_dir=tmp_path).count() == 3
-    assert sorted(Matcher.load(folder).options["dimensions"] for folder in tmp_path.iterdir()) == [2, 3]
-    with pytest.raises(DibsError, match="index 'psthash' has no option 'dimension': did you mean 'dimensions'"):
-        match(spark.range(6), wanted, index="psthash", options={"dimension": 3})
-
-
 def test_a_saved_index_in_place_of_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     events = spark.createDataFrame([(1, 1), (2, 2)], "id int, a int")
     matcher = Matcher()

@@ -14,6 +14,7 @@ from dibs.service.call import Answer, Receive, Scope, Send
 from dibs.service.problems import Refusal
 
 OF_A_CONNECTION = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"host"}
+READY_WITHIN = 2.0  # seconds
 SECRET = b"x-dibs-process"  # of the processes of one service
 
 
@@ -65,6 +66,14 @@ class Forwarder:
     async def hand_over(self, metrics: dict[str, Any]) -> None:
         headers = {SECRET.decode(): self._secret}
         await self._open().post("/internal/metrics", json={"process": self._name, **metrics}, headers=headers)
+
+    async def is_ready(self) -> bool:
+        """Whether the writer answers requests."""
+        try:
+            answer = await self._open().get("/ready", timeout=READY_WITHIN)
+        except httpx.HTTPError:
+            return False
+        return answer.status_code == httpx.codes.OK
 
     async def close(self) -> None:
         if self._client is not None:

@@ -22,7 +22,10 @@ async def health(call: Call) -> Answer:
 
 
 async def ready(call: Call) -> Answer:
-    state = call.service.state
+    """A process that follows is ready when the writer is: most requests need both."""
+    state, forward = call.service.state, call.service.forward
+    if state == "ready" and forward is not None and not await forward.is_ready():
+        state = "opening"
     return Answer.of({"status": state}, 200 if state == "ready" else 503)
 
 
