@@ -2,9 +2,10 @@
 
     python tests/spark/kills.py --kills 20 --seed 1
 
-The victim is the driver's Python, the JVM or a Python worker, at a random moment; what has died is started again with
-the same checkpoint. In the end the matches in the Parquet sink are held against the plain evaluator: every event was
-matched in one batch, against one version of the subscriptions, and has exactly the matches of that version, once.
+The victim is the driver's Python, the JVM or a Python worker, at a random moment, sometimes before the first batch
+since the last kill is done; what has died is started again with the same checkpoint. In the end the matches in the
+Parquet sink are held against the plain evaluator: every event was matched in one batch, against one version of the
+subscriptions, and has exactly the matches of that version, once.
 test_kills.py runs a short form.
 """
 
@@ -25,7 +26,9 @@ from typing import Any
 
 VICTIMS = ("driver", "jvm", "worker")
 EVENTS_A_FILE = 5
+FILES_A_BATCH, FILES_A_LAST_BATCH = 2, 50  # the last run has to catch up with all that was written meanwhile
 PATIENCE = 600.0  # seconds for a batch: sessions start, on busy machines
+EARLY = 0.25  # how many drivers and JVMs die without waiting for a batch
 ALWAYS = "always"  # a subscription that every event satisfies and nobody changes
 EXPRESSIONS = (
     "n = {0}",
@@ -41,7 +44,8 @@ def run_stream(folder: Path, stay: bool) -> None:
     from dibs.spark import session, stream
 
     spark = session(app="dibs kills", spark_master="local[2,4]")  # a task is tried four times
-    events = spark.readStream.option("maxFilesPerTrigger", 2).text(str(folder / "events"))
+    files = FILES_A_BATCH if stay else FILES_A_LAST_BATCH
+    events = spark.readStream.option("maxFilesPerTrigger", files).text(str(folder / "events"))
     events = events.selectExpr("get_json_object(value, '$.id') AS id", "value")
     query = stream(
         events,
@@ -51,7 +55,7 @@ def run_stream(folder: Path, stay: bool) -> None:
         attributes="value",
         carry=("version", "subscription_version"),
         trigger=None if stay else "available-now",
-        on_batch=lambda metrics: print(f"batch {metrics.batch} version {metrics.version}", flush=True),
+        on_batch=lambda metrics: print("batch", "again" if metrics.replayed else "new", flush=True),
     )
     query.awaitTermination()
     spark.stop()
@@ -122,7 +126,7 @@ class Driver:
         self._folder = folder
         self._log = open(folder / "stream.log", "ab")  # noqa: SIM115
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
-        self.batches = 0
+        self.batches = self.replayed = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -130,14 +134,24 @@ class Driver:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.batches += line.startswith("batch ")
+            self.replayed += line.startswith("batch again")
 
     def wait_for_batches(self, count: int, seconds: float) -> None:
         end = time.monotonic() + seconds
         while self.batches < count:
             if self.process.poll() is not None or time.monotonic() > end:
-                told = (self._folder / "stream.log").read_text()[-5_000:]
-                raise RuntimeError(f"the stream has done {self.batches} batches, expected {count}:\n{told}")
+                raise RuntimeError(f"the stream has done {self.batches} batches, expected {count}:\n{self.told()}")
             time.sleep(0.05)
+
+    def wait_for_end(self, seconds: float) -> None:
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the stream is not done after {self.batches} batches:\n{self.told()}") from None
+        assert code == 0, f"the stream could not go on:\n{self.told()}"
+
+    def told(self) -> str:
+        return (self._folder / "stream.log").read_text()[-5_000:]
 
     def victim(self, kind: str) -> int | None:
         below = descendants(self.process.pid)
@@ -145,20 +159,21 @@ class Driver:
             return self.process.pid
         if kind == "jvm":
             return next((pid for pid, name in below if "java" in name), None)
-        workers = [pid for pid, name in below if "pyspark.daemon" in name or "pyspark/daemon" in name]
+        workers = [pid for pid, name in below if "dibs.spark.daemon" in name]
         return workers[-1] if len(workers) > 1 else None  # the first is their parent
 
-    def kill(self, kind: str) -> bool:
-        """Whether there was one."""
-        pid = self.victim(kind)
-        if pid is None:
-            return False
+    def kill(self, kind: str, seconds: float) -> None:
+        """As soon as there is one."""
+        end = time.monotonic() + seconds
+        while (pid := self.victim(kind)) is None:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the stream has no {kind} that could be killed:\n{self.told()}")
+            time.sleep(0.05)
         below = descendants(self.process.pid)
         os.kill(pid, signal.SIGKILL)
         if kind != "worker":  # a stream without its driver or JVM is over
             time.sleep(0.5)
             self.end(below)
-        return True
 
     def end(self, below: list[tuple[int, str]] | None = None) -> None:
         for pid, _ in [*(descendants(self.process.pid) if below is None else below), (self.process.pid, "")]:
@@ -240,42 +255,52 @@ def run(folder: Path, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS,
     feed = Feed(folder, seed, pause)
     driver = Driver(folder)
     counts = dict.fromkeys(VICTIMS, 0)
+    replayed = 0
     try:
         for number in range(kills):
             kind = victims[number % len(victims)]
-            driver.wait_for_batches(1, PATIENCE)
-            time.sleep(chance.uniform(0.0, 3.0))
-            before = driver.batches
-            if driver.kill(kind):
-                counts[kind] += 1
-                print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
-            if driver.process.poll() is not None:
-                driver.end()
-                driver = Driver(folder)
+            if kind != "worker" and number > 0 and chance.random() < EARLY:
+                time.sleep(chance.uniform(0.0, 20.0))
             else:
-                driver.wait_for_batches(before + 1, PATIENCE)  # the stream survives its workers
+                driver.wait_for_batches(1, PATIENCE)
+                time.sleep(chance.uniform(0.0, 3.0))
+            before = driver.batches
+            driver.kill(kind, PATIENCE)
+            counts[kind] += 1
+            print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
+            if kind == "worker":
+                driver.wait_for_batches(before + 2, PATIENCE)  # the stream survives its workers
+            else:
+                replayed += driver.replayed
+                driver = Driver(folder)
         driver.wait_for_batches(1, PATIENCE)
     finally:
         feed.stop()
         driver.end()
     last = Driver(folder, stay=False)  # what is left
     try:
-        assert last.process.wait(300) == 0, f"the stream could not go on: see {folder / 'stream.log'}"
+        last.wait_for_end(PATIENCE)
     finally:
         last.end()
+    replayed += driver.replayed + last.replayed
     told = check(folder, feed)
-    return f"killed {', '.join(f'{kind} {n} times' for kind, n in counts.items())}; {told}"
+    killed = ", ".join(f"{kind} {n} times" for kind, n in counts.items())
+    return f"killed {killed}; {replayed} batches were run again; {told}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Kill a stream at random moments, and check its matches.")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="a new folder, which is kept with everything in it")
     parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stay", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.stream is not None:
         run_stream(arguments.stream, arguments.stay)
+        return
+    if arguments.folder is not None:
+        print(run(arguments.folder, arguments.kills, arguments.seed))
         return
     with tempfile.TemporaryDirectory(prefix="dibs-kills-") as folder:
         print(run(Path(folder), arguments.kills, arguments.seed))

@@ -106,12 +106,16 @@ def test_the_ledger_keeps_what_two_batches_need(tmp_path: Path) -> None:
             matcher.add(-batch - 1, "TRUE")
             matcher.compact()
             snapshot = living.now()
-            ledger.write(batch, snapshot)
-            ledger.tidy(batch, snapshot)
-            assert ledger.read(batch) == ledger.last() == snapshot
+            ledger.write(batch, snapshot, "query")
+            ledger.tidy(batch, snapshot, "query")
+            assert ledger.read(batch, "query") == ledger.last() == snapshot
         living.close()
-    assert ledger.read(3) is None and ledger.read(4) is not None
+    assert ledger.read(3, "query") is None and ledger.read(4, "query") is not None
     assert len(list((tmp_path / BASES).iterdir())) == 2
+    assert ledger.read(5, "another query") is None
+    ledger.write(0, snapshot, "another query")
+    ledger.tidy(0, snapshot, "another query")
+    assert ledger.read(4) is None and ledger.read(5) is None and len(list((tmp_path / BASES).iterdir())) == 1
 
 
 # ---- streams ----
@@ -139,6 +143,8 @@ def test_changes_are_seen_by_the_next_batch_and_replays_are_the_same(inbox: Inbo
             (1, 5, 3, '{"n": 2}', "even"), (1, 5, 5, '{"n": 1}', "odd"),
         ]  # fmt: skip
         assert found(tmp_path / "out") == expected
+        entry = json.loads((tmp_path / "checkpoint" / "dibs" / "batches" / "000000000001.json").read_bytes())
+        assert entry["query"] == query.id
         assert progress is not None and progress["dibs"]["version"] == 5 and progress["numInputRows"] == 3
         assert [(m.batch, m.events, m.matches, m.malformed_events, m.changes) for m in seen] == [
             (0, 3, 5, 0, 0),
@@ -154,6 +160,32 @@ def test_changes_are_seen_by_the_next_batch_and_replays_are_the_same(inbox: Inbo
             query.processAllAvailable()
             assert [(m.batch, m.version, m.replayed) for m in query.metrics] == [(1, 5, True), (2, 7, False)]
     assert found(tmp_path / "out") == [*expected, (2, 7, 7, '{"n": 1}', "late")]
+
+
+@pytest.mark.spark
+def test_a_new_checkpoint_takes_no_versions_from_an_old_state_folder(
+    spark: SparkSession, inbox: Inbox, tmp_path: Path
+) -> None:
+    """Its batches have the same numbers as those of the stream before, and are others."""
+    options: dict[str, Any] = dict(event_id="value", attributes="value", carry=CARRY, state=tmp_path / "state")
+    with Matcher.open(tmp_path / "subs") as matcher:
+        matcher.add("a", "n = 1")
+        inbox.put({"n": 1})
+        for start in ("first", "second"):
+            checkpoint = tmp_path / f"{start} checkpoint"
+            query = stream(
+                inbox.stream, tmp_path / "subs", tmp_path / start, checkpoint, trigger="available-now", **options
+            )
+            query.awaitTermination(60)
+            assert [(m.batch, m.version, m.replayed) for m in query.metrics] == [(0, matcher.version, False)]
+            matcher.add(f"b after {start}", "n = 1")
+        stored = spark.read.text(str(tmp_path / "in"))
+        for _ in range(2):
+            told = backfill(stored, tmp_path / "subs", tmp_path / "third", tmp_path / "third checkpoint", **options)
+            assert (told.version, told.matches) == (3, 3)
+            matcher.add(f"c{matcher.version}", "n = 1")
+        assert told.replayed
+    assert [id for *_, id in found(tmp_path / "second")] == ["a", "b after first"]
 
 
 @pytest.mark.spark

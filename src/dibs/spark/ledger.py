@@ -3,7 +3,8 @@
     batches/000000000012.json    written, and safe on the disk, before batch 12 is matched
 
 So a batch that is run again after a crash is matched against the same snapshot, and gives the same matches. Spark
-begins a batch only when the one before is committed: what only earlier batches name is removed then.
+begins a batch only when the one before is committed: what only earlier batches name is removed then. A state folder
+may outlive a checkpoint, whose successor counts its batches from 0 again: what another query wrote does not count.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ class Ledger:
     def _path(self, batch: int) -> Path:
         return self.state / BATCHES / f"{batch:012d}.json"
 
-    def read(self, batch: int) -> Snapshot | None:
-        """None: the batch is new."""
+    def read(self, batch: int, query: str | None = None) -> Snapshot | None:
+        """None: the batch is new to this query (None: to any)."""
         path = self._path(batch)
         try:
             content = json.loads(path.read_bytes())
             if content["format"] != FORMAT:
                 raise ValueError(f"it has the format {content['format']}")
+            if query is not None and content.get("query", query) != query:  # files did not always say
+                return None
             return Snapshot.of(content["snapshot"])
         except FileNotFoundError:
             return None
@@ -49,21 +52,23 @@ class Ledger:
         batches = self._batches()
         return self.read(batches[-1]) if batches else None
 
-    def write(self, batch: int, snapshot: Snapshot) -> None:
-        content = {"format": FORMAT, "batch": batch, "version": snapshot.version, "snapshot": snapshot.described()}
+    def write(self, batch: int, snapshot: Snapshot, query: str) -> None:
+        about = {"format": FORMAT, "query": query, "batch": batch, "version": snapshot.version}
+        content = about | {"snapshot": snapshot.described()}
         replace_bytes(self._path(batch), json.dumps(content, indent=1).encode())
 
     def _batches(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.state / BATCHES).glob("*.json"))
 
-    def tidy(self, batch: int, latest: Snapshot) -> None:
-        """Removes what only batches before the one before this name. `latest`: is kept, too."""
+    def tidy(self, batch: int, latest: Snapshot, query: str) -> None:
+        """Removes what neither this batch nor the one before names. `latest`: is kept, too."""
         kept = [latest]
         for number in self._batches():
-            if number < batch - 1:
+            snapshot = self.read(number, query) if number in (batch - 1, batch) else None
+            if snapshot is None:
                 self._path(number).unlink(missing_ok=True)
             else:
-                kept += filter(None, [self.read(number)])
+                kept.append(snapshot)
         bases = {snapshot.base for snapshot in kept}
         steps = {step_path(self.state, step.name) for snapshot in kept for step in snapshot.steps}
         for folder in (self.state / BASES).glob("*"):

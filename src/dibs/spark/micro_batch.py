@@ -29,6 +29,7 @@ from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, mixed_id
 CARRIED = ("version", "subscription_version", "weight")
 REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
+QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,12 @@ class Wanted:
 
 
 class MicroBatches:
-    def __init__(self, ledger: Ledger, living: Living, feed: Feed | None, sink: Sink, wanted: Wanted) -> None:
-        self._ledger, self._living, self._feed, self._sink, self._wanted = ledger, living, feed, sink, wanted
+    def __init__(
+        self, ledger: Ledger, checkpoint: str, living: Living, feed: Feed | None, sink: Sink, wanted: Wanted
+    ) -> None:
+        """checkpoint: stands for the query where there is none, as in a backfill."""
+        self._ledger, self._checkpoint = ledger, checkpoint
+        self._living, self._feed, self._sink, self._wanted = living, feed, sink, wanted
         self._follower = Follower()
         self._id_type: pa.DataType | None = None
         self._attributes: tuple[tuple[str, int], frozenset[str]] | None = None  # of a base at a version
@@ -72,12 +77,13 @@ class MicroBatches:
         """What Spark calls for each micro-batch."""
         started = time.perf_counter()
         rejected = 0 if self._feed is None else self._feed.check()
-        snapshot = self._ledger.read(batch)
+        query = events.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or self._checkpoint
+        snapshot = self._ledger.read(batch, query)
         replayed = snapshot is not None
         if snapshot is None:
             snapshot = self._living.now()
-            self._ledger.write(batch, snapshot)
-        self._ledger.tidy(batch, snapshot)
+            self._ledger.write(batch, snapshot, query)
+        self._ledger.tidy(batch, snapshot, query)
         matcher = self._follower.bring_to(self._base(snapshot), snapshot, self._ledger.state)
         id_type = self._checked_id_type(id_type_of(matcher))
         changes = 0 if self._before is None else max(0, snapshot.version - self._before)

@@ -73,8 +73,8 @@ def stream(
                    of them listed; "skip" leaves them out, counts and logs them.
     on_batch       is called with the BatchMetrics of each batch.
     name           of the query.
-    state          the folder of snapshots; "dibs" in the checkpoint by default. It must be a path on the driver's
-                   machine; workers that do not see it get the subscriptions by broadcast.
+    state          the folder of snapshots, of this stream alone; "dibs" in the checkpoint by default. It must be a path
+                   on the driver's machine; workers that do not see it get the subscriptions by broadcast.
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
@@ -154,7 +154,7 @@ def _prepared(
     ledger = Ledger(folder)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
     living, feed = _living(events, subscriptions, folder, ledger, on_error)
-    return MicroBatches(ledger, living, feed, target, wanted), feed
+    return MicroBatches(ledger, os.fspath(checkpoint), living, feed, target, wanted), feed
 
 
 def _living(
