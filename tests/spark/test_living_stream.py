@@ -211,7 +211,11 @@ def test_a_table_is_read_again_when_it_changes_and_a_backfill_gives_the_same(
     stored = spark.read.text(str(tmp_path / "in" / "0001.txt"))
     told = backfill(stored, Table(str(tmp_path / "subs.parquet")), tmp_path / "again", tmp_path / "other", **options)
     assert (told.events, told.matches) == (2, 3)
-    assert [row[3:] for row in found(tmp_path / "again")] == [row[3:] for row in found(tmp_path / "out") if row[0] == 1]
+    again = found(tmp_path / "again")
+    assert [row[3:] for row in again] == [row[3:] for row in found(tmp_path / "out") if row[0] == 1]
+    with pytest.raises(DibsError, match="batch=0 is there already, and not of this checkpoint"):
+        backfill(stored, Table(str(tmp_path / "subs.parquet")), tmp_path / "again", tmp_path / "third", **options)
+    assert found(tmp_path / "again") == again
 
 
 @pytest.mark.spark

@@ -23,7 +23,7 @@ from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
 from dibs.spark.living_worker import MatchColumns, Shipment
 from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
-from dibs.spark.sinks import Sink
+from dibs.spark.sinks import Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, mixed_ids, step_path
 
 CARRIED = ("version", "subscription_version", "weight")
@@ -81,6 +81,8 @@ class MicroBatches:
         snapshot = self._ledger.read(batch, query)
         replayed = snapshot is not None
         if snapshot is None:
+            if isinstance(self._sink, Parquet) and not self.recent:  # later ones are next to its own
+                self._sink.check_new(events.sparkSession, batch)
             snapshot = self._living.now()
             self._ledger.write(batch, snapshot, query)
         self._ledger.tidy(batch, snapshot, query)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,10 +42,24 @@ class Parquet:
     def check(self, spark: SparkSession) -> None:
         pass
 
+    def check_new(self, spark: SparkSession, batch: int) -> None:
+        """Before a batch that this stream has not begun before: nobody else's matches are replaced."""
+        try:
+            spark.read.parquet(self._folder(batch))
+        except AnalysisException:  # it is not there
+            return
+        raise DibsError(
+            f"{self._folder(batch)} is there already, and not of this checkpoint: give the stream the checkpoint that "
+            "it was written with, or another folder"
+        )
+
     def write(self, matches: DataFrame, batch: int) -> None:
         if self.files is not None:
             matches = matches.coalesce(self.files)
-        matches.write.mode("overwrite").parquet(f"{self.path.rstrip('/')}/batch={batch}")
+        matches.write.mode("overwrite").parquet(self._folder(batch))
+
+    def _folder(self, batch: int) -> str:
+        return f"{self.path.rstrip('/')}/batch={batch}"
 
 
 @dataclass(frozen=True)
