@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dibs
+from dibs.history.derive import Joins
 from dibs.thresholds import using
 
 NOON = dt.datetime(2024, 1, 1, 12)
@@ -366,3 +368,29 @@ def test_readers_see_whole_states() -> None:
     for thread in threads:
         thread.join()
     assert wrong == [] and len(m.history) == 8
+
+
+@pytest.mark.parametrize("form", [str, lambda n: [n, -n]], ids=["texts", "arrays"])
+def test_an_attribute_that_is_first_asked_for_while_events_are_remembered(
+    monkeypatch: pytest.MonkeyPatch, form: Callable[[int], Any]
+) -> None:
+    """Two threads, here one in the middle of the other: neither gets texts or arrays of the other."""
+    m, other = matcher("EXISTS d (d.a = a)"), matcher("EXISTS d (d.b = b)", "EXISTS d (d.b = c)")
+    other.history.close()
+    other.history = m.history
+    for count, name in ((400, "unused"), (4, "b")):  # when arrays grow, there comes to be room for more
+        m.history.load([{"a": form(10 + n % 4), name: form(20 + n)} for n in range(count)])
+        assert m.match({"a": form(11)}) == [0]  # a is known, b is not
+    answered, turns = Joins._answered, iter([True])
+
+    def after_the_other(self: Joins, *arguments: Any) -> Any:
+        for _ in turns:
+            assert other.match({"b": form(22), "c": form(31)}) == [0]
+        return answered(self, *arguments)
+
+    monkeypatch.setattr(Joins, "_answered", after_the_other)
+    news = [{"a": form(30 + n)} for n in range(4)] * 2
+    assert list(m.match_batch(news, remember=True)) == [[]] * 4 + [[0]] * 4
+    for n in range(4):
+        assert m.match({"a": form(10 + n)}) == m.match({"a": form(30 + n)}) == [0] != m.match({"a": form(20 + n)})
+        assert other.match({"b": form(20 + n)}) == [0] != other.match({"b": form(30 + n)})

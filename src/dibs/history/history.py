@@ -26,6 +26,7 @@ from dibs.arguments import check_text, checked_number
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, shown
+from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
 from dibs.history.retention import MICROSECOND, Retain, compacted, earlier, with_last, with_recent, without
 from dibs.history.sources import documents_of, owned
@@ -166,7 +167,9 @@ class History:
             raise DibsError(f"this history cannot be changed: {self.refused}")
 
     def put(self, state: State) -> None:
-        """Puts the next state in place. The lock is held."""
+        """Puts the next state in place, or an earlier one again. The lock is held."""
+        if state.end < self.state.end:  # others will have the numbers of the documents that kernels know by now
+            state = replace(state, coded=Store())
         is_less = state.base != self.state.base
         self.state = state
         if is_less:  # only now: until then they were needed

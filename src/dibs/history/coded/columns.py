@@ -54,6 +54,9 @@ class Texts:
         key, tie, count = number_texts(offsets, data, new.start, new.data, new.slots, new.count)
         return replace(new, count=int(count)), key, tie
 
+    def copied(self) -> Texts:
+        return Texts(self.start.copy(), self.data.copy(), self.slots.copy(), self.count)
+
     def found(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Any, Any]:
         return find_texts(offsets, data, self.start, self.data, self.slots, self.count)
 
@@ -151,7 +154,10 @@ class Snapshot:
         pairs: list[Any] = list(zip((self.kind, self.key, self.tie), (kind, key, tie)))
         for old, own in pairs:
             own[: len(self.names), : self.size] = old[:, : self.size]
-        new = replace(self, names=(*self.names, *names), kind=kind, key=key, tie=tie)
+        # Events may be remembered meanwhile, behind what this snapshot knows: with them, nothing that grows is shared.
+        kinds, keys, ties = self.extra
+        extra, texts = (kinds.copy(), keys.copy(), ties.copy()), self.texts.copied()
+        new = replace(self, names=(*self.names, *names), kind=kind, key=key, tie=tie, extra=extra, texts=texts)
         columns = {name: new.columns[name] for name in names}
         for first, values in batches:
             new = new._filled(*long_form(values, columns), first, values.events)
