@@ -345,6 +345,22 @@ def test_export_and_import(tmp_path: Path) -> None:
     assert other.joins == m.joins and other.expression(1) == "FORALL x (x.b < b) AND c = 1"
 
 
+def test_joins_that_kernels_leave_see_the_events_before_in_their_batch() -> None:
+    text = "EXISTS d ((d.a <> 1 OR d.b > b OR d.c < c) AND (d.a <= a OR d.s < s) AND (d.e <> e OR d.f <> f OR d.a > 3))"
+    event = {"a": 5, "b": 1, "c": 1, "s": "a", "e": 1, "f": 1}
+    with matcher(text) as m, matcher(text, retain=2) as short:
+        assert "answered without kernels" in str(m.explain_plan())
+        for each, of_the_first in ((m, [0]), (short, [])):
+            assert list(each.match_batch([event, event, event], remember=True)) == [[], [0], [0]]
+            assert list(each.match_batch([event, {}, {}, event, event], remember=True)) == [
+                [0],
+                [],
+                [],
+                of_the_first,
+                [0],
+            ]
+
+
 # ---- threads ----
 
 

@@ -104,7 +104,8 @@ class Joins:
     def _answered_in_turn(self, values: EventValues, needed: Needed | None, turn: Remembering) -> EventValues:
         """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
         only so many of them; after a chunk, the indexes follow."""
-        states = turn.states(values)
+        left = [self.plans[place] for place in self.answering.left]
+        states = turn.states(values, sorted({name for plan in left for name in plan.attributes}))
         if not states:
             return values
         snapshot = self._snapshot(states[0])
@@ -163,8 +164,10 @@ class Remembering:
         unreadable = frozenset(values.unreadable_events.tolist())
         self._states = remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
 
-    def states(self, values: EventValues) -> list[State]:
-        """The state before each of the events."""
+    def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
+        """The state before each of the events. names: the columns that will be asked of them, which must be there from
+        the first one on: the documents themselves, of which they could be made later, are only with the last."""
+        self._history.state.make_columns(names)
         return [next(self._states) for _ in range(values.events)]
 
     def remember(self) -> None:
