@@ -175,11 +175,6 @@ class History:
         if is_less:  # only now: until then they were needed
             self._by_key = {key: row for key, row in self._by_key.items() if row >= state.base}
 
-    def take_back(self, state: State) -> None:
-        """Puts an earlier state in place again: the documents after it never were, and what is coded of them is not
-        asked any more, because others will have their numbers."""
-        self.put(replace(state, coded=Store()))
-
     # ---- steps, for whoever holds the lock ----
 
     def read(self, state: State, documents: Any, attributes: str | None = None, on_error: str = "raise") -> EventValues:

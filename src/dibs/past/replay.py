@@ -166,7 +166,7 @@ def replay_batches(
             if source.again and not part.passing and attributes is None and not names.issuperset(_names(matcher)):
                 # A new subscription asks for columns that were not read: once more from here, with them.
                 names |= _names(matcher)
-                before.take_back(known)
+                before.put(known)
                 break
             matches.problems = [_numbered(part, problem) for problem in matches.problems]
             if matches.problems and on_error == "raise":
