@@ -665,6 +665,9 @@ def test_a_folder_that_cannot_be_written(sample, tmp_path):
         pytest.skip(NO_MOUNTS)
 
 
+NEW = frozenset(range(2000, 2060))  # ids that the sample does not have; some of its joins hold for any event
+
+
 def test_a_reader_of_a_read_only_mount_follows_a_writer(sample, tmp_path):
     """It may not make the files that SQLite's readers use, and must get along without."""
     folder, view = tmp_path / "matcher", tmp_path / "view"
@@ -683,7 +686,7 @@ def test_a_reader_of_a_read_only_mount_follows_a_writer(sample, tmp_path):
             os.close(ask)
             m = dibs.Matcher.open(view, read_only=True, threads=1)
             while os.read(asked, 1):
-                os.write(answer, f"{len(m.match({'z': 1}))} {m.version}".encode().ljust(30))
+                os.write(answer, f"{len(NEW.intersection(m.match({'z': 1})))} {m.version}".encode().ljust(30))
             os._exit(0)
         with dibs.Matcher.open(folder, threads=1) as m:
             for i in range(60):
