@@ -194,7 +194,7 @@ def _crash(job: Job, folder: Path, say: Say) -> Keys:
     with Matcher.open(folder / "source") as matcher:
         matcher.add_many([(id, job.spare[text]) for id, text in texts.items()])
         assert matcher.stats()["storage"]["changes to replay"] >= len(texts)
-        shutil.copytree(folder / "source", folder / "killed")
+        shutil.copytree(folder / "source", folder / "killed", ignore=shutil.ignore_patterns("*.partial"))
     shutil.rmtree(folder / "source")
     return expected(job, dict(texts))
 

@@ -1,6 +1,6 @@
 """Kills a stream with SIGKILL again and again, while events come and subscriptions change all the time.
 
-    python tests/spark/kills.py --kills 20 --seed 1
+    python tests/spark/stream_kills.py --kills 20 --seed 1
 
 The victim is the driver's Python, the JVM or a Python worker, at a random moment, sometimes before the first batch
 since the last kill is done; what has died is started again with the same checkpoint. In the end the matches in the

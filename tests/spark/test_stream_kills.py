@@ -1,11 +1,11 @@
-"""A short form of tests/spark/kills.py."""
+"""A short form of tests/spark/stream_kills.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from kills import run
+from stream_kills import run
 
 
 @pytest.mark.spark
