@@ -6,7 +6,7 @@ The victim is the driver's Python, the JVM or a Python worker, at a random momen
 since the last kill is done; what has died is started again with the same checkpoint. In the end the matches in the
 Parquet sink are held against the plain evaluator: every event was matched in one batch, against one version of the
 subscriptions, and has exactly the matches of that version, once.
-test_kills.py runs a short form.
+test_stream_kills.py runs a short form.
 """
 
 from __future__ import annotations
