@@ -40,7 +40,11 @@ def run(arguments: list[str], cache: Path) -> Took:
     environment = os.environ | {"DIBS_CACHE": str(cache)}
     environment.pop("NUMBA_CACHE_DIR", None)
     before, start = os.times(), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], env=environment, check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        log = cache / "warming.log"
+        story = log.read_text(encoding="utf-8") if log.exists() else ""
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}{story}")
     clock, after = time.perf_counter() - start, os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     return Took(clock, spent)
