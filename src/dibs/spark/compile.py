@@ -185,7 +185,7 @@ class _Compiling:
         news = self._build(count, job)
         self.tell("merging", 80)
         segments = self._segments(news)
-        files = [s.file for s in segments if s.file not in self._check_known()]
+        files = [s.file for s in segments if s.file not in self._read_known()]
         segments, merged = self._merge(segments, job)
         version = self._version(segments, news, job)
         counted: dict[str, int] = {}  # rows of each partition of the table
@@ -198,11 +198,11 @@ class _Compiling:
             "merged": merged,
             "counted": counted,
         }
-        files = sorted({*files, *(s.file for s in segments if s.file not in self._check_known())})
+        files = sorted({*files, *(s.file for s in segments if s.file not in self._read_known())})
         files += [n["file"] for n in news if "file" in n]
         return replace(version, about=about), files
 
-    def _check_known(self) -> set[str]:
+    def _read_known(self) -> set[str]:
         return set() if self._old is None else {s.file for s in self._old.segments}
 
     # ---- shards ----
