@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from dibs.service.call import Answer, Call
+from dibs.service.call import Answer, Call, until_gone
 from dibs.service.checking import integer_of
 from dibs.service.delivery import DeadLetter, Destination, DestinationStats, UnknownDestination
 from dibs.service.delivery.streams import Lost, StreamItem, follow, last_place, sse, sse_of_stream
-from dibs.service.handlers.looking import EVENT_STREAM, until_gone
+from dibs.service.schemas import EVENT_STREAM
 from dibs.service.subscriptions import iso
 
 
@@ -126,7 +126,7 @@ async def follow_stream(call: Call) -> Answer:
 async def _following(call: Call, items: AsyncIterator[StreamItem | Lost | None]) -> AsyncIterator[bytes]:
     yield b": here\n\n"
     try:
-        async for chunk in sse_of_stream(until_gone(call, items)):
+        async for chunk in sse_of_stream(until_gone(call.receive, call.service.closing, items)):
             yield chunk
     except UnknownDestination:
         yield sse("removed", {})
