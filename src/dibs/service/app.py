@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Union
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from dibs.errors import DibsError
@@ -37,7 +37,9 @@ from dibs.service.websocket import as_get
 from dibs.warming.sample import run_once
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Handler = Callable[[Call], Awaitable[Union[Answer, Application]]]
+Handler = Callable[
+    [Call], Any
+]  # awaits an Answer or an Application; one that changes something may be a plain function
 THREADS = 16
 UPKEEP = 5.0  # seconds between two flushes of counts
 LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]", "::1"}
