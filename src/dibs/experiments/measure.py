@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +35,20 @@ class DifferentMatches(DibsError):
 def measure_point(wanted: Experiment, value: Any, size: Size, say: Say = lambda text: None) -> dict[str, Any]:
     """All structures of an experiment at one value of what varies."""
     data = wanted.workload(value, size)
-    clauses, events = code(data)
-    series = wanted.series_at(value)
+    kinds = data if isinstance(data, dict) else {"": data}
+    rows: dict[str, dict[str, Any]] = {}
+    for kind, own in kinds.items():
+        clauses, events = code(own)
+        series = [one for one in wanted.series_at(value) if one.data == kind]
+        rows |= _measure(f"{wanted.about} at {value}", series, (clauses, events), size.repeats, say)
+    shown = next(iter(kinds.values()))
+    return {"x": value, "subscriptions": len(shown.expressions), "events": size.events, "rows": rows}
+
+
+def _measure(
+    where: str, series: Sequence[Series], coded: tuple[Clauses, CodedEvents], repeats: int, say: Say
+) -> dict[str, dict[str, Any]]:
+    clauses, events = coded
     rows: dict[str, dict[str, Any]] = {}
     built: dict[str, Index] = {}
     found: dict[str, tuple[int, int]] = {}
@@ -49,13 +61,13 @@ def measure_point(wanted: Experiment, value: Any, size: Size, say: Say = lambda 
             found[one.label] = pairs.count, _digest(pairs)
             rows[one.label] |= {"matches": pairs.count} | _count(pairs, len(events))
     if len(set(found.values())) != 1:
-        raise DifferentMatches(f"{wanted.about} at {value}: structures differ in their matches: {found}")
-    for label, times in _take_turns(built, events, size.repeats).items():
+        raise DifferentMatches(f"{where}: structures differ in their matches: {found}")
+    for label, times in _take_turns(built, events, repeats).items():
         rows[label] |= {"match_us": min(times), "median_us": float(np.median(times)), "all_us": times}
     for one in series:
         if one.updates and one.label in built:
             rows[one.label] |= _update(one, clauses)
-    return {"x": value, "subscriptions": len(data.expressions), "events": len(events), "rows": rows}
+    return rows
 
 
 def code(data: Data) -> tuple[Clauses, CodedEvents]:
@@ -68,14 +80,14 @@ def code(data: Data) -> tuple[Clauses, CodedEvents]:
 
 
 def _build(one: Series, clauses: Clauses, events: CodedEvents) -> tuple[dict[str, Any], Index | None]:
-    create(one.index, _take_few(clauses), **one.options).match(events, 1)  # compiles, or loads what was compiled
+    create(one.structure, _take_few(clauses), **one.options).match(events, 1)  # compiles, or loads what was compiled
     begin = time.process_time()
     try:
-        index = create(one.index, clauses, **one.options)
+        index = create(one.structure, clauses, **one.options)
     except IndexTooLarge as e:
         return {"refused": str(e)}, None
     built = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
-    if one.index == "auto":  # it plans by the events that it has seen, and again when there is reason to
+    if one.structure == "auto":  # it plans by the events that it has seen, and again when there is reason to
         for _ in range(3):
             index.match(events, 1)
             do_pending(index)
@@ -124,7 +136,7 @@ def _update(one: Series, clauses: Clauses) -> dict[str, float]:
     """Rows inserted and deleted one by one, as the papers measure it, in a structure that holds all others."""
     single = min(SINGLE, len(clauses) // 2)
     rest = len(clauses) - single
-    kind: Any = find(one.index)
+    kind: Any = find(one.structure)
     index = kind.build(clauses.take(np.arange(rest)), **one.options)
     rows = [clauses.take(np.array([row])) for row in range(rest, len(clauses))]
     index.insert(rows[0])  # the first one may make arrays that grow

@@ -2,9 +2,9 @@
 
 Measured by the number of predicates n: one attribute, each subscription one predicate with one of the operators
 =, <, <=, >, >= over a domain that grows with n, so that predicates are distinct and few of them hold for an event
-(L, the output, is the same at each n). Of the rivals in the table (Grouped Filter, a red-black tree, IBS-Tree, Time Index,
-Interval B+tree) none is here; the nearest relatives that are, the segment tree and the interval tree over the same
-intervals, stand in, and neither takes insertions.
+(L, the output, is the same at each n). Of the rivals in the table (Grouped Filter, a red-black tree, IBS-Tree, Time
+Index, Interval B+tree) none is here; the nearest relatives that are, the segment tree and the interval tree over the
+same intervals, stand in, and neither takes insertions.
 """
 
 from __future__ import annotations

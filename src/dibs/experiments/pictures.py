@@ -25,6 +25,8 @@ LOOKS = {
     "BE-Tree, batch": ("#ff9896", "X"),
     "PSTBloom": ("#9467bd", "*"),
     "PSTHash": ("#e377c2", "h"),
+    "auto, CNF": ("#0b6e99", "o"),
+    "auto, DNF": ("#6fb7d6", "o"),
     "naive": ("#7f7f7f", "s"),
 }
 OTHERS = (("#1f3b73", "p"), ("#c49c94", "H"), ("#4d7c0f", "8"), ("#7c2d12", "^"), ("#0f766e", "v"), ("#581c87", "D"))
@@ -94,7 +96,7 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
     for label in result.labels:
         found = [(x, y) for x, y in zip(places, result.line(label, measure)) if y]
         colour, mark = looks[label]
-        thick = 2.5 if label == "auto" else 1.2
+        thick = 2.5 if label.startswith("auto") else 1.2
         if found:
             axes.plot(*zip(*found), color=colour, marker=mark, markersize=4, linewidth=thick, label=label)
     if words:
@@ -109,16 +111,16 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
 
 def _draw_bars(axes: Any, result: Result, measure: str, looks: dict[str, tuple[str, str]]) -> None:
     """A table of the paper: one value."""
-    found = [(label, result.line(label, measure)[0]) for label in reversed(result.labels)]
-    found = [(label, value) for label, value in found if value]
+    values = {label: result.line(label, measure)[0] or 0.0 for label in reversed(result.labels)}
+    found = [(label, value) for label, value in values.items() if value]
     bars = axes.barh(
         [label for label, _ in found], [value for _, value in found], color=[looks[label][0] for label, _ in found]
     )
     axes.bar_label(bars, [f"{value:,.3g}" for _, value in found], fontsize=8, padding=2)
     axes.set_xscale("log")
-    values = [value for _, value in found]
-    if values:
-        axes.set_xlim(min(values) / 3, max(values) * 8)  # room for the numbers
+    if found:
+        shown = [value for _, value in found]
+        axes.set_xlim(min(shown) / 3, max(shown) * 8)  # room for the numbers
     axes.set_xlabel(MEASURES[measure])
     axes.set_title(_title(result), loc="left", fontsize=9)
 
