@@ -406,6 +406,41 @@ def test_matching_recycles_too_when_it_is_time():
     assert tree.match(events, 1).count == before.count == 0
 
 
+def test_rows_of_an_l_node_of_many_false_candidates_move_to_a_better_p_node():
+    """Rows 0 to 3 came to the p-node of attribute 0 before attribute 1 had one. Events then test two predicates of each
+    of them in vain, where the way has saved one; the other rows of the p-node cost nothing, so that it stays."""
+    rows = [[(0, 1, 1), (1, 1, 90), (2, i + 1, i + 1)] for i in range(4)] + [[(0, v, v)] for v in range(50, 70)]
+    with using({"betree_sample": 1, "betree_window": 1}):
+        tree = BETree.build(clauses_of(rows, 3), max_cap=5)
+        tree.insert(clauses_of([[(1, v, v)] for v in range(30, 60)], 3))
+
+        def first_attributes():
+            leaves = Reader(tree).leaves.items()
+            return {row: path[0][0] for path, found in leaves for row in found if path}
+
+        assert {row: a for row, a in first_attributes().items() if row < 24} == dict.fromkeys(range(24), 0)
+        event = events_of([{0: 1, 1: 5, 2: 60}] * 20)
+        before = tree.match(event, 1)
+        tree._adjust()
+        after = first_attributes()
+    assert [after[row] for row in range(4)] == [1] * 4
+    assert [after[row] for row in range(4, 24)] == [0] * 20
+    assert tree.plan()["rows recycled"] == 4
+    assert before.count == tree.match(event, 1).count == 0
+    assert pairs_of(tree, events_of([{0: 1, 1: 5, 2: 3}])) == {(0, 2)}
+
+
+def test_a_row_that_would_come_back_stays_whatever_the_rank():
+    rows = [[(0, 1, 1), (1, 1, 90), (2, i + 1, i + 1)] for i in range(4)] + [[(0, v, v)] for v in range(50, 70)]
+    with using({"betree_sample": 1, "betree_window": 1}):
+        tree = BETree.build(clauses_of(rows, 3), max_cap=5)
+        tree.match(events_of([{0: 1, 1: 5, 2: 60}] * 20), 1)
+        words = tree._tree
+        tree._adjust()
+    assert tree._tree is words, "nothing was copied"
+    assert tree.plan()["rows recycled"] == 0
+
+
 def test_evaluations_on_discarded_paths_are_losses():
     """All rows of the p-node of attribute 0 are in its buckets of single cells; an event that comes to one and matches
     nothing there has tested the buckets on the way in vain, and one that matches has lost nothing."""
