@@ -76,12 +76,12 @@ def order_of(ids: IdIndex, more: int) -> TextOrder | None:
     return known
 
 
-def sorted_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]]) -> list[Id]:
-    """The ids of some rows of several segments."""
-    if len(parts) == 1:
+def sorted_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]], more: Sequence[Id] = ()) -> list[Id]:
+    """The ids of some rows of several segments, and these."""
+    if len(parts) == 1 and not more:
         return _sorted(*parts[0])
-    integers: list[list[Id]] = []
-    texts: list[list[Id]] = []
+    integers: list[list[Any]] = [[id for id in more if not isinstance(id, str)]]
+    texts: list[list[Any]] = [[id for id in more if isinstance(id, str)]]
     for ids, rows in parts:
         (texts if ids.integers is None else integers).append(_sorted(ids, rows))
     return [*_merged(integers), *_merged(texts)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.layout import DONE, FULL, STALE
-from dibs.segments.single.plan import Plan, part_of, plan_of
+from dibs.segments.single.plan import Plan, part_of, parts_of
 from dibs.segments.single.space import SingleSpace
+from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
-NO_PLAN = object()  # of a state with segments that are not matched this way
+NO_PLAN = object()  # of a state with segments, or with what waits, that are not matched this way
+Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names that segments mention, and these
 
 
 class Singles:
@@ -33,11 +36,11 @@ class Singles:
         self._wake = wake  # there is work in the background
         self._spaces = Pool()
         self._calls = 0
+        self._pending = NOTHING  # the records of what waited last
         self.served = 0  # events that were matched this way
 
-    def match(self, state: State, text: bytes, wanted: Callable[[list[Segment]], WantedNames]) -> list[Id] | None:
-        """The ids of the event that the text says, sorted; None: batches know what to do with it. wanted: gives the
-        names that segments mention."""
+    def match(self, state: State, text: bytes, wanted: Wanted) -> list[Id] | None:
+        """The ids of the event that the text says, sorted; None: batches know what to do with it."""
         plan = state.single
         if plan is None or self._calls % thresholds.single_looks == 0:
             plan = self._planned(state, wanted)
@@ -79,22 +82,27 @@ class Singles:
         if not pairs:
             return []
         segments = plan.segments
-        if len(segments) == 1:
+        if len(segments) == 1 and not plan.pending:
             return sorted_ids([(segments[0].ids, space.row[:pairs])])
         parts, first = [], 0
         for segment, last in zip(segments, space.ends.tolist()):
             if last > first:
                 parts.append((segment.ids, space.row[first:last]))
             first = last
-        return sorted_ids(parts)
+        return sorted_ids(parts, plan.pending.ids_of(space.row[first:pairs].tolist()))
 
-    def _planned(self, state: State, wanted: Callable[[list[Segment]], WantedNames]) -> Any:
+    def _planned(self, state: State, wanted: Wanted) -> Any:
         """The plan of the state, as its indexes are now."""
         segments = [layer.segment for layer in state.layers]
         plan = state.single
         if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
             return plan
-        plan = plan_of(state, wanted(segments)) or NO_PLAN
+        parts = parts_of(state)
+        found = None if parts is None else gather_waiting(state.waiting, partial(wanted, segments), self._pending)
+        plan = NO_PLAN
+        if parts is not None and found is not None:
+            self._pending = found[0]
+            plan = Plan(state, parts, found[1], found[0])
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 

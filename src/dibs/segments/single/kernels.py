@@ -34,6 +34,8 @@ from dibs.segments.single.arrays import (
     records_at,
     room_at,
     slots_at,
+    values_at,
+    waiting_at,
 )
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
@@ -63,7 +65,9 @@ from dibs.segments.single.layout import (
     STAMPS,
     TEXT,
     UNSURE,
+    WAITING_ROWS,
 )
+from dibs.segments.single.waiting_kernels import match_waiting
 
 AHEAD, SOON = 12, 6  # so many values before one is coded, what it needs is prefetched
 
@@ -111,6 +115,11 @@ def _match_event(plan, space, size, most_values):
                 break
             _drop_gone(array_at(plan, own + GONE, np.uint8), array_at(space, ROOM + 1, np.int32), start, progress)
         ends[layer] = progress[PAIRS]
+    if status == DONE and number_at(plan, WAITING_ROWS) > 0:
+        row = array_at(space, ROOM + 1, np.int32)
+        if progress[PAIRS] + number_at(plan, WAITING_ROWS) > len(row):
+            return FULL
+        match_waiting(waiting_at(plan), values_at(space), row, progress)
     result = array_at(space, RESULT, np.int64)
     result[0], result[1], result[2], result[3] = (
         progress[PAIRS],

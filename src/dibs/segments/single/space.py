@@ -73,6 +73,8 @@ class SingleSpace:
             np.empty(n.rows, np.int32),
             self.row,
             np.zeros(PROGRESS_NUMBERS, np.int64),
+            np.zeros(n.nodes, np.int32),
+            np.empty(n.values, np.int32),
         )
         numbers = np.array(entries_of(arrays), np.int64)
         assert len(numbers) == 2 * WORK
