@@ -128,7 +128,7 @@ def clusters_at(plan, own):
 
 
 @kernel(inline="always")
-def found_at(space):
+def find_at(space):
     return Found(
         array_at(space, FOUND, np.int32),
         array_at(space, FOUND + 1, np.uint8),
@@ -149,7 +149,7 @@ def numbers_at(space):
 @kernel(inline="always")
 def values_at(space):
     return Values(
-        found_at(space), numbers_at(space), array_at(space, BY_NAME, np.int32), array_at(space, BY_NAME + 1, np.int32)
+        find_at(space), numbers_at(space), array_at(space, BY_NAME, np.int32), array_at(space, BY_NAME + 1, np.int32)
     )
 
 
@@ -168,7 +168,7 @@ def reading_at(space):
 
 
 @kernel(inline="always")
-def coded_at(space):
+def code_at(space):
     return array_at(space, CODED, np.int32), array_at(space, CODED + 1, np.int32)
 
 
