@@ -16,7 +16,7 @@ from dibs.matcher import Matcher
 from dibs.thresholds import smallest, using
 from strategies import RANDOM, events, expressions, json_events
 
-fewer = settings(max_examples=settings.default.max_examples // 2)
+fewer = settings(max_examples=settings.default.max_examples // 4)
 some_expressions = st.lists(expressions(extremes=True, max_leaves=5), min_size=4, max_size=16)
 some_events = st.lists(st.one_of(json_events(), json_events(), events()), min_size=1, max_size=6)
 

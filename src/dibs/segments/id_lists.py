@@ -80,8 +80,8 @@ def sort_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]], more: Sequence[
     """The ids of some rows of several segments, and these."""
     if len(parts) == 1 and not more:
         return _sort(*parts[0])
-    integers: list[list[Any]] = [[id for id in more if not isinstance(id, str)]]
-    texts: list[list[Any]] = [[id for id in more if isinstance(id, str)]]
+    integers: list[list[Any]] = [sorted(id for id in more if not isinstance(id, str))]
+    texts: list[list[Any]] = [sorted(id for id in more if isinstance(id, str))]
     for ids, rows in parts:
         (texts if ids.integers is None else integers).append(_sort(ids, rows))
     return [*_merge(integers), *_merge(texts)]

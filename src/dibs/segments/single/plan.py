@@ -1,9 +1,9 @@
 """What of a state a single event is handed: its table of addresses.
 
 A segment's own part of the table is made once; that of a state is put together of these, with the rows that are gone,
-what waits and the attributes of the wanted names: some microseconds for each change. Tables hold the arrays whose addresses they
-have. An index that has planned again, or filed more for single events, makes a table no less exact, only slower: so it
-is looked for now and then (segments.single.call).
+what waits and the attributes of the wanted names: some microseconds for each change. Tables hold the arrays whose
+addresses they have. An index that has planned again, or filed more for single events, makes a table no less exact, only
+slower: so it is looked for now and then (segments.single.call).
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ def record_of(steps: Sequence[Step], codes: Mapping[str, int]) -> bytes:
     """codes: the number of each name."""
     literals = HEAD + STEP * len(steps)
     end = literals + LITERAL * sum(len(step.literals) for step in steps)
-    words, values, texts = [0, len(steps)], [], b""
+    words, texts = [0, len(steps)], b""
+    values: list[int] = []
     for step in steps:
         first = literals + len(values)
         words += (codes[step.name], step.operator, first, len(step.literals), step.on_true, step.on_false)
