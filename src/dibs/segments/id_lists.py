@@ -104,8 +104,9 @@ def _sort(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
 
 def _merge(lists: list[list[Any]]) -> list[Any]:
     """Sorted lists as one."""
-    if len(lists) == 1:
-        return lists[0]
+    lists = [each for each in lists if each]
+    if len(lists) <= 1:
+        return lists[0] if lists else []
     result = [id for each in lists for id in each]
     result.sort()  # runs in order are merged
     return result

@@ -34,6 +34,7 @@ from dibs.segments.single.layout import (
     ROOM,
     SLOTS,
     WAITING,
+    WAITING_HEADS,
     DomainArrays,
 )
 from dibs.segments.single.waiting_kernels import Records as WaitingRecords
@@ -52,7 +53,10 @@ def names_at(plan):
 @kernel(inline="always")
 def waiting_at(plan):
     return WaitingRecords(
-        array_at(plan, WAITING, np.int64), array_at(plan, WAITING, np.float64), array_at(plan, WAITING, np.uint8)
+        rows_at(plan, WAITING_HEADS, np.int32, 2),
+        array_at(plan, WAITING, np.int64),
+        array_at(plan, WAITING, np.float64),
+        array_at(plan, WAITING, np.uint8),
     )
 
 

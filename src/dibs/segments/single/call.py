@@ -50,8 +50,10 @@ class Singles:
         make: Any = SingleSpace  # the pool knows tuples of arrays
         taken = self._spaces.take(make, plan.needs)
         space: Any = taken.space
-        if space.needs is not plan.needs and not space.needs.cover(plan.needs):
-            space = SingleSpace(space.needs.with_all_of(plan.needs))
+        if space.covered is not plan.needs:
+            if not space.needs.cover(plan.needs):
+                space = SingleSpace(space.needs.with_all_of(plan.needs))
+            space.covered = plan.needs
         if len(text) > space.needs.text:
             space = SingleSpace(space.needs._replace(text=2 * len(text)))
         space.read_for(plan.names)
@@ -68,7 +70,7 @@ class Singles:
         return ids
 
     def _finish(self, plan: Plan, space: SingleSpace) -> list[Id]:
-        pairs, candidates, predicates, nodes = space.result.tolist()
+        pairs, candidates, predicates, nodes, of_layers = space.result.tolist()
         self.served += 1
         counters = self._counters
         counters["events"] += 1
@@ -82,14 +84,14 @@ class Singles:
         if not pairs:
             return []
         segments = plan.segments
-        if len(segments) == 1 and not plan.pending:
+        if len(segments) == 1 and of_layers == pairs:
             return sort_ids([(segments[0].ids, space.row[:pairs])])
         parts, first = [], 0
         for segment, last in zip(segments, space.ends.tolist()):
             if last > first:
                 parts.append((segment.ids, space.row[first:last]))
             first = last
-        return sort_ids(parts, plan.pending.ids_of(space.row[first:pairs].tolist()))
+        return sort_ids(parts, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
 
     def _plan(self, state: State, wanted: Wanted) -> Any:
         """The plan of the state, as its indexes are now."""

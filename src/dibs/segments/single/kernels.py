@@ -65,7 +65,6 @@ from dibs.segments.single.layout import (
     STAMPS,
     TEXT,
     UNSURE,
-    WAITING_ROWS,
 )
 from dibs.segments.single.waiting_kernels import match_waiting
 
@@ -115,17 +114,20 @@ def _match_event(plan, space, size, most_values):
                 break
             _drop_gone(array_at(plan, own + GONE, np.uint8), array_at(space, ROOM + 1, np.int32), start, progress)
         ends[layer] = progress[PAIRS]
-    if status == DONE and number_at(plan, WAITING_ROWS) > 0:
-        row = array_at(space, ROOM + 1, np.int32)
-        if progress[PAIRS] + number_at(plan, WAITING_ROWS) > len(row):
+    of_layers = progress[PAIRS]
+    if status == DONE:
+        waiting, row = waiting_at(plan), array_at(space, ROOM + 1, np.int32)
+        if progress[PAIRS] + len(waiting.heads) > len(row):
             return FULL
-        match_waiting(waiting_at(plan), values_at(space), row, progress)
+        if len(waiting.heads) > 0:
+            match_waiting(waiting, values_at(space), row, progress)
     result = array_at(space, RESULT, np.int64)
-    result[0], result[1], result[2], result[3] = (
+    result[0], result[1], result[2], result[3], result[4] = (
         progress[PAIRS],
         progress[CANDIDATES],
         progress[TESTED],
         progress[NODES],
+        of_layers,
     )
     return status
 

@@ -42,7 +42,7 @@ def _places(first: int, *sizes: int) -> list[int]:
 # Of a state.
 LAYERS = 0
 WAITING = 1  # int64: the records of what waits, see segments.single.waiting
-WAITING_ROWS = 2  # how many these are
+WAITING_HEADS = 2  # int32 n x 2
 NAMES, HEAD = _places(3, len(Paths._fields))
 
 # Of a layer, from the beginning of its block. A part that a layer does not have is empty arrays.

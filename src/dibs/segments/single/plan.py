@@ -82,8 +82,7 @@ class Plan:
     def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending):
         paths = names.paths
         held: list[Any] = [paths, pending]
-        head = [len(parts), LIKE_THIS, *entries_of([pending.records]), len(pending), 0, *entries_of(paths)]
-        table = [np.array(head, np.int64)]
+        table = [np.array([len(parts), LIKE_THIS, *entries_of((pending.records, pending.heads, *paths))], np.int64)]
         for layer, part in zip(state.layers, parts):
             own = number_names(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None

@@ -17,7 +17,7 @@ from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
 
-RESULTS = 4  # pairs, candidates, predicates, nodes
+RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
 
 
 class Needs(NamedTuple):
@@ -44,7 +44,7 @@ class Needs(NamedTuple):
 
 class SingleSpace:
     def __init__(self, needs: Needs):
-        n = self.needs = needs
+        n = self.needs = self.covered = needs  # covered: the needs that were looked at last
         coded = n.values * n.layers + 1
         self.result = np.zeros(RESULTS, np.int64)
         self.offsets = np.zeros(n.layers + 1, np.int64)

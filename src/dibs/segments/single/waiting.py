@@ -4,20 +4,22 @@ A subscription that came since the last batch is neither coded nor indexed. Sing
 read, by a kernel that walks records (waiting_kernels), so that a change costs the next event microseconds. A record is
 a run of int64, and numbers, texts and names are where it says:
 
-    0                 the words of the record, texts included
-    1                 its predicates
+    0                 its predicates
     then for each predicate the number of its name among the wanted ones, its operator (language.table.Op), where its
                       literals begin and how many there are, and where to go on when it holds and when it does not:
                       at a predicate, ACCEPT or REJECT
     then for each literal its kind and two words: bits and rest of a number; where a text begins, in bytes from the
                       beginning of the record, and its length; 0 and the value of all others
     then the texts    filled up to whole words
+
+All records have heads, which lie together: the words of a record, and the number of a name without which it does not
+hold, or -1. Most events lack it, and do not look at the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -27,12 +29,12 @@ from dibs.language.expression import Expression, Kind
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.joins import is_join
 from dibs.language.rows import SimpleRow
-from dibs.language.table import ACCEPT, REJECT, Facet, PredicateTable
+from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.state import Waiting
 
-HEAD, STEP, LITERAL = 2, 6, 3  # words of a record's head, of a predicate, of a literal
+HEAD, STEP, LITERAL = 1, 6, 3  # words before the predicates, of a predicate, of a literal
 WORD = 8  # bytes
 
 
@@ -53,14 +55,21 @@ class Step(NamedTuple):
     on_false: int
 
 
+class Record(NamedTuple):
+    item: Waiting
+    head: bytes
+    words: bytes
+
+
 class Pending:
     """The records of what waits in a state."""
 
-    def __init__(self, names: Names, known: dict[Id, tuple[Waiting, bytes]]):
+    def __init__(self, names: Names, known: dict[Id, Record]):
         self.names = names  # whose numbers the records have
         self.known = known
         self.ids = list(known)
-        self.records = np.frombuffer(b"".join([record for _, record in known.values()]), np.int64)
+        self.heads = np.frombuffer(b"".join([record.head for record in known.values()]), np.int32).reshape(-1, 2)
+        self.records = np.frombuffer(b"".join([record.words for record in known.values()]), np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,7 +86,7 @@ def read_waiting(waiting: Mapping[Id, Waiting], before: Pending) -> dict[Id, lis
     new: dict[Id, list[Step]] = {}
     for id, item in waiting.items():
         known = before.known.get(id)
-        if known is None or known[0] is not item:
+        if known is None or known.item is not item:
             steps = steps_of(item)
             if steps is None:
                 return None
@@ -98,18 +107,19 @@ def gather_waiting(
         return NOTHING, names
     if before.known and not names.names.extends(before.names):  # their numbers are others now
         return gather_waiting(waiting, wanted, NOTHING)
-    records = {id: (waiting[id], record_of(steps, names.codes)) for id, steps in new.items()}
-    return Pending(names.names, {id: records.get(id) or before.known[id] for id in waiting}), names
+    known = {id: before.known.get(id) for id in waiting}
+    known |= {id: record_of(waiting[id], steps, names.codes) for id, steps in new.items()}
+    return Pending(names.names, cast("dict[Id, Record]", known)), names
 
 
 # ---- one subscription ----
 
 
-def record_of(steps: Sequence[Step], codes: Mapping[str, int]) -> bytes:
+def record_of(item: Waiting, steps: Sequence[Step], codes: Mapping[str, int]) -> Record:
     """codes: the number of each name."""
     literals = HEAD + STEP * len(steps)
     end = literals + LITERAL * sum(len(step.literals) for step in steps)
-    words, texts = [0, len(steps)], b""
+    words, texts = [len(steps)], b""
     values: list[int] = []
     for step in steps:
         first = literals + len(values)
@@ -120,8 +130,18 @@ def record_of(steps: Sequence[Step], codes: Mapping[str, int]) -> bytes:
                 texts += text
             values += (kind, bits, integer)
     texts += bytes(-len(texts) % WORD)
-    words[0] = end + len(texts) // WORD
-    return np.array(words + values, np.int64).tobytes() + texts
+    head = np.array([end + len(texts) // WORD, _needed(steps, codes)], np.int32)
+    return Record(item, head.tobytes(), np.array(words + values, np.int64).tobytes() + texts)
+
+
+def _needed(steps: Sequence[Step], codes: Mapping[str, int]) -> int:
+    """A name without which it does not hold, or -1."""
+    at = 0 if steps else ACCEPT
+    while at >= 0 and steps[at].on_false == REJECT:
+        if steps[at].operator != Op.IS_NULL:
+            return codes[steps[at].name]
+        at = steps[at].on_true
+    return -1
 
 
 def steps_of(item: Waiting) -> list[Step] | None:
@@ -133,9 +153,9 @@ def steps_of(item: Waiting) -> list[Step] | None:
 def _simple_steps(row: SimpleRow) -> list[Step]:
     """See language.row_kernels."""
     words = memoryview(row.packed).cast("q").tolist()
-    count, at, steps = words[0], HEAD + words[0], []
+    count, at, steps = words[0], 2 + words[0], []
     for i, name in enumerate(row.names):
-        operator, size = words[HEAD + i] & 255, words[HEAD + i] >> 8
+        operator, size = words[2 + i] & 255, words[2 + i] >> 8
         literals = []
         for kind, bits, integer in zip(*[iter(words[at : at + LITERAL * size])] * LITERAL):
             text = row.strings[integer] if kind == Kind.STRING else None

@@ -20,12 +20,13 @@ _EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.
 _BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
 _WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, Op.STRING))
 _IS_NULL, _NOT_NULL = int(Op.IS_NULL), int(Op.NOT_NULL)
-_HEAD, _STEP, _LITERAL = 2, 6, 3  # as in segments.single.waiting
+_HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.waiting
 
 
 class Records(NamedTuple):
-    """All records, one behind the other, in three views."""
+    """All records, one behind the other, in three views; and their heads."""
 
+    heads: NDArray[np.int32]  # n x 2
     words: NDArray[np.int64]
     numbers: NDArray[np.float64]
     bytes: NDArray[np.uint8]
@@ -47,14 +48,15 @@ def match_waiting(records, values, row, progress):
     for i in range(found.counts[0] - 1, -1, -1):
         values.next[i] = values.first[found.name[i]]
         values.first[found.name[i]] = i + 1
-    at, number, pairs = np.int64(0), 0, progress[PAIRS]
-    while at < len(records.words):
-        row[pairs] = number
-        pairs += _holds(records, at, values, progress)
-        at += records.words[at]
-        number += 1
+    at, pairs = np.int64(0), progress[PAIRS]
+    for number in range(len(records.heads)):
+        name = records.heads[number, 1]
+        if name < 0 or values.first[name] > 0:
+            row[pairs] = number
+            pairs += _holds(records, at, values, progress)
+            progress[CANDIDATES] += 1
+        at += records.heads[number, 0]
     progress[PAIRS] = pairs
-    progress[CANDIDATES] += number
     for i in range(found.counts[0]):
         values.first[found.name[i]] = 0
 
@@ -63,7 +65,7 @@ def match_waiting(records, values, row, progress):
 def _holds(records, record, values, progress):
     """1 or 0."""
     words = records.words
-    step = np.int64(0 if words[record + 1] > 0 else ACCEPT)
+    step = np.int64(0 if words[record] > 0 else ACCEPT)
     while step >= 0:
         at = record + _HEAD + _STEP * step
         value = np.int64(values.first[words[at]])
