@@ -153,7 +153,11 @@ def numbers_at(space):
 @kernel(inline="always")
 def values_at(space):
     return Values(
-        find_at(space), numbers_at(space), array_at(space, BY_NAME, np.int32), array_at(space, BY_NAME + 1, np.int32)
+        find_at(space),
+        numbers_at(space),
+        array_at(space, BY_NAME, np.int32),
+        array_at(space, BY_NAME + 1, np.int32),
+        array_at(space, BY_NAME + 2, np.uint64),
     )
 
 

@@ -81,7 +81,7 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
         3,
         2,
         1,
-        2,  # int32: the first value of each name, and the next one of each value, see segments.single.waiting_kernels
+        3,  # of values: see segments.single.waiting_kernels
     )
 )
 

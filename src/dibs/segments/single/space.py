@@ -16,6 +16,7 @@ from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
+from dibs.segments.single.waiting_kernels import MARKS
 
 RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
 
@@ -75,6 +76,7 @@ class SingleSpace:
             np.zeros(PROGRESS_NUMBERS, np.int64),
             np.zeros(n.nodes, np.int32),
             np.empty(n.values, np.int32),
+            np.zeros(MARKS, np.uint64),
         )
         numbers = np.array(entries_of(arrays), np.int64)
         assert len(numbers) == 2 * WORK

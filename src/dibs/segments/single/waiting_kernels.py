@@ -20,6 +20,7 @@ _EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.
 _BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
 _WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, Op.STRING))
 _IS_NULL, _NOT_NULL = int(Op.IS_NULL), int(Op.NOT_NULL)
+MARKS = 64  # words, a power of two: few enough to stay in the caches, which `first` is not
 _HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.waiting
 
 
@@ -39,26 +40,54 @@ class Values(NamedTuple):
     numbers: NDArray[np.float64]  # their keys, as numbers
     first: NDArray[np.int32]  # by number of a name: 1 + its first value, 0: it has none. Zeros between events
     next: NDArray[np.int32]  # of each value: 1 + the next one of the same name, or 0
+    marks: NDArray[
+        np.uint64
+    ]  # MARKS words, a bit for some names: set if the event has one of them. Zeros between events
 
 
 @phase(inline=False)
 def match_waiting(records, values, row, progress):
     """Adds the numbers of the records that hold to the rows. There is room for all of them."""
-    found = values.found
-    for i in range(found.counts[0] - 1, -1, -1):
-        values.next[i] = values.first[found.name[i]]
-        values.first[found.name[i]] = i + 1
-    at, pairs = np.int64(0), progress[PAIRS]
+    _mark(values)
+    at, pairs, is_laid_out = np.int64(0), progress[PAIRS], False
     for number in range(len(records.heads)):
         name = records.heads[number, 1]
-        if name < 0 or values.first[name] > 0:
+        if name < 0 or (values.marks[(name >> 6) & (MARKS - 1)] >> np.uint64(name & 63)) & np.uint64(1) != 0:
+            if not is_laid_out:
+                _lay_out(values)
+                is_laid_out = True
             row[pairs] = number
             pairs += _holds(records, at, values, progress)
             progress[CANDIDATES] += 1
         at += records.heads[number, 0]
     progress[PAIRS] = pairs
+    _clear(values, is_laid_out)
+
+
+@phase
+def _mark(values):
+    found = values.found
     for i in range(found.counts[0]):
-        values.first[found.name[i]] = 0
+        name = np.int64(found.name[i])
+        values.marks[(name >> 6) & (MARKS - 1)] |= np.uint64(1) << np.uint64(name & 63)
+
+
+@phase
+def _lay_out(values):
+    found = values.found
+    for i in range(found.counts[0] - 1, -1, -1):
+        values.next[i] = values.first[found.name[i]]
+        values.first[found.name[i]] = i + 1
+
+
+@phase
+def _clear(values, is_laid_out):
+    found = values.found
+    for i in range(len(values.marks)):
+        values.marks[i] = 0
+    if is_laid_out:
+        for i in range(found.counts[0]):
+            values.first[found.name[i]] = 0
 
 
 @phase(inline=False)
