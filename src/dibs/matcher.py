@@ -253,7 +253,11 @@ class Matcher:
         be read."""
         text = text_of(event)
         if top is None and remember is False and text is not None:
-            ids = self._matching.match_text(self.snapshot(), text)
+            self._news()
+            state = self._layers.read(few_wait=True)
+            ids = self._matching.match_text(state, text)
+            if ids is None and state.waiting:
+                ids = self._matching.match_text(self.snapshot(), text)
             if ids is not None:
                 return ids
         matches = self.match_batch([dict_of(event)], top=top, remember=remember)

@@ -9,11 +9,12 @@ claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: 
 from __future__ import annotations
 
 from dibs.errors import DibsError
-from dibs.experiments import opindex, pbtree, pstree, tatbul
+from dibs.experiments import betree, opindex, pbtree, pstree, tatbul
 from dibs.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     **opindex.EXPERIMENTS,
+    **betree.EXPERIMENTS,
     **pstree.EXPERIMENTS,
     **tatbul.EXPERIMENTS,
     **pbtree.EXPERIMENTS,

@@ -185,10 +185,14 @@ def order_of_growth(
 
 
 def below(experiment: str, label: str, limit: float, measure: str = "match_us", at: int = LAST) -> Check:
+    """Less than so much at the paper's size, and in proportion at a smaller scale."""
+
     def judge(result: Result) -> Outcome:
         found = result.line(label, measure)[at]
-        figure = f"{_at(result, result.values[at])}{label} {_number(found)} {UNITS.get(measure, measure)}"
-        passed = found is not None and found < limit
+        scale = result.settings["scale"]
+        wanted = f"should be below {_number(limit * scale)}: {_number(limit)} at the paper's size"
+        figure = f"{_at(result, result.values[at])}{label} {_number(found)} {UNITS.get(measure, measure)} ({wanted})"
+        passed = found is not None and found < limit * scale
         return Outcome(passed, figure, "" if passed else _counters(result, label, result.values[at]))
 
     return Check(experiment, judge)

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dibs.workloads.blocks import Blocks
 
@@ -29,13 +31,16 @@ MEASURES = {
 }
 
 
+Rows = NDArray[np.int64]
+
+
 class Series(NamedTuple):
     """A line of a figure: an index with its options."""
 
     label: str
     structure: str
     options: dict[str, Any] = {}  # noqa: RUF012
-    updates: bool = False  # measure insertion and deletion of single rows, too
+    updates: bool = False  # measure insertion and deletion of single rows, too; it lives through the data's steps
     data: str = ""  # which of the workload's data, where there are several
 
 
@@ -45,6 +50,7 @@ class Data(NamedTuple):
     expressions: pa.Array
     events: Any
     attributes: str | None = None  # the column that holds the events' attributes
+    steps: tuple[tuple[Rows, Rows], ...] = ()  # rows that go and come, one step after the other; none: all are there
 
 
 class Size(NamedTuple):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.events import read_events
 from dibs.errors import DibsError, IndexTooLarge
-from dibs.experiments.experiment import Data, Experiment, Series, Size
+from dibs.experiments.experiment import Data, Experiment, Rows, Series, Size
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
 from dibs.segments.compile import compile_texts
@@ -40,32 +39,37 @@ def measure_point(wanted: Experiment, value: Any, size: Size, say: Say = lambda 
     for kind, own in kinds.items():
         clauses, events = code(own)
         series = [one for one in wanted.series_at(value) if one.data == kind]
-        rows |= _measure(f"{wanted.about} at {value}", series, (clauses, events), size.repeats, say)
+        where = f"{wanted.about} at {value}"
+        rows |= _measure(where, series, Coded(clauses, events, own.steps), size.repeats, say)
     shown = next(iter(kinds.values()))
     return {"x": value, "subscriptions": len(shown.expressions), "events": size.events, "rows": rows}
 
 
-def _measure(
-    where: str, series: Sequence[Series], coded: tuple[Clauses, CodedEvents], repeats: int, say: Say
-) -> dict[str, dict[str, Any]]:
-    clauses, events = coded
+class Coded(NamedTuple):
+    clauses: Clauses
+    events: CodedEvents
+    steps: tuple[tuple[Rows, Rows], ...]
+
+
+def _measure(where: str, series: Sequence[Series], coded: Coded, repeats: int, say: Say) -> dict[str, dict[str, Any]]:
+    clauses, events, steps = coded
     rows: dict[str, dict[str, Any]] = {}
     built: dict[str, Index] = {}
     found: dict[str, tuple[int, int]] = {}
     for one in series:
         say(one.label)
-        rows[one.label], index = _build(one, clauses, events)
+        rows[one.label], index = _build(one, coded)
         if index is not None:
             built[one.label] = index
             pairs = index.match(events, 1)
-            found[one.label] = pairs.count, _digest(pairs)
+            found[one.label] = pairs.count, 0 if steps else _digest(pairs)  # rows that came later have other numbers
             rows[one.label] |= {"matches": pairs.count} | _count(pairs, len(events))
     if len(set(found.values())) != 1:
         raise DifferentMatches(f"{where}: structures differ in their matches: {found}")
     for label, times in _take_turns(built, events, repeats).items():
         rows[label] |= {"match_us": min(times), "median_us": float(np.median(times)), "all_us": times}
     for one in series:
-        if one.updates and one.label in built:
+        if one.updates and one.label in built and not steps:
             rows[one.label] |= _update(one, clauses)
     return rows
 
@@ -79,11 +83,16 @@ def code(data: Data) -> tuple[Clauses, CodedEvents]:
     return clauses, code_events(read_events(data.events, names, attributes=data.attributes), domains)
 
 
-def _build(one: Series, clauses: Clauses, events: CodedEvents) -> tuple[dict[str, Any], Index | None]:
-    create(one.structure, _take_few(clauses), **one.options).match(events, 1)  # compiles, or loads what was compiled
+def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Index | None]:
+    clauses, events, steps = coded
+    few = clauses.take(np.arange(min(len(clauses), 50)))
+    create(one.structure, few, **one.options).match(events, 1)  # compiles, or loads what was compiled
     begin = time.process_time()
     try:
-        index = create(one.structure, clauses, **one.options)
+        if steps and one.updates:
+            index = _live(one, clauses, events, steps)
+        else:
+            index = create(one.structure, clauses.take(_list_alive(steps)) if steps else clauses, **one.options)
     except IndexTooLarge as e:
         return {"refused": str(e)}, None
     built = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
@@ -94,11 +103,27 @@ def _build(one: Series, clauses: Clauses, events: CodedEvents) -> tuple[dict[str
     return built, index
 
 
-def _take_few(clauses: Clauses) -> Clauses:
-    few = min(len(clauses), 50)
-    if clauses.conjunctions >= few:
-        return replace(clauses, offsets=clauses.offsets[: few + 1], conjunctions=few)
-    return clauses
+def _list_alive(steps: tuple[tuple[Rows, Rows], ...]) -> Rows:
+    alive: set[int] = set()
+    for gone, come in steps:
+        alive = (alive - set(gone.tolist())) | set(come.tolist())
+    return np.array(sorted(alive), np.int64)
+
+
+def _live(one: Series, clauses: Clauses, events: CodedEvents, steps: tuple[tuple[Rows, Rows], ...]) -> Index:
+    """Built from what came first; then rows go and come, and events are matched after each step."""
+    kind: Any = find(one.structure)
+    first = steps[0][1]
+    index = kind.build(clauses.take(first), **one.options)
+    numbers = {int(row): number for number, row in enumerate(first)}
+    ever = len(first)
+    for gone, come in steps[1:]:
+        index.delete(np.sort(np.array([numbers.pop(row) for row in gone.tolist()], np.int64)))
+        index.insert(clauses.take(come))
+        numbers |= {int(row): ever + k for k, row in enumerate(come)}
+        ever += len(come)
+        index.match(events, 1)
+    return cast(Index, index)
 
 
 def _count(pairs: Pairs, events: int) -> dict[str, float]:
@@ -108,12 +133,12 @@ def _count(pairs: Pairs, events: int) -> dict[str, float]:
 
 def _digest(pairs: Pairs) -> int:
     """The same for the same pairs in any order."""
-    total = np.uint64(0)
+    total = 0
     for event, row in pairs.chunks:
         key = (event.astype(np.uint64) << np.uint64(32)) | row.astype(np.uint64)
         key *= np.uint64(0x9E3779B97F4A7C15)
-        total += np.sum(key ^ (key >> np.uint64(29)), dtype=np.uint64)
-    return int(total)
+        total += int(np.sum(key ^ (key >> np.uint64(29)), dtype=np.uint64))
+    return total % 2**64
 
 
 def _take_turns(built: dict[str, Index], events: CodedEvents, repeats: int) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Results to verdicts: every claim of the papers, whether it holds here, by which figures, and why not (VERDICTS.md)."""
+"""Results to VERDICTS.md: every claim of the papers, whether it holds here, by which figures, and why not."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ CLAIMS: tuple[Claim, ...] = (
 )
 HEAD = """# What the papers claim, and what comes out here
 
-Every claim that the evaluations of the five papers make in words, in ours, judged by the experiments of the same figure
-on one machine, in one process, on the same data. *Holds in part*: some of its checks pass. Times are processor times of
-the best of several rounds in which all structures take turns. Where a check fails, the counters of the structures that it
-compares say why: what an event makes them look at. This page is written by `dibs bench verdicts`; the figures are
-those of [benchmarks/pages/papers.md](benchmarks/pages/papers.md).
+Every claim that the evaluations of the five papers make in words, in ours, judged by the experiments of the same
+figure on one machine, in one process, on the same data. *Holds in part*: some of its checks pass. Times are processor
+times, the best of several rounds in which all structures take turns. Where a check fails, the counters of the
+structures that it compares say why: what an event makes them look at. `dibs bench verdicts` writes this page from the
+results of the figures in [benchmarks/pages](benchmarks/pages/papers.md).
 
-A paper measures its authors' C or C++ against binaries of others, on another machine and sometimes on data that nobody
-else has; here all structures are written in one language, over the same coded integers. So a claim that does not hold here is
-no refutation: it says that the difference was not in the structure alone.
+A paper measures its authors' C or C++ against binaries of others, on another machine and sometimes on data that
+nobody else has; here all structures are written in one language, over the same coded integers, and at a smaller
+scale. So a claim that does not hold here is no refutation: it says that the difference was not in the structure
+alone.
 """
 
 

@@ -33,8 +33,9 @@ def draw_by(random: np.random.Generator, summed: NDArray[np.float64], size: int 
 def draw_distinct(random: np.random.Generator, summed: NDArray[np.float64], rows: int, width: int) -> NDArray[np.int64]:
     """`width` different numbers in each row, drawn one after the other by the weights whose sums these are."""
     chosen = np.full((rows, width), -1, np.int64)
+    going = np.arange(rows)  # rows that are drawn one number at a time
     for place in range(width):
-        wanted = np.arange(rows)
+        wanted = going
         for _ in range(TRIES):
             drawn = draw_by(random, summed, len(wanted))
             fresh = ~(chosen[wanted, :place] == drawn[:, None]).any(1)
@@ -44,17 +45,21 @@ def draw_distinct(random: np.random.Generator, summed: NDArray[np.float64], rows
                 break
         for start in range(0, len(wanted), ROWS_AT_ONCE):
             some = wanted[start : start + ROWS_AT_ONCE]
-            chosen[some, place] = _draw_among_others(random, summed, chosen[some, :place])
+            chosen[some, place:] = _draw_among_others(random, summed, chosen[some, :place], width - place)
+        going = np.setdiff1d(going, wanted)
     return chosen
 
 
 def _draw_among_others(
-    random: np.random.Generator, summed: NDArray[np.float64], taken: NDArray[np.int64]
+    random: np.random.Generator, summed: NDArray[np.float64], taken: NDArray[np.int64], width: int
 ) -> NDArray[np.int64]:
-    """One for each row that is not among those taken: the largest of log(weight) + Gumbel noise is a weighted draw."""
+    """The rest of each row, none of which is among those taken: the largest of log(weight) + Gumbel noise, in their
+    order, are a weighted draw without replacement."""
     keys = np.log(np.diff(summed, prepend=0) + 1e-300) + random.gumbel(size=(len(taken), len(summed)))
     keys[np.arange(len(taken))[:, None], taken] = -np.inf
-    return keys.argmax(1)
+    largest = np.argpartition(keys, -width, axis=1)[:, -width:] if width < len(summed) else np.argsort(keys, axis=1)
+    order = np.argsort(-np.take_along_axis(keys, largest, 1), axis=1, kind="stable")
+    return np.take_along_axis(largest, order, 1)[:, :width]
 
 
 def draw_uniform_sizes(random: np.random.Generator, largest: int, rows: int) -> NDArray[np.int64]:
