@@ -9,21 +9,22 @@ of its own awaits it (space clustering). Three rules keep buckets independent of
     forced split  the c-node of a bucket is partitioned again only if the bucket is split or a single cell (atomic)
     merge         an underflowing leaf bucket is merged with its parent only if that is open (not partitioned)
 
-So an attribute is used at most once on a path, and the height is at most (predicates of a row) x log2(cells), whatever
-the number of rows. An event visits the p-nodes of attributes that it has and the buckets that its values meet, and
-tests the rows of all l-nodes on the way. An event may be an expression itself: several values and ranges for an
-attribute decide together whether a node is visited, so every node is visited once, and every row is in one l-node.
+So an attribute is used at most once on a path, and the height is at most (predicates of a row) x log2(cells),
+whatever the number of rows. An event visits the p-nodes of attributes that it has and the buckets that its values
+meet, and tests the rows of all l-nodes on the way. An event may be an expression itself, with any operator: the
+values that satisfy a predicate are values and ranges, and those of an attribute decide together whether a node is
+visited, so every node is visited once, and every row is in one l-node.
 
 Ranks: the gain of a p-node is the number of predicates of its rows that the way to them has already evaluated (covered
 or subsumed), its loss the average number of evaluations that an event makes there in vain. A row goes to the p-node of
 the highest rank among its attributes. At the end of a window (a tenth of its rows in insertions, deletions and
 matches) a p-node whose rank is negative is recycled: its rows are taken out and inserted again. L-nodes and c-nodes
-have ranks and are recycled, too (betree.ranks). A new p-node goes to
-the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet) or, with the option
-loss="histogram", of which most are left when the average bucket of a histogram is taken away. Events count losses: the
-evaluations of rows that do not match, and those that led to a c-node where and below which nothing does. Matching
-recycles as well: after so many events all windows are looked at (`pending`, see index.base.do_pending), on a copy of
-the tree which then takes its place, as other threads match on it meanwhile.
+have ranks and are recycled, too (betree.ranks). A new p-node goes to the attribute that most rows of the l-node have
+(the paper's optimistic rank: no loss is known yet) or, with the option loss="histogram", of which most are left when
+the average bucket of a histogram is taken away. Events count losses: the evaluations of rows that do not match, and
+those that led to a c-node where and below which nothing does. Matching recycles as well: after so many events all
+windows are looked at (`pending`, see index.base.do_pending), on a copy of the tree which then takes its place, as
+other threads match on it meanwhile.
 
 Arrays:
     words    int32             all nodes and records, see betree.layout
