@@ -2,9 +2,9 @@
 
 `Profiles` are closed intervals of one width on each of two attributes. Their middles lie round an origin, at
 distances with a Zipf distribution, in a direction that is uniform on each attribute: the greater the skew, the
-closer together. How much profiles overlap follows from width and skew: `measure_overlap` tells it, and `find_width` the width for a given
-overlap. Documents have uniform values. The paper defines neither overlap (here: of pairs of profiles, on both
-attributes) nor the distances; those up to 500 let intervals of width 10 overlap by its 1 to 20 %.
+closer together. How much profiles overlap follows from width and skew: `measure_overlap` tells it, and `find_width`
+the width for a given overlap. Documents have uniform values. The paper defines neither overlap (here: of pairs of
+profiles, on both attributes) nor the distances; those up to 500 let intervals of width 10 overlap by its 1 to 20 %.
 
 `Intervals` are the intervals of Table 3 (100,000, and as many points): uniform places, uniform widths up to twice
 `width`, which the paper does not give; the default lets about ten intervals hold a point.
