@@ -22,9 +22,9 @@ from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, wi
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.evaluate import answer
-from dibs.history.history import History, remembered
-from dibs.history.keys import Derived, EventCells, cells_of, events_between, joined, with_derived
-from dibs.history.phases import Candidates, Costs, Needed, needed_joins
+from dibs.history.history import History, states_of_remembered
+from dibs.history.keys import Derived, EventCells, cells_of, events_between, join_events, with_derived
+from dibs.history.phases import Candidates, Costs, Needed, find_needed_joins
 from dibs.history.plan import plan_of
 from dibs.history.sources import documents_of
 from dibs.history.state import State
@@ -41,7 +41,7 @@ class Joins:
         self.answering = Answering(self.plans)
         self._costs = costs
 
-    def derived(
+    def derive(
         self,
         values: EventValues,
         candidates: Callable[[EventValues], Candidates],
@@ -53,20 +53,20 @@ class Joins:
         values = with_derived(values, self._codes(values), [])
         needed = None
         if self._costs.constants_first(len(self.plans)):
-            needed = needed_joins(self.plans, values, candidates, self._costs)
+            needed = find_needed_joins(self.plans, values, candidates, self._costs)
         begin = time.perf_counter()
         if turn is None:
-            result = self._answered(values, needed, [state], self._snapshot(state))
+            result = self._answer(values, needed, [state], self._snapshot(state))
         else:
-            result = self._answered_in_turn(values, needed, turn)
+            result = self._answer_in_turn(values, needed, turn)
         answered = values.events * len(self.plans) if needed is None else int(needed.sum())
         if answered:
             self._costs.note(a_join=(time.perf_counter() - begin) / answered)
         return result
 
-    def told(self) -> list[str]:
+    def tell(self) -> list[str]:
         """In which order joins and constants are looked at, and why; and which joins are slow."""
-        lines = [f"order: {self._costs.told(len(self.plans))}"]
+        lines = [f"order: {self._costs.tell(len(self.plans))}"]
         slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
         if slow:
             lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
@@ -78,13 +78,13 @@ class Joins:
     def _snapshot(self, state: State) -> Snapshot:
         return state.coded.at(state, self.answering.compiled)
 
-    def _answered(
+    def _answer(
         self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
     ) -> EventValues:
         """states: one for all events, or one for each."""
-        found = self._left_to_python(values, needed, states) if self.answering.left else []
+        found = self._answer_in_python(values, needed, states) if self.answering.left else []
         codes = np.array([values.names.codes[name] for name in self.answering.names], np.int32)  # type: ignore[attr-defined]
-        joins = self.answering.bound(snapshot)[0].joins
+        joins = self.answering.bind(snapshot)[0].joins
         size = max(1, thresholds.derived_at_once // max(len(codes), 1))
         parts = []
         for first in range(0, values.events, size):
@@ -97,11 +97,11 @@ class Joins:
             )
             memo = self.answering.memo(states[0]) if len(states) == 1 else NO_MEMO
             own = None if needed is None else needed[first:end][:, self.answering.taken]
-            parts.append((first, *self.answering.answered(some, snapshot, view, own, memo)))
+            parts.append((first, *self.answering.answer(some, snapshot, view, own, memo)))
         none = np.zeros(len(values.names), np.bool_)
         return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
 
-    def _answered_in_turn(self, values: EventValues, needed: Needed | None, turn: Remembering) -> EventValues:
+    def _answer_in_turn(self, values: EventValues, needed: Needed | None, turn: Remembering) -> EventValues:
         """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
         only so many of them; after a chunk, the indexes follow."""
         left = [self.plans[place] for place in self.answering.left]
@@ -117,12 +117,12 @@ class Joins:
             snapshot = snapshot.with_documents(events_between(rows, first, end), end - first)
             snapshot = snapshot.with_patterns(self.answering.compiled.patterns)
             own = None if needed is None else needed[first:end]
-            done.append(self._answered(events_between(values, first, end), own, states[first:end], snapshot))
+            done.append(self._answer(events_between(values, first, end), own, states[first:end], snapshot))
             snapshot = snapshot.with_indexes(self.answering.compiled.indexes)
         turn.snapshot = snapshot
-        return joined(values, done)
+        return join_events(values, done)
 
-    def _left_to_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
+    def _answer_in_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
         """The answers that the kernels do not give."""
         found: list[Derived] = []
         plans = [(place, self.plans[place]) for place in self.answering.left]
@@ -162,7 +162,7 @@ class Remembering:
     def begin(self, values: EventValues) -> None:
         self._history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        self._states = remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
+        self._states = states_of_remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
 
     def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from

@@ -70,7 +70,7 @@ class Costs:
         is_cheaper = narrowed < self.narrowing + joins * self.a_join
         return is_cheaper != (self.batches % LOOK_AGAIN == 0)
 
-    def told(self, joins: int) -> str:
+    def tell(self, joins: int) -> str:
         """The order, in words."""
         if joins <= thresholds.few_joins:
             return f"joins first, because there are only {joins:,}"
@@ -83,7 +83,7 @@ class Costs:
         return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed"
 
 
-def needed_joins(
+def find_needed_joins(
     plans: list[Plan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
 ) -> Needed:
     """Which joins have to be answered for which event, so that all others make no difference."""

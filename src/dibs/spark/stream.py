@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from dibs import loading
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.feeds import Feed, Table, Topic, feed_of
 from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Log
@@ -81,12 +81,12 @@ def stream(
                    on the driver's machine; workers that do not see it get the subscriptions by broadcast. With
                    history= they must see it.
     history        the documents that joins over history speak of: a dibs.spark.History, whose documents are there
-                   before the first event (History(): none are). Then each event is one, for those after it. A DataFrame is
-                   History(documents).
+                   before the first event (History(): none are). Then each event is one, for those after it. A
+                   DataFrame is History(documents).
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
-    batches, feed = _prepared(
+    batches, feed = _prepare(
         events,
         subscriptions,
         sink,
@@ -136,7 +136,7 @@ def backfill(
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
-    batches, feed = _prepared(
+    batches, feed = _prepare(
         events,
         subscriptions,
         sink,
@@ -157,7 +157,7 @@ def backfill(
             feed.close()
 
 
-def _prepared(
+def _prepare(
     events: DataFrame,
     subscriptions: Any,
     sink: Any,
@@ -205,7 +205,7 @@ def _living(
 def _state_folder(checkpoint: Any, state: Any) -> Path:
     for name, path in (("checkpoint", checkpoint), ("state", state)):
         if not isinstance(path, (str, os.PathLike)) and not (name == "state" and path is None):
-            raise ArgumentError(f"{name} must be the path of a folder, not {shown(path)}")
+            raise ArgumentError(f"{name} must be the path of a folder, not {show(path)}")
     local = _local(checkpoint if state is None else state)
     if local is None:
         raise DibsError(

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from dibs.errors import DibsError
-from dibs.history.retention import checked_retain
+from dibs.history.retention import check_retain
 from dibs.language.printer import JOIN
 from dibs.matcher import Matcher
 from dibs.spark.compile import cores_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class GrowingHistory:
     def __init__(self, history: History, log: Log, asked: Wanted) -> None:
         self._history, self._log, self._asked = history, log, asked
-        self.retain = checked_retain(history.retain)
+        self.retain = check_retain(history.retain)
         if self.retain.count is not None and self.retain.age is not None:
             raise DibsError("the history of a stream is retained by count or by age, not by both: leave one out")
         if history.attributes is not None or history.plan != "auto":

@@ -110,7 +110,7 @@ class Growing(History):
         self._numbers, self._held, self._newest = numbers, held, newest
         self._limit: int | None = None  # what is earlier went before, but for the document that came last
 
-    def kept(self, state: State, all_times: bool = False) -> State:
+    def find_kept(self, state: State, all_times: bool = False) -> State:
         """What the next event sees."""
         turn = state.end - self._held
         if not 0 <= turn < len(self._newest):
@@ -189,8 +189,8 @@ def _hold(history: Growing, documents: pa.RecordBatch, attributes: str | None) -
         state = history.state
         if len(table):
             values = history.read(state, table, attributes, on_error="skip")
-            state = history.extended(state, _part(state, table, attributes), None, values)
-        history.put(history.kept(state))
+            state = history.extend_by(state, _part(state, table, attributes), None, values)
+        history.put(history.find_kept(state))
 
     history.change(hold)
 

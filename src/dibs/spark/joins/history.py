@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dibs.arguments import check_flag, check_text
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.history.retention import Retention
 from dibs.spark.events import event_place
 from dibs.spark.frames import is_frame
@@ -47,10 +47,10 @@ class History:
         check_text("attributes", self.attributes)
         check_flag("every", self.every)
         if self.plan not in PLANS:
-            raise ArgumentError(f"plan must be one of {', '.join(map(repr, PLANS))}, not {shown(self.plan)}")
+            raise ArgumentError(f"plan must be one of {', '.join(map(repr, PLANS))}, not {show(self.plan)}")
         columns = self.order if isinstance(self.order, Iterable) else () if self.order is None else (self.order,)
         if not all(isinstance(name, str) for name in columns):
-            raise ArgumentError(f"order must be the name of a column, or several, not {shown(self.order)}")
+            raise ArgumentError(f"order must be the name of a column, or several, not {show(self.order)}")
 
     @property
     def order_columns(self) -> list[str]:
@@ -80,7 +80,7 @@ def read_history(history: Any) -> History:
     if hasattr(history, "__arrow_c_stream__") or hasattr(history, "__arrow_c_array__"):
         return History(history)
     raise ArgumentError(
-        f"history is a DataFrame of documents, or a dibs.spark.History(documents, order=...), not {shown(history)}"
+        f"history is a DataFrame of documents, or a dibs.spark.History(documents, order=...), not {show(history)}"
     )
 
 

@@ -80,9 +80,12 @@ def _choices(condition: Expression) -> list[list[Pair]] | None:
     conjunctions = conjunctions_of(condition)
     if conjunctions is None:
         return None
-    choices = [[Pair(p.event, p.attribute) for p in conjunction if _equates(p)] for conjunction in conjunctions]
+    choices = [
+        [Pair(p.event, p.attribute) for p in conjunction if isinstance(p, PairCompare) and _equates(p)]
+        for conjunction in conjunctions
+    ]
     return choices if all(choices) else None
 
 
-def _equates(predicate: object) -> bool:
-    return isinstance(predicate, PairCompare) and predicate.operator == "=" and predicate.offset is None
+def _equates(predicate: PairCompare) -> bool:
+    return predicate.operator == "=" and predicate.offset is None

@@ -3,9 +3,9 @@
     events      asks (keys of documents), home (a number)   ─> routes: which home wants which key ─┐
     documents   keys                                        ─> a row for each key ─────────────────┴─> home
 
-An event has one home, and a document goes to every home in which an event asks for one of its keys, so that nothing is
-answered in parts: an event may ask for several keys (of an array, or of several joins), and a document may have several,
-by two of which it may reach one home: whoever reads it there takes it once.
+An event has one home, and a document goes to every home in which an event asks for one of its keys. So nothing is
+answered in parts, although an event may ask for several keys (of an array, or of several joins) and a document may have
+several. By two of them it may reach one home twice: whoever reads it there takes it once.
 """
 
 from __future__ import annotations
