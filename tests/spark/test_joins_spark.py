@@ -21,7 +21,7 @@ from dibs.language.joins import joins_in
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.spark import History, backfill, compile, explain, match, stream
-from dibs.spark.joins.growing_log import Log, Part, Record, number_tasks
+from dibs.spark.joins.growing_log import Landed, Log, Record, number_tasks
 from dibs.spark.joins.growing_worker import Landing, land
 from dibs.spark.joins.growing_worker import match as match_growing
 from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
@@ -159,7 +159,7 @@ def match_at(
 
 def test_a_gap_in_the_log_is_told(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    part = Part("p", ("a",), ("a",), (0,), (None,))
+    part = Landed("p", ("a",), ("a",), (0,), (None,))
     record = Record((), part, 0, None, 3, 17, 1)
     log.write(4, record, "q")
     assert log.read(4, "q") == record

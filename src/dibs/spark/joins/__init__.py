@@ -9,10 +9,10 @@ a history, as in one process.
     hashes.py        keys of values
     history.py       `History`: what users say of the documents
     meeting.py       documents to the partitions whose events ask for them
-    replicated.py    few documents: all of them to every worker
-    partitioned.py   the plan of a batch, on the driver
+    columns.py       columns of Arrow batches as events and documents
+    partitioned.py   the plan of a batch, on the driver: few documents to every worker, or many by their keys
     worker.py        what a batch runs in the workers
     growing.py       the history of a stream, which grows: files for each micro-batch, on the driver
     growing_log.py   those files
-    growing_worker.py  what a stream runs in the workers
+    growing_worker.py   what a stream runs in the workers
 """

@@ -25,18 +25,20 @@ from dibs.language.printer import JOIN
 from dibs.matcher import Matcher
 from dibs.spark.compile import cores_of
 from dibs.spark.events import as_frame, attribute_places, event_place, is_for_arrow
-from dibs.spark.joins.growing_log import OWN, Log, Part, Record, number_tasks
+from dibs.spark.joins.growing_log import OWN, Landed, Log, Record, number_tasks
 from dibs.spark.joins.growing_worker import Landing
 from dibs.spark.joins.hashes import EVERY
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys, find_keys
-from dibs.spark.joins.meeting import bring_together, count_homes
+from dibs.spark.joins.meeting import bring_together, choose_homes
 from dibs.spark.living_worker import MatchColumns, Shipment
 from dibs.spark.metrics import CountsByPartition
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.spark.micro_batch import Wanted
+
+TASKS_PER_CORE = 2  # that match a micro-batch
 
 
 class GrowingHistory:
@@ -113,7 +115,7 @@ class GrowingHistory:
         firsts, newest, end, latest = number_tasks(
             ((row.part, row.documents, row.time) for row in told), start, started
         )
-        part = Part(name, tuple(events.columns[p] for p in places), tuple(landing.key_attributes), firsts, newest)
+        part = Landed(name, tuple(events.columns[p] for p in places), tuple(landing.key_attributes), firsts, newest)
         earlier = () if before is None else (*before.before, before.own)
         return Record(earlier, part, start, started, end, latest, rows - sum(row.documents for row in told))
 
@@ -138,7 +140,7 @@ class GrowingHistory:
         name = f"part-{secrets.token_hex(8)}"
         rows.coalesce(cores_of(events.sparkSession)).write.parquet(self._log.part_path(name))
         names = tuple(events.columns[p] for p in places)
-        own = Part(name, names, tuple(keys.key_attributes), (0,), (None,))
+        own = Landed(name, names, tuple(keys.key_attributes), (0,), (None,))
         return replace(before, before=(), own=own)
 
     def _own_documents(self, events: DataFrame) -> DataFrame:
@@ -193,11 +195,12 @@ class GrowingHistory:
         """The matches of a batch. fields: of its rows."""
         keys, asked = self.find_keys(matcher), self._asked
         landing, kept = self._landing(events, keys, matcher)
-        homes = count_homes(events, None)
+        session = events.sparkSession
+        homes = choose_homes(session, bool(keys.unkeyed), TASKS_PER_CORE * cores_of(session))
         landed = self._read(record.own, events).filter("readable")
         number, newest = _numbers(record.own)
         first = F.coalesce(F.get("asks", F.lit(0)), number)
-        home = F.pmod(first, F.lit(homes)).cast("int").alias("home")
+        home = F.pmod(first, F.lit(homes.count)).cast("int").alias("home")
         at_home = landed.select("*", number.alias("number"), newest.alias("before_it"), home)
         names = [f"c{place}" for place in landing.places]
         id_place = kept.index(event_place(events, asked.event_id, "event_id"))
@@ -213,7 +216,7 @@ class GrowingHistory:
             documents = documents.withColumn("keys", F.concat("keys", F.array(F.lit(int(EVERY)))))
         held = documents.select("number", F.lit(0).alias("what"), _before(record).alias("newest"), "keys", *attributes)
         order = [F.col("number").asc(), F.col("what").desc()]
-        rows = bring_together(asking, held, bool(keys.unkeyed), homes, order, None)
+        rows = bring_together(asking, held, homes, order)
         told = ["number", "what", "newest", "event_id", *(["time"] if asked.event_time is not None else [])]
         rows = rows.select(*told, *(f"a{i}" for i in range(len(names))))
         arguments = {
@@ -229,7 +232,7 @@ class GrowingHistory:
     def _documents(self, events: DataFrame, record: Record, keys: Keys, start: int, newest: int | None) -> DataFrame:
         """All documents of a record, its own events included, that retention leaves before the document of number
         `start`: number, time, keys, before_it (of its own events) and the columns of the events."""
-        parts = [self._keyed(part, events, keys) for part in (*record.before, record.own)]
+        parts = [self._read_keyed(part, events, keys) for part in (*record.before, record.own)]
         result = parts[0]
         for part in parts[1:]:
             result = result.unionByName(part)
@@ -242,7 +245,7 @@ class GrowingHistory:
             )
         return result
 
-    def _keyed(self, part: Part, events: DataFrame, keys: Keys) -> DataFrame:
+    def _read_keyed(self, part: Landed, events: DataFrame, keys: Keys) -> DataFrame:
         """The documents of a part with the keys that are asked for now."""
         number, newest = _numbers(part)
         frame = self._read(part, events).filter("readable")
@@ -265,7 +268,7 @@ class GrowingHistory:
         schema = StructType([_free(field) for field in frame.schema.fields])
         return frame.mapInArrow(_rekeying_function(landing), schema)
 
-    def _read(self, part: Part, events: DataFrame) -> DataFrame:
+    def _read(self, part: Landed, events: DataFrame) -> DataFrame:
         """The rows of a part, with the columns that events have now: what it does not have is null."""
         places = _kept_places(events)
         fields = [events.schema.fields[place] for place in places]
@@ -279,7 +282,7 @@ class GrowingHistory:
         return frame.select(*columns, *(field.name for field in OWN))
 
 
-def _numbers(part: Part) -> tuple[Column, Column]:
+def _numbers(part: Landed) -> tuple[Column, Column]:
     """The number of a row of a part, and the greatest time before it."""
     firsts = F.array(*map(F.lit, part.firsts or (0,))).cast("array<bigint>")
     times = F.array(*map(F.lit, part.newest or (None,))).cast("array<bigint>")

@@ -40,7 +40,7 @@ OWN = [
 
 
 @dataclass(frozen=True)
-class Part:
+class Landed:
     name: str
     columns: tuple[str, ...]  # the names of c0, c1, ...
     keys: tuple[str, ...]  # the attributes whose keys are stored
@@ -53,8 +53,8 @@ class Record:
     """A batch: its own events, and all parts before it. end: the number after its last document; latest: the greatest
     time of all, its own included."""
 
-    before: tuple[Part, ...]
-    own: Part
+    before: tuple[Landed, ...]
+    own: Landed
     start: int
     started: int | None  # the greatest time before its first event
     end: int
@@ -123,9 +123,9 @@ def _record(content: dict[str, Any]) -> Record:
     return Record(**{**content, "before": tuple(map(_part, content["before"])), "own": _part(content["own"])})
 
 
-def _part(content: dict[str, Any]) -> Part:
+def _part(content: dict[str, Any]) -> Landed:
     lists = ("columns", "keys", "firsts", "newest")
-    return Part(content["name"], *(tuple(content[name]) for name in lists))
+    return Landed(content["name"], *(tuple(content[name]) for name in lists))
 
 
 def number_tasks(

@@ -20,7 +20,7 @@ from dibs.coding.values import EventValues
 from dibs.history.history import History
 from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
-from dibs.history.state import State
+from dibs.history.state import Part, State
 from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.hashes import hash_documents, hash_events
@@ -189,16 +189,10 @@ def _hold(history: Growing, documents: pa.RecordBatch, attributes: str | None) -
         state = history.state
         if len(table):
             values = history.read(state, table, attributes, on_error="skip")
-            state = history.extend_by(state, _part(state, table, attributes), None, values)
+            state = history.extend_by(state, Part(state.end, table, attributes), None, values)
         history.put(history.find_kept(state))
 
     history.change(hold)
-
-
-def _part(state: State, table: pa.Table, attributes: str | None) -> Any:
-    from dibs.history.state import Part
-
-    return Part(state.end, table, attributes)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StructField, StructType
 
+from dibs.arguments import check_number
 from dibs.errors import DibsError
 from dibs.spark.events import Events, as_frame, attribute_places, check_arrow
 from dibs.spark.frames import is_local
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys
-from dibs.spark.joins.meeting import bring_together, count_homes
+from dibs.spark.joins.meeting import bring_together, choose_homes
 from dibs.spark.joins.worker import DocumentFile, Meeting, make_function
 from dibs.spark.sources import CARRIED_BYTES, collect, own_folder
 from dibs.thresholds import thresholds
@@ -117,13 +118,14 @@ def meet(events: Events, plan: HistoryPlan, partitions: int | None) -> tuple[Dat
     """Rows for `match_meeting`, and what it must know of them: a number that is 0 for documents and 1 for events, the
     document's number, its columns, and then the columns of the event. Documents stand first."""
     documents, keys = plan.documents, plan.keys
-    homes = count_homes(events.frame, partitions)
+    partitions = None if partitions is None else check_number("partitions", partitions)
+    homes = choose_homes(events.frame.sparkSession, bool(keys.unkeyed), partitions)
     known = asdict(
         Meeting(
             pairs=[(pair.event, pair.document) for pair in keys.pairs],
             key_attributes=keys.key_attributes,
             every=bool(keys.unkeyed),
-            homes=homes,
+            homes=homes.count,
             event_names=events.names,
             event_attributes=events.attributes,
             document_names=documents.names,
@@ -136,7 +138,7 @@ def meet(events: Events, plan: HistoryPlan, partitions: int | None) -> tuple[Dat
     held = documents.frame.mapInArrow(make_function("hold", known), given)
     held = held.withColumn("what", F.lit(0)).withColumn("number", F.monotonically_increasing_id())
     order = [F.col(name) for name in ("what", *documents.orders, "number")]
-    rows = bring_together(asked, held, bool(keys.unkeyed), homes, order, partitions)
+    rows = bring_together(asked, held, homes, order)
     return rows.select("what", "number", *documents.columns, *events.frame.columns), known
 
 
