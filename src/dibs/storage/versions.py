@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
+from dibs.language.joins import is_join
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Segment
@@ -70,7 +71,12 @@ class Version:
     @property
     def attributes(self) -> frozenset[str]:
         """Those that subscriptions mention."""
-        return frozenset(self.kinds)
+        return frozenset(name for name in self.kinds if not is_join(name))
+
+    @property
+    def joins(self) -> list[str]:
+        """The joins over history that subscriptions mention, by the names of their attributes."""
+        return [name for name in self.kinds if is_join(name)]
 
     @property
     def subscriptions(self) -> int:
