@@ -32,11 +32,13 @@ from dibs.errors import (
     EventError,
     Rejected,
     UnknownId,
+    shown,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
 from dibs.history.history import History
+from dibs.history.phases import CONSTANTS, JOINS
 from dibs.history.retention import Retention, checked_retain
 from dibs.history.stored import StoredHistory, stored
 from dibs.history.witness import explained
@@ -324,13 +326,24 @@ class Matcher:
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
 
+    def plan_joins(self, order: str | None = None, prefilter: bool | None = None) -> None:
+        """How joins over history are answered, for measuring; the matches are the same. order: "joins" or "constants"
+        come first (None: whatever is measured to be cheaper). prefilter: whether subscriptions that the present history
+        cannot satisfy are found out beforehand (None: when it is worth its time)."""
+        if order not in (None, JOINS, CONSTANTS):
+            raise ArgumentError(f"order must be 'joins', 'constants' or None, not {shown(order)}")
+        if prefilter is not None:
+            check_flag("prefilter", prefilter)
+        self._matching.costs.order = order
+        self._matching.prefilter.wanted = prefilter
+
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why; and in which order joins and constants are looked at."""
         plan = planned(self.snapshot())
         joins = self.joins
         if not joins:
             return plan
-        told = self._matching.told_of(tuple(JOIN + join for join in joins))
+        told = self._matching.told_of(tuple(JOIN + join for join in joins), len(self))
         return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(

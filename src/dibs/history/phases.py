@@ -9,7 +9,11 @@ for MIN and MAX. (Normal forms have no NOT, and IS NULL is never asked of a join
 matches.)
 
 What is cheaper depends on j' and on what matching costs, which are measured as events come. The two orders give the
-same matches.
+same matches. The paper counts predicates, with N subscriptions, D documents, and k attributes of constants that an
+event has (k' after the first phase): j log D + k' log N for joins first, k log N + j' log D for constants first. That
+count is told beside what was measured, by which the order is chosen: a predicate of a join costs more than others.
+
+    m.plan_joins(order="joins")    or "constants": always so, for measuring
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +50,26 @@ FADING = 0.8  # of what was measured before, in an average
 LOOK_AGAIN = 64  # batches after which the other order is tried once
 
 
+JOINS, CONSTANTS = "joins", "constants"  # what comes first
+
+
+class Sizes(NamedTuple):
+    """What the paper's count depends on."""
+
+    joins: int
+    documents: int
+    subscriptions: int
+    attributes: float = 0.0  # of constants, that an event has
+
+
+def count_predicates(sizes: Sizes, needed: float) -> tuple[float, float]:
+    """Predicates per event with joins first, and with constants first, as section 4.3.1 counts them. needed: the joins
+    that are left after constants. (The attributes that are left after joins are taken to be all of them.)"""
+    by_document, by_subscription = math.log2(max(sizes.documents, 2)), math.log2(max(sizes.subscriptions, 2))
+    constants = sizes.attributes * by_subscription
+    return sizes.joins * by_document + constants, constants + needed * by_document
+
+
 @dataclass
 class Costs:
     """Seconds, and shares, as measured so far; None: not yet."""
@@ -52,7 +77,9 @@ class Costs:
     a_join: float | None = None
     narrowing: float | None = None  # matching one event with joins left open
     share: float | None = None  # of the joins that are needed after that
+    attributes: float | None = None  # values per event
     batches: int = 0
+    order: str | None = None  # what always comes first; None: what is cheaper
 
     def note(self, **measured: float) -> None:
         for name, value in measured.items():
@@ -62,6 +89,8 @@ class Costs:
     def constants_first(self, joins: int) -> bool:
         """Which order is estimated to be cheaper for a batch of events with so many joins."""
         self.batches += 1
+        if self.order is not None:
+            return self.order == CONSTANTS
         if joins <= thresholds.few_joins:
             return False
         if self.a_join is None or self.narrowing is None or self.share is None:
@@ -70,8 +99,11 @@ class Costs:
         is_cheaper = narrowed < self.narrowing + joins * self.a_join
         return is_cheaper != (self.batches % LOOK_AGAIN == 0)
 
-    def told(self, joins: int) -> str:
+    def told(self, sizes: Sizes) -> str:
         """The order, in words."""
+        joins = sizes.joins
+        if self.order is not None:
+            return f"{self.order} first, as was asked for"
         if joins <= thresholds.few_joins:
             return f"joins first, because there are only {joins:,}"
         if self.a_join is None or self.narrowing is None or self.share is None:
@@ -80,22 +112,26 @@ class Costs:
         first = 1e6 * (self.narrowing + joins * self.a_join)
         last = 1e6 * (2 * self.narrowing + needed * self.a_join)
         costs = f"about {first:,.0f} microseconds per event with joins first, {last:,.0f} with constants first, when "
-        return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed"
+        both = count_predicates(sizes._replace(attributes=self.attributes or 0.0), needed)
+        counted = f"; by the paper's count {both[0]:,.0f} and {both[1]:,.0f} predicates"
+        return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed{counted}"
 
 
 def needed_joins(
-    plans: list[Plan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
+    plans: list[Plan], values: EventValues, candidates: Callable[[EventValues, int], Candidates], costs: Costs
 ) -> Needed:
-    """Which joins have to be answered for which event, so that all others make no difference."""
+    """Which joins have to be answered for which event, so that all others make no difference. plans: of those that may
+    have to be. candidates: of some events, the first of which is the one of that number."""
     begin = time.perf_counter()
     number = {plan.name: place for place, plan in enumerate(plans)}
     needed = np.zeros((values.events, len(plans)), np.bool_)
     size = max(1, thresholds.open_joins // max(len(plans), 1))
     for first in range(0, values.events, size):
         some = events_between(values, first, min(first + size, values.events)) if values.events > size else values
-        for names, event, place in candidates(_with_open(some, plans)):
-            own = np.array([number[name] for name in names], np.int64)
-            needed[first + event, own[place]] = True
+        for names, event, place in candidates(_with_open(some, plans), first):
+            own = np.array([number.get(name, len(plans)) for name in names], np.int64)[place]
+            known = own < len(plans)
+            needed[first + event[known], own[known]] = True
     took = (time.perf_counter() - begin) / max(values.events, 1)
     costs.note(narrowing=took, share=float(needed.mean()) if needed.size else 0.0)
     return needed

@@ -38,6 +38,7 @@ class Join(NamedTuple):
     by: str | None = None  # MAX_BY: the attribute that tells which document is the last
     event: str | None = None
     operator: str | None = None
+    factor: float | None = None  # by which the result is multiplied before it is compared
 
     @property
     def event_attributes(self) -> list[str]:
