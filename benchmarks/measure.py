@@ -143,7 +143,7 @@ def segments_of(matcher: Matcher) -> list[Segment]:
 
 def wanted_names(matcher: Matcher) -> WantedNames:
     """The matcher's own list of names: what is coded once for it would be coded again for another one."""
-    return matcher._matching.wanted(segments_of(matcher))
+    return matcher._matching.find_wanted(segments_of(matcher))
 
 
 def coded_events(events: Any, segment: Segment, attributes: str | None = None) -> CodedEvents:
@@ -182,7 +182,7 @@ def warm_up(say: Say) -> float:
 def _warm_up() -> float:
     start = time.perf_counter()
     for shape in ("sparse", "dense"):
-        workload = boolean.named(shape, 2_000, events=300)
+        workload = boolean.make_named(shape, 2_000, events=300)
         matcher, segment, _ = matcher_of(workload, lambda _: None, threads=2)
         batch = workload.event_batch()
         matcher.match_batch(batch, attributes="attributes").pairs()

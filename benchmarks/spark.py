@@ -134,7 +134,7 @@ def drain(frame: Any) -> None:
 
 def files_of(folder: Path, shape: str, subscriptions: int, events: int) -> tuple[Path, Path, pa.Table]:
     """Parquet files of events, with a MAP and with a JSON column, and the table of subscriptions."""
-    work = boolean.named(shape, subscriptions, events)
+    work = boolean.make_named(shape, subscriptions, events)
     batch = work.event_batch()
     texts = pa.array([json.dumps(event) for event in work.event_dicts()])
     as_json = pa.table({"id": batch["id"], "attributes": texts})
@@ -196,7 +196,7 @@ def run_match(spark: Any, folder: Path, options: argparse.Namespace) -> None:
 def run_sql(spark: Any, folder: Path, options: argparse.Namespace) -> None:
     for shape in ("sparse", "dense"):
         subscriptions, events = min(options.subscriptions, 100_000), 2_000
-        work = boolean.named(shape, subscriptions, events)
+        work = boolean.make_named(shape, subscriptions, events)
         row = np.repeat(np.arange(subscriptions), np.diff(work.offsets))
         names = pc.binary_join_element_wise("a", pa.array(work.attribute).cast(pa.string()), "")
         predicates = pa.table({"sub": row, "attribute": names, "low": work.low, "high": work.high})
@@ -235,7 +235,7 @@ def run_sql(spark: Any, folder: Path, options: argparse.Namespace) -> None:
 
 
 def run_compile(spark: Any, folder: Path, options: argparse.Namespace) -> None:
-    work = boolean.named("sparse", options.subscriptions)
+    work = boolean.make_named("sparse", options.subscriptions)
     path = folder / "subscriptions"
     path.mkdir(exist_ok=True)
     for number, batch in enumerate(work.subscription_batches()):
@@ -263,7 +263,7 @@ def run_compile(spark: Any, folder: Path, options: argparse.Namespace) -> None:
 
 
 def run_shards(spark: Any, folder: Path, options: argparse.Namespace) -> None:
-    work = boolean.named("sparse", options.subscriptions, 2_000)
+    work = boolean.make_named("sparse", options.subscriptions, 2_000)
     path = folder / "subscriptions-shards"
     path.mkdir(exist_ok=True)
     for number, batch in enumerate(work.subscription_batches()):

@@ -164,7 +164,7 @@ def test_pages_have_their_figures(results: dict[str, Any]) -> None:
 
 def test_an_event_that_touches_too_many_pages_is_seen(load: Any) -> None:
     pages, index = load("sections.pages"), load("dibs.index")
-    segment, coded = pages._coded(boolean.named("sparse", 2_000, events=50))
+    segment, coded = pages._coded(boolean.make_named("sparse", 2_000, events=50))
     tree = index.create("pbtree", segment.clauses)
     bound, visited = pages._bound(tree._structure, coded), pages._visited(tree, coded)
     pages._check(bound, visited)
@@ -175,7 +175,7 @@ def test_an_event_that_touches_too_many_pages_is_seen(load: Any) -> None:
 
 def test_a_change_that_a_match_misses_is_seen(load: Any) -> None:
     windows, books, measure = load("sections.live_windows"), load("sections.live_books"), load("measure")
-    oracle = books.Oracle(boolean.named("sparse", 400, events=50), 300)
+    oracle = books.Oracle(boolean.make_named("sparse", 400, events=50), 300)
     own = books.Books(oracle)
     before = own.counts.copy()
     groups = [own.group(20, 20) for _ in range(3)]
@@ -202,7 +202,7 @@ def test_a_change_that_a_match_misses_is_seen(load: Any) -> None:
 
 def test_a_matcher_that_shows_changes_late_is_seen(load: Any) -> None:
     windows, books, measure = load("sections.live_windows"), load("sections.live_books"), load("measure")
-    workload = boolean.named("sparse", 400, events=50)
+    workload = boolean.make_named("sparse", 400, events=50)
     oracle = books.Oracle(workload, 300)
     batch = workload.event_batch()
 
@@ -356,7 +356,7 @@ def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -
 @pytest.mark.parametrize("shape", ["sparse", "dense", "ads"])
 def test_baselines_find_every_match(shape: str, load: Any) -> None:
     baselines = load("baselines")
-    workload = boolean.named(shape, 700, events=300)
+    workload = boolean.make_named(shape, 700, events=300)
     expected = set()
     for event, (attributes, values) in enumerate(zip(workload.event_attribute, workload.event_value)):
         current = np.full(workload.shape.attributes, -1)
@@ -373,7 +373,7 @@ def test_baselines_find_every_match(shape: str, load: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["AccessLists", "BitSlices"])
 def test_baselines_make_room(kind: str, load: Any) -> None:
-    workload = boolean.named("dense", 3_000, events=300)
+    workload = boolean.make_named("dense", 3_000, events=300)
     baseline = getattr(load("baselines"), kind)(workload)
     expected = [a.copy() for a in baseline.match(workload.event_attribute, workload.event_value)]
     baseline._room = (np.empty(300, np.int32), np.empty(300, np.int32))

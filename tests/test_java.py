@@ -29,7 +29,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     (tmp_path / "bin").mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(java, "_packaged_java", lambda: None)
+    monkeypatch.setattr(java, "_find_packaged_java", lambda: None)
     return monkeypatch
 
 

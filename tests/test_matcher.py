@@ -456,7 +456,7 @@ def test_matches_and_changes_go_on_while_everything_is_merged(monkeypatch):
     m.remove(1)
     m.match({"x": 1})
     seen = []
-    built = Choice.built
+    built = Choice.build
 
     def build(*arguments):
         """In the middle of the merge: another thread must not have to wait for it."""
@@ -474,7 +474,7 @@ def test_matches_and_changes_go_on_while_everything_is_merged(monkeypatch):
             assert not thread.is_alive()
         return built(*arguments)
 
-    monkeypatch.setattr(Choice, "built", build)
+    monkeypatch.setattr(Choice, "build", build)
     m.compact()
     assert seen == [299, 299]
     found = m.match({"x": 1})

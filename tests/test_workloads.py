@@ -32,7 +32,7 @@ def expected_pairs(workload: boolean.Workload) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", boolean.SHAPES)
 def test_shapes_keep_their_parameters(name: str) -> None:
-    workload = boolean.named(name, 5_000, events=200)
+    workload = boolean.make_named(name, 5_000, events=200)
     shape, size = workload.shape, np.diff(workload.offsets)
     assert workload.subscriptions == 5_000
     assert workload.events == 200
@@ -49,14 +49,14 @@ def test_shapes_keep_their_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", boolean.SHAPES)
 def test_every_subscription_matches_its_event(name: str) -> None:
-    workload = boolean.named(name, 300, events=50)
+    workload = boolean.make_named(name, 300, events=50)
     pairs = expected_pairs(workload)
     assert {(s % 50, s) for s in range(300)} <= pairs
 
 
 @pytest.mark.parametrize("name", boolean.SHAPES)
 def test_matcher_finds_the_pairs_in_every_form(name: str) -> None:
-    workload = boolean.named(name, 2_000, events=40)
+    workload = boolean.make_named(name, 2_000, events=40)
     matcher = dibs.Matcher()
     matcher.add_table(workload.subscription_table())
     expected = expected_pairs(workload)
@@ -72,7 +72,7 @@ def test_matcher_finds_the_pairs_in_every_form(name: str) -> None:
 
 
 def test_texts_say_what_the_arrays_say() -> None:
-    workload = boolean.named("ads", 3_000)
+    workload = boolean.make_named("ads", 3_000)
     top = workload.shape.cardinality - 1
     seen = set()
     for s, text in enumerate(workload.subscription_table()["expression"].to_pylist()):
@@ -91,20 +91,20 @@ def test_texts_say_what_the_arrays_say() -> None:
 
 
 def test_zipf_prefers_the_first_attributes() -> None:
-    used = np.bincount(boolean.named("zipf", 10, events=1_000).event_attribute.ravel(), minlength=1_000)
+    used = np.bincount(boolean.make_named("zipf", 10, events=1_000).event_attribute.ravel(), minlength=1_000)
     assert used[0] > 900
     assert used[:10].sum() > 5 * used[500:510].sum()
 
 
 def test_boolean_is_repeatable() -> None:
-    first, again, other = (boolean.named("sparse", 1_000, events=100, seed=s) for s in (1, 1, 2))
+    first, again, other = (boolean.make_named("sparse", 1_000, events=100, seed=s) for s in (1, 1, 2))
     assert first.subscription_table().equals(again.subscription_table())
     assert first.event_batch().equals(again.event_batch())
     assert not first.subscription_table().equals(other.subscription_table())
 
 
 def test_many_texts_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = boolean.named("retail", 2_500)
+    workload = boolean.make_named("retail", 2_500)
     whole = workload.subscription_table()["expression"].to_pylist()
     sizes = []
     parts: list[str] = []
@@ -121,12 +121,12 @@ def test_many_texts_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_boolean_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="no workload is called 'spares'; there are: sparse, dense"):
-        boolean.named("spares", 10)
+        boolean.make_named("spares", 10)
     with pytest.raises(ValueError, match="event_size <= attributes"):
         boolean.Shape(attributes=10, event_size=20)
     with pytest.raises(ValueError, match="an event"):
-        boolean.named("dense", 10, events=0)
-    assert boolean.named("dense", 0).subscription_table().num_rows == 0
+        boolean.make_named("dense", 10, events=0)
+    assert boolean.make_named("dense", 0).subscription_table().num_rows == 0
 
 
 # ---- shop ----

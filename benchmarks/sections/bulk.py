@@ -18,7 +18,7 @@ from measure import Say, Size, forget_peak, peak_bytes, resident_bytes, timed, w
 def run(size: Size, say: Say) -> dict[str, Any]:
     first_use = warm_up(say)
     say(f"writing {size.subscriptions:,} texts")
-    table = boolean.named("sparse", size.subscriptions).subscription_table()
+    table = boolean.make_named("sparse", size.subscriptions).subscription_table()
     table = table.combine_chunks()
     gc.collect()
     before, exact_peak = resident_bytes(), forget_peak()

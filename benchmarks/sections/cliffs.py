@@ -36,7 +36,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     result: dict[str, Any] = {"subscriptions": size.subscriptions, "batch sizes": {}, "arrays": {}}
     for shape in ("sparse", "dense"):
         say(f"{shape}: generating")
-        workload = boolean.named(shape, size.subscriptions, events=size.events)
+        workload = boolean.make_named(shape, size.subscriptions, events=size.events)
         _, segment, _ = matcher_of(workload, lambda text, shape=shape: say(f"{shape}: {text}"))
         settle(segment, coded_events(workload.event_batch(), segment, "attributes"))
         say(f"{shape}: small batches")
@@ -91,7 +91,7 @@ def _arrays(workload: Workload, segment: Segment, size: Size) -> dict[str, float
 def _programs(size: Size) -> dict[str, Any]:
     """Two conjunctions of the dense shape joined by OR, against the same conjunctions one by one."""
     count = min(PROGRAMS, max(size.subscriptions // 20, 1))
-    workload = boolean.named("dense", 2 * count, events=size.events)
+    workload = boolean.make_named("dense", 2 * count, events=size.events)
     texts = workload.subscription_table()["expression"].to_pylist()
     joined = pa.table({"id": range(count), "expression": [f"({a}) OR ({b})" for a, b in zip(texts[::2], texts[1::2])]})
     halves = pa.table({"id": range(2 * count), "expression": texts})

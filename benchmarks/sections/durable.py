@@ -87,7 +87,7 @@ def _ratio(a: float | None, b: float) -> float | None:
 
 def warm_up(index: str = "auto") -> None:
     """Everything that is timed once, with a small workload."""
-    workload = boolean.named("sparse", 3_000, events=300)
+    workload = boolean.make_named("sparse", 3_000, events=300)
     table = workload.subscription_table()
     with TemporaryDirectory() as folder:
         for _ in range(2):

@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 def job_of(size: Size) -> Job:
     base, texts = size.subscriptions, min(TEXTS, size.subscriptions)
-    workload = boolean.named("sparse", base + texts, events=size.events)
+    workload = boolean.make_named("sparse", base + texts, events=size.events)
     table = workload.subscription_table().combine_chunks()
     found = AccessLists(workload).match(workload.event_attribute, workload.event_value)
     event, subscription = (a.copy() for a in found)

@@ -105,7 +105,7 @@ def _lines(
 def _wide(size: Size, say: Say) -> dict[str, Any]:
     """Zipf events as a table of all attributes, and as one MAP column."""
     say("a table of 1,000 columns")
-    workload = boolean.named("zipf", size.subscriptions, events=size.events)
+    workload = boolean.make_named("zipf", size.subscriptions, events=size.events)
     matcher = Matcher(threads=1)
     for batch in workload.subscription_batches():
         matcher.add_table(batch)

@@ -35,7 +35,7 @@ def run(shape: str, size: Size, say: Say) -> dict[str, Any]:
             left_out.append(f"{n:,} subscriptions: they need some {n * BYTES_A_SUBSCRIPTION >> 20:,} MB of memory")
             continue
         say(f"{n:,} subscriptions: generating")
-        workload = boolean.named(shape, n, events=size.events)
+        workload = boolean.make_named(shape, n, events=size.events)
         _, segment, _ = matcher_of(workload, lambda text, n=n: say(f"{n:,} subscriptions: {text}"))
         coded = coded_events(workload.event_batch(), segment, "attributes")
         plan = settle(segment, coded)

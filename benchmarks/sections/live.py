@@ -46,7 +46,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     for index in INDEXES:
         warm_up(index)
     say("generating")
-    workload = boolean.named("sparse", size.subscriptions + min(TEXTS, size.subscriptions), events=size.events)
+    workload = boolean.make_named("sparse", size.subscriptions + min(TEXTS, size.subscriptions), events=size.events)
     table = workload.subscription_table().combine_chunks().slice(0, size.subscriptions)
     oracle = Oracle(workload, size.subscriptions)
     batch, dicts = workload.event_batch(), workload.event_dicts()

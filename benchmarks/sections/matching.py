@@ -38,7 +38,7 @@ BASELINES = (AccessLists, BitSlices)
 def run(shape: str, size: Size, say: Say) -> dict[str, Any]:
     first_use = warm_up(say)
     say("generating")
-    workload = boolean.named(shape, size.subscriptions, events=size.events)
+    workload = boolean.make_named(shape, size.subscriptions, events=size.events)
     matcher, segment, add_seconds = matcher_of(workload, say)
     batch = workload.event_batch()
     coded = coded_events(batch, segment, "attributes")

@@ -89,7 +89,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
 
 
 def _warm_up() -> None:
-    workload = boolean.named("dense", 2_000, events=300)
+    workload = boolean.make_named("dense", 2_000, events=300)
     segment, coded = _coded(workload)
     for name in (DISK, *RIVALS, "scan"):
         create(name, segment.clauses).match(coded, 1)
@@ -104,7 +104,7 @@ def _coded(workload: boolean.Workload) -> tuple[Segment, Any]:
 
 def _point(shape: str, n: int, size: Size, say: Say) -> dict[str, Any]:
     say("generating")
-    workload = boolean.named(shape, n, events=size.events)
+    workload = boolean.make_named(shape, n, events=size.events)
     segment, coded = _coded(workload)
     settle(segment, coded)
     expected = segment.index.match(coded, 1)

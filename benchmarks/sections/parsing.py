@@ -25,7 +25,7 @@ def _fast_lane(size: Size, say: Say) -> dict[str, Any]:
         sys.exit(
             "sqlglot's compiled modules are missing, so the comparison would flatter Dibs: pip install 'sqlglot[c]'"
         )
-    texts = next(boolean.named("sparse", size.texts).subscription_batches(rows=size.texts))["expression"]
+    texts = next(boolean.make_named("sparse", size.texts).subscription_batches(rows=size.texts))["expression"]
     strings = texts.to_pylist()
     say(f"checking the trees of {len(strings):,} texts")
     lane = parse_simple(texts)

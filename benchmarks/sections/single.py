@@ -35,7 +35,7 @@ EVENTS = 300
 def run(size: Size, say: Say) -> dict[str, Any]:
     first_use = warm_up(say)
     say("generating")
-    workload = boolean.named("sparse", size.subscriptions, events=size.events)
+    workload = boolean.make_named("sparse", size.subscriptions, events=size.events)
     # Events that no subscription was made from: each is matched by a few, mostly those of one predicate.
     fresh = boolean.generate(workload.shape, 0, EVENTS, seed=2)
     matcher, segment, _ = matcher_of(workload, say)

@@ -78,7 +78,7 @@ def _typical(rows: list[dict[str, Any]]) -> float:
 def _prepare(shape: str, size: Size, folder: Path, say: Say) -> dict[str, Any]:
     """Writes clauses, events and the pairs of `auto`, which `scan` confirms for some events."""
     say(f"{shape}: generating")
-    workload = boolean.named(shape, size.structure_subscriptions, events=size.events)
+    workload = boolean.make_named(shape, size.structure_subscriptions, events=size.events)
     _, segment, _ = matcher_of(workload, lambda text: say(f"{shape}: {text}"))
     coded = coded_events(workload.event_batch(), segment, "attributes")
     found = create(AUTO, segment.clauses).match(coded, 1)

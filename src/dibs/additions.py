@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.arguments import OnError, check_callable, check_on_error, checked_several
+from dibs.arguments import OnError, check_callable, check_on_error, check_several
 from dibs.changes import Changes
 from dibs.errors import ArgumentError, DibsError, DuplicateId, Rejected, SubscriptionErrors
-from dibs.intake import by_type, checked_item, named_at
+from dibs.intake import by_type, check_item, names_at
 from dibs.segments.compile import compile_texts, form_of
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
@@ -27,13 +27,13 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
     if isinstance(items, Mapping):
         raise ArgumentError("add_many takes (id, expression) items; pass .items() of a dict of expressions by id")
-    items = checked_several(items, "(id, expression) items", "use add for one subscription")
+    items = check_several(items, "(id, expression) items", "use add for one subscription")
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []
     for position, item in enumerate(items):
         try:
-            id, text, weight = checked_item(item)
+            id, text, weight = check_item(item)
         except DibsError as e:
             shown = item if isinstance(item, (tuple, list)) else (None, None)
             bad.append(Rejected(position, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
@@ -106,7 +106,7 @@ def add_columns(
             for i in changes.places_in_use(column):
                 errors[int(rows[i])] = DuplicateId(column[i].as_py())
         if errors:
-            named = dict(named_at(columns, errors))
+            named = dict(names_at(columns, errors))
             for i in errors:
                 bad.append(Rejected(int(places[i]), named[i], texts[i].as_py(), errors[i]))
         bad.sort(key=lambda r: r.position)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union
 
 import numpy as np
 
-from dibs.errors import ArgumentError, shown
+from dibs.errors import ArgumentError, show
 
 OnError = Literal["raise", "skip"]
 Id = Union[str, int]
@@ -20,7 +20,7 @@ MOST_THREADS = 1_024
 
 def check_on_error(on_error: object) -> None:
     if not isinstance(on_error, str) or on_error not in ("raise", "skip"):
-        raise ArgumentError(f'on_error must be "raise" or "skip", not {shown(on_error)}')
+        raise ArgumentError(f'on_error must be "raise" or "skip", not {show(on_error)}')
 
 
 def is_integer(value: object) -> bool:
@@ -28,26 +28,26 @@ def is_integer(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
-def checked_threads(threads: Any) -> int:
+def check_threads(threads: Any) -> int:
     """The number of cores to use; None: all."""
     if threads is None:
         return os.cpu_count() or 1
     if is_integer(threads) and threads > MOST_THREADS:
-        raise ArgumentError(f"threads must be at most {MOST_THREADS:,}, not {shown(threads)}")
-    return checked_number("threads", threads)
+        raise ArgumentError(f"threads must be at most {MOST_THREADS:,}, not {show(threads)}")
+    return check_number("threads", threads)
 
 
-def checked_number(name: str, value: Any, least: int = 1, expected: str = "a positive number") -> int:
+def check_number(name: str, value: Any, least: int = 1, expected: str = "a positive number") -> int:
     """An integer, at least so large."""
     if not is_integer(value) or value < least:
-        raise ArgumentError(f"{name} must be {expected}, not {shown(value)}")
+        raise ArgumentError(f"{name} must be {expected}, not {show(value)}")
     return int(value)
 
 
 def check_text(name: str, value: object) -> None:
     """A name, or None."""
     if value is not None and not (isinstance(value, str) and _is_unicode(value)):
-        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a string, not {show(value)}")
 
 
 def _is_unicode(text: str) -> bool:
@@ -60,24 +60,24 @@ def _is_unicode(text: str) -> bool:
 
 def check_flag(name: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentError(f"{name} must be True or False, not {shown(value)}")
+        raise ArgumentError(f"{name} must be True or False, not {show(value)}")
 
 
 def check_callable(name: str, value: object) -> None:
     """A function, or None."""
     if value is not None and not callable(value):
-        raise ArgumentError(f"{name} must be a function, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a function, not {show(value)}")
 
 
-def checked_path(path: Any) -> Path:
+def check_path(path: Any) -> Path:
     if isinstance(path, (str, os.PathLike)):
         text = os.fspath(path)
         if not isinstance(text, str):
-            raise ArgumentError(f"a path is a string or a Path, not bytes: decode it with os.fsdecode({shown(path)})")
+            raise ArgumentError(f"a path is a string or a Path, not bytes: decode it with os.fsdecode({show(path)})")
         if text and "\0" not in text and _is_file_name(text):
             return Path(text)
-        raise ArgumentError(f"no file can be called {shown(text)}: expected the path of a file or folder")
-    raise ArgumentError(f"a path is a string or a Path, not {shown(path)}")
+        raise ArgumentError(f"no file can be called {show(text)}: expected the path of a file or folder")
+    raise ArgumentError(f"a path is a string or a Path, not {show(path)}")
 
 
 def _is_file_name(text: str) -> bool:
@@ -88,10 +88,10 @@ def _is_file_name(text: str) -> bool:
     return True
 
 
-def checked_several(values: Any, expected: str, one: str) -> Iterable[Any]:
+def check_several(values: Any, expected: str, one: str) -> Iterable[Any]:
     """Anything to go through but what is a mistake: a single text, or a table, which would give its columns' names.
     one: what takes one."""
     is_mistake = isinstance(values, (str, bytes, bytearray)) or hasattr(values, "columns")
     if is_mistake or not isinstance(values, Iterable):
-        raise ArgumentError(f"expected {expected}, not {shown(values)}; {one}")
+        raise ArgumentError(f"expected {expected}, not {show(values)}; {one}")
     return values

@@ -153,7 +153,7 @@ class Client:
         rows = [dict(zip(("id", "expression", "weight"), item)) for item in items]
         params = {"mode": "add", "on_error": on_error}
         answer = self._ask("POST", "/v1/subscriptions", _lines(rows), LINES, params, first=first)
-        return [_rejected(each, first) for each in orjson.loads(answer.content)["rejected"]]
+        return [_read_rejected(each, first) for each in orjson.loads(answer.content)["rejected"]]
 
     def add_table(self, table: Any, on_error: OnError = "raise") -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight."""
@@ -389,7 +389,7 @@ def _problems(given: list[dict[str, Any]]) -> ExpressionError:
     return ExpressionError([Problem(**each) for each in given])
 
 
-def _rejected(given: dict[str, Any], first: int) -> Rejected:
+def _read_rejected(given: dict[str, Any], first: int) -> Rejected:
     error = _problems(given["problems"]) if "problems" in given else DibsError(given["detail"])
     return Rejected(first + given["position"], given["id"], None, error)
 
@@ -404,7 +404,7 @@ def _raise(answer: httpx.Response, first: int) -> NoReturn:
     if kind == "expression":
         raise _problems(document["problems"])
     if kind == "subscriptions":
-        raise SubscriptionErrors([_rejected(each, first) for each in document["rejected"]])
+        raise SubscriptionErrors([_read_rejected(each, first) for each in document["rejected"]])
     if kind == "unknown-id":
         raise UnknownId(document["id"])
     if kind == "duplicate-id":

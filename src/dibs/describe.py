@@ -9,7 +9,7 @@ from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
 
 
-def described(state: State, upkeep: Upkeep) -> dict[str, Any]:
+def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
     """What is stored."""
     layers = state.layers
     segments = [x.segment for x in layers]
@@ -30,7 +30,7 @@ def described(state: State, upkeep: Upkeep) -> dict[str, Any]:
     }
 
 
-def planned(state: State) -> str:
+def describe_plan(state: State) -> str:
     """How the indexes have filed the subscriptions, and why."""
     segments = [x.segment for x in state.layers]
     lines = []

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """A value in a message: its type, and it itself as far as it is short and can be shown."""
     try:
         return f"{type(value).__name__} ({' '.join(reprlib.repr(value).split())})"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dibs.coding.values import Range
-from dibs.explain_words import escaped, reason_for, short_group, short_sql
+from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Predicate
 from dibs.language.joins import is_join
 from dibs.language.printer import to_sql
@@ -136,7 +136,7 @@ class Explanation:
     @property
     def headline(self) -> str:
         """One line: whether it matches, and the first reasons."""
-        name = "" if self.id is None else escaped(str(self.id)) + " "
+        name = "" if self.id is None else escape(str(self.id)) + " "
         verdict = "matches" if self.matched else "does not match"
         reasons = list(dict.fromkeys(part.reason for part in self.deciding))
         more = [f"and {len(reasons) - REASONS:,} more reasons"] if len(reasons) > REASONS + 1 else []

@@ -21,7 +21,7 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.printer import to_sql
-from dibs.reference import OfNoKind, key_of, keyed, range_ends, satisfies
+from dibs.reference import OfNoKind, find_key, key_of, range_ends, satisfies
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40
@@ -35,12 +35,12 @@ TESTS = {
 }
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text with everything that a terminal could obey, line breaks included, written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -49,8 +49,8 @@ def short_sql(expression: Expression) -> str:
     if isinstance(expression, In) and len(expression.literals) > LIST_SHOWN + 1:
         start = to_sql(expression._replace(literals=expression.literals[:LIST_SHOWN], null=False)).rstrip(")")
         more = len(expression.literals) - LIST_SHOWN + expression.null
-        return shortened(escaped(start), TEXT_WIDTH) + f", … {more:,} more)"
-    return shortened(escaped(to_sql(expression)), TEXT_WIDTH)
+        return shorten(escape(start), TEXT_WIDTH) + f", … {more:,} more)"
+    return shorten(escape(to_sql(expression)), TEXT_WIDTH)
 
 
 def short_group(operator: str, children: Sequence[Expression], predicates: int) -> str:
@@ -62,15 +62,15 @@ def short_group(operator: str, children: Sequence[Expression], predicates: int) 
     return f"{operator} of {predicates:,} predicates"
 
 
-def shown_name(name: str) -> str:
-    return shortened(escaped(name if re.fullmatch(r"[\w.]+", name) else f"`{name}`"), VALUE_WIDTH)
+def show_name(name: str) -> str:
+    return shorten(escape(name if re.fullmatch(r"[\w.]+", name) else f"`{name}`"), VALUE_WIDTH)
 
 
-def shown_value(value: Any) -> str:
+def show_value(value: Any) -> str:
     if isinstance(value, Range):
         if value.lo is None or value.hi is None:
-            return f"anything up to {shown_value(value.hi)}" if value.lo is None else f"{shown_value(value.lo)} or more"
-        return f"anything from {shown_value(value.lo)} to {shown_value(value.hi)}"
+            return f"anything up to {show_value(value.hi)}" if value.lo is None else f"{show_value(value.lo)} or more"
+        return f"anything from {show_value(value.lo)} to {show_value(value.hi)}"
     if isinstance(value, OfNoKind):
         return value.reason
     if isinstance(value, float) and value != value:
@@ -78,34 +78,34 @@ def shown_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, str):
-        return shortened(repr(value), VALUE_WIDTH) + (f" ({len(value):,} characters)" * (len(value) > VALUE_WIDTH))
-    return shortened(str(value), VALUE_WIDTH)
+        return shorten(repr(value), VALUE_WIDTH) + (f" ({len(value):,} characters)" * (len(value) > VALUE_WIDTH))
+    return shorten(str(value), VALUE_WIDTH)
 
 
-def shown_values(values: Sequence[Any]) -> str:
-    first = [shown_value(value) for value in values[:ARRAY_SHOWN]]
+def show_values(values: Sequence[Any]) -> str:
+    first = [show_value(value) for value in values[:ARRAY_SHOWN]]
     return ", ".join(first + [f"… {len(values) - ARRAY_SHOWN:,} more"] * (len(values) > ARRAY_SHOWN))
 
 
 def reason_for(predicate: Predicate, truth: bool | None, values: Sequence[Any]) -> str:
     """Why the predicate has this truth for these values of its attribute."""
-    name = shown_name(predicate.attribute)
+    name = show_name(predicate.attribute)
     if not values:
         return f"{name} is missing"
     readable = [value for value in values if not isinstance(value, OfNoKind)]
     if not readable:
-        return f"{name} cannot be read: {shown_value(values[0])}"
+        return f"{name} cannot be read: {show_value(values[0])}"
     if truth is None:
         return _why_unknown(predicate, name, readable)
     several = f" (one of {len(values):,} values)" if len(values) > 1 else ""
     if isinstance(predicate, IsNull):
-        return f"{name} is {shown_values(values)}"
+        return f"{name} is {show_values(values)}"
     if truth:
         value = next(value for value in readable if satisfies(value, predicate))
-        return f"{name} is {shown_value(value)}{several}{_relation(predicate, value)}"
+        return f"{name} is {show_value(value)}{several}{_relation(predicate, value)}"
     if several:
-        return f"{name} has {len(values):,} values, none of which satisfies this: {shown_values(values)}"
-    return f"{name} is {shown_value(readable[0])}{_relation(predicate, readable[0])}"
+        return f"{name} has {len(values):,} values, none of which satisfies this: {show_values(values)}"
+    return f"{name} is {show_value(readable[0])}{_relation(predicate, readable[0])}"
 
 
 def _relation(predicate: Predicate, value: Any) -> str:
@@ -121,24 +121,24 @@ def _relation(predicate: Predicate, value: Any) -> str:
         case In():
             return ", in the list" if yes else ", not in the list"
         case Between(_, low, high):
-            kind, key = keyed(value)
+            kind, key = find_key(value)
             if low.kind == kind and key < key_of(low):
-                return f", below {shown_value(low.value)}"
+                return f", below {show_value(low.value)}"
             if high.kind == kind and key > key_of(high):
-                return f", above {shown_value(high.value)}"
-            return f", between {shown_value(low.value)} and {shown_value(high.value)}"
+                return f", above {show_value(high.value)}"
+            return f", between {show_value(low.value)} and {show_value(high.value)}"
         case StringTest(_, function, text):
-            return f", which {TESTS[function][not yes]} {shown_value(text)}"
+            return f", which {TESTS[function][not yes]} {show_value(text)}"
     return ", which matches the pattern" if yes else ", which does not match the pattern"
 
 
 def _position(value: Any, operator: str, constant: Literal) -> str:
-    key, bound = keyed(value)[1], key_of(constant)
+    key, bound = find_key(value)[1], key_of(constant)
     if key == bound:
-        return "" if operator == "=" else f", equal to {shown_value(constant.value)}"
+        return "" if operator == "=" else f", equal to {show_value(constant.value)}"
     if operator in ("=", "<>"):
-        return f", not {shown_value(constant.value)}"
-    return f", {'below' if key < bound else 'above'} {shown_value(constant.value)}"
+        return f", not {show_value(constant.value)}"
+    return f", {'below' if key < bound else 'above'} {show_value(constant.value)}"
 
 
 def _why_unknown(predicate: Predicate, name: str, values: Sequence[Any]) -> str:
@@ -147,13 +147,13 @@ def _why_unknown(predicate: Predicate, name: str, values: Sequence[Any]) -> str:
     if not comparable:
         wanted = " or ".join(KIND_NAMES[kind] for kind in sorted(expected))
         if len(values) == 1:
-            return f"{name} is {KIND_NAMES[_kind(values[0])]} ({shown_value(values[0])}), compared with {wanted}"
-        return f"{name} has {len(values):,} values, none of which is {wanted}: {shown_values(values)}"
+            return f"{name} is {KIND_NAMES[_kind(values[0])]} ({show_value(values[0])}), compared with {wanted}"
+        return f"{name} has {len(values):,} values, none of which is {wanted}: {show_values(values)}"
     if isinstance(predicate, (Like, RLike, StringTest)):
-        return f"{name} is {shown_value(comparable[0])}, and patterns are not tested over ranges"
+        return f"{name} is {show_value(comparable[0])}, and patterns are not tested over ranges"
     if isinstance(predicate, In) and predicate.null:
-        return f"{name} is {shown_values(values)}; the list holds NULL, which may stand for any value"
-    return f"{name} is {shown_values(values)}, compared with values of several kinds"
+        return f"{name} is {show_values(values)}; the list holds NULL, which may stand for any value"
+    return f"{name} is {show_values(values)}, compared with values of several kinds"
 
 
 def _kinds_asked_for(predicate: Predicate) -> set[Kind]:
@@ -168,4 +168,4 @@ def _kinds_asked_for(predicate: Predicate) -> set[Kind]:
 
 
 def _kind(value: Any) -> Kind:
-    return range_ends(value)[0] if isinstance(value, Range) else keyed(value)[0]
+    return range_ends(value)[0] if isinstance(value, Range) else find_key(value)[0]

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from dibs import loading
-from dibs.arguments import checked_threads
+from dibs.arguments import check_threads
 from dibs.cold.matcher import ColdMatcher, NeedsKernels
 from dibs.jit.threads import survive_forks
 
@@ -163,7 +163,7 @@ class Matcher(metaclass=_Either):
 def cold_matcher(threads: int | None = None, stays: bool = True) -> Any:
     """A small matcher. stays: until it is asked for what it cannot do; for tests."""
     matcher = object.__new__(Matcher)
-    matcher.threads = checked_threads(threads)
+    matcher.threads = check_threads(threads)
     matcher._cold, matcher._stays = ColdMatcher(), stays
     survive_forks(matcher._cold)
     return matcher

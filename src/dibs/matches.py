@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.arguments import check_flag, checked_number
+from dibs.arguments import check_flag, check_number
 from dibs.coding.values import EventProblem
 from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
@@ -132,7 +132,7 @@ class Matches:
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""
-        k = checked_number("k", k)
+        k = check_number("k", k)
         found: list[list[tuple[float, Id]]] = [[] for _ in range(self._events)]
         for s, event, rows in self._parts:
             weight = s.weights_at(rows)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arguments import OnError, check_on_error
-from dibs.coding.batch import numbered
+from dibs.coding.batch import number_names
 from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
@@ -59,7 +59,7 @@ class Matching:
 
     def match_text(self, state: State, text: bytes) -> list[Id] | None:
         """The ids for the event of a JSON text; None: it must be read as a batch."""
-        return self.singles.match(state, text, self.wanted)
+        return self.singles.match(state, text, self.find_wanted)
 
     def read(
         self,
@@ -72,24 +72,24 @@ class Matching:
         """turn: see match_batch(remember=True)."""
         check_on_error(on_error)
         segments = [x.segment for x in state.layers]
-        values = read_events(events, self.wanted(segments), attributes=attributes, on_error=on_error)
+        values = read_events(events, self.find_wanted(segments), attributes=attributes, on_error=on_error)
         if turn is not None or any(s.joins for s in segments):
-            values = self._joined(segments, values, turn)
+            values = self._join(segments, values, turn)
         dead = None
         if len(values.unreadable_events):
             dead = np.zeros(values.events, np.bool_)
             dead[values.unreadable_events] = True
         self.counters["events"] += values.events
-        return ReadEvents(segments, values, [partial(_seen, x.gone.bits, dead) for x in state.layers])
+        return ReadEvents(segments, values, [partial(_keep_seen, x.gone.bits, dead) for x in state.layers])
 
     def matches(self, read: ReadEvents, top: int | None) -> Matches:
         parts: list[Part] = []
         for segment, seen in zip(read.segments, read.readers):
             if top is None:
-                parts += [(segment, *seen(*chunk)) for chunk in self._matched(segment, read.values, None).chunks]
+                parts += [(segment, *seen(*chunk)) for chunk in self._match(segment, read.values, None).chunks]
             else:
                 best = Heaviest(segment.weights_at, seen, top)
-                self._matched(segment, read.values, best.add)
+                self._match(segment, read.values, best.add)
                 parts.append((segment, *best.pairs()))
         id_types = frozenset(s.ids.ids.type for s in read.segments)
         matches = Matches(read.values.events, parts, read.values.problems, id_types)
@@ -107,28 +107,28 @@ class Matching:
                 with lock:
                     np.add(result, found, out=result)
 
-            self._matched(segment, read.values, add)
+            self._match(segment, read.values, add)
         self.counters["pairs"] += int(result.sum())
         return result
 
-    def wanted(self, segments: list[Segment]) -> WantedNames:
+    def find_wanted(self, segments: list[Segment]) -> WantedNames:
         """The attributes that some subscription mentions, or once did: rebuilt, or extended, only for new names."""
         wanted = self.names
-        of = [numbered(wanted.names, s.domains) for s in segments]
+        of = [number_names(wanted.names, s.domains) for s in segments]
         new = [s for s, n in zip(segments, of) if not n.complete]
         if new or (
             not wanted.is_sorted
             and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
         ):
-            extended = wanted.extended(name for s in new for name in s.names) if new else None
+            extended = wanted.extend_by(name for s in new for name in s.names) if new else None
             wanted = self.names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
         return wanted
 
-    def told_of(self, joins: tuple[str, ...], subscriptions: int) -> list[str]:
+    def tell_of(self, joins: tuple[str, ...], subscriptions: int) -> list[str]:
         """How these joins are answered, line by line: in which order with the constants, and why."""
-        return Joins(joins, self.costs, self.prefilter).told(subscriptions, len(self.history))
+        return Joins(joins, self.costs, self.prefilter).tell(subscriptions, len(self.history))
 
-    def _matched(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
+    def _match(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
         if segment.has_pending_work:
             self._wake()
@@ -140,7 +140,7 @@ class Matching:
 
     # ---- joins over history ----
 
-    def _joined(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
+    def _join(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
         """The events with what joins over history say of them."""
         names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
@@ -150,7 +150,7 @@ class Matching:
             turn.begin(values)
         if not names or joins is None:
             return values
-        return joins.derived(values, partial(self._candidates, segments), segments, self.history.state, turn)
+        return joins.derive(values, partial(self._candidates, segments), segments, self.history.state, turn)
 
     def _candidates(
         self, segments: list[Segment], values: EventValues, alive: Alive | None, all_of: NDArray[np.bool_]
@@ -169,7 +169,7 @@ class Matching:
                 yield segment.joins, np.repeat(event, sizes).astype(np.int64), places[runs(offsets[row], sizes)]
 
 
-def _seen(
+def _keep_seen(
     gone: Bits | None, dead: NDArray[np.bool_] | None, event: NDArray[np.int32], row: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The pairs that count: of subscriptions that are there, of events that could be read."""

@@ -50,7 +50,7 @@ from dibs.language.expression import (
     negate,
 )
 from dibs.language.joins import is_join, join_of, joins_in
-from dibs.language.regex import compiled
+from dibs.language.regex import compile_regex
 from dibs.reference_joins import join_values
 
 ValuesByName = Mapping[str, list[Any]]
@@ -149,7 +149,7 @@ def satisfies(value: Any, predicate: Predicate) -> bool:
         return False
     if isinstance(value, Range):
         return range_satisfies(value, predicate)
-    kind, key = keyed(value)
+    kind, key = find_key(value)
     match predicate:
         case Compare(_, symbol, constant):
             return constant.kind == kind and OPERATORS[symbol](key, key_of(constant))
@@ -174,7 +174,7 @@ def string_satisfies(value: str, predicate: Predicate) -> bool:
         case Like(_, pattern, escape, negated):
             return is_like(value, pattern, escape) != negated
         case RLike(_, pattern, negated):
-            return (compiled(pattern).search(value) is not None) != negated
+            return (compile_regex(pattern).search(value) is not None) != negated
     raise AssertionError(f"not a test of strings: {predicate}")
 
 
@@ -237,7 +237,7 @@ def range_satisfies(value: Range, predicate: Predicate) -> bool:
 
 def range_ends(value: Range) -> tuple[Kind, Any, Any]:
     """The kind of a Range and the keys of its least and its greatest value."""
-    (kind, _), *rest = ends = [keyed(end) for end in (value.lo, value.hi) if end is not None]
+    (kind, _), *rest = ends = [find_key(end) for end in (value.lo, value.hi) if end is not None]
     least, greatest = whole(kind)
     assert all(kind == other for other, _ in rest), "values_of lets no Range of two kinds pass"
     low = least if value.lo is None else ends[0][1]
@@ -248,7 +248,7 @@ def range_ends(value: Range) -> tuple[Kind, Any, Any]:
 def whole(kind: Kind) -> tuple[Any, Any]:
     """The keys of the least and the greatest value of a kind, or something beyond all of them."""
     if kind == Kind.NUMBER:
-        return keyed(-math.inf)[1], keyed(math.nan)[1]
+        return find_key(-math.inf)[1], find_key(math.nan)[1]
     return {Kind.BOOLEAN: (False, True), Kind.STRING: (b"", b"\xff"), Kind.TIME: (-math.inf, math.inf)}[kind]
 
 
@@ -397,7 +397,7 @@ def read_range(value: Range) -> Range | OfNoKind:
         return OfNoKind("a range without ends")
     if any(isinstance(end, (Range, OfNoKind)) for end in given):
         return OfNoKind("a range with an end that is no single value")
-    keys = [keyed(end) for end in given]
+    keys = [find_key(end) for end in given]
     if len({kind for kind, _ in keys}) > 1:
         return OfNoKind("a range from one kind of value to another")
     if keys != sorted(keys):
@@ -405,7 +405,7 @@ def read_range(value: Range) -> Range | OfNoKind:
     return Range(*ends)
 
 
-def keyed(value: Any) -> tuple[Kind, Any]:
+def find_key(value: Any) -> tuple[Kind, Any]:
     """The kind of a value that values_of gives, and a key that orders the values of that kind."""
     match value:
         case bool():
@@ -421,4 +421,4 @@ def keyed(value: Any) -> tuple[Kind, Any]:
 
 
 def key_of(constant: Literal) -> Any:
-    return keyed(read_value(constant.value))[1]
+    return find_key(read_value(constant.value))[1]

@@ -58,15 +58,15 @@ def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
 def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> bool:
     """Whether a document's value `other` stands in this relation to the event's value (+ offset), or, for a Range, to
     some value in it. False as well where that is unknown."""
-    from dibs.reference import OfNoKind, keyed, range_ends
+    from dibs.reference import OfNoKind, find_key, range_ends
 
     if isinstance(value, OfNoKind) or isinstance(other, OfNoKind):
         return False
-    kind, key = keyed(other)
+    kind, key = find_key(other)
     if isinstance(value, Range):
         own, low, high = range_ends(value)
     else:
-        own, low = keyed(value)
+        own, low = find_key(value)
         high = low
     if own != kind or (offset is not None and kind != Kind.TIME):
         return False
@@ -84,28 +84,28 @@ def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> 
 
 def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
     """The least or greatest value of each kind."""
-    from dibs.reference import OfNoKind, keyed
+    from dibs.reference import OfNoKind, find_key
 
     assert join.attribute is not None
     by_kind: dict[Kind, list[Any]] = {}
     for document in found:
         for value in document.get(join.attribute, []):
             if not isinstance(value, (Range, OfNoKind)):
-                by_kind.setdefault(keyed(value)[0], []).append(value)
+                by_kind.setdefault(find_key(value)[0], []).append(value)
     choose = min if join.function == MIN else max
-    return [choose(values, key=lambda value: keyed(value)[1]) for values in by_kind.values()]
+    return [choose(values, key=lambda value: find_key(value)[1]) for values in by_kind.values()]
 
 
 def last(join: Join, found: list[ValuesByName]) -> list[Any]:
     """The values of the document that is greatest by the other attribute (within each kind); of equal ones, of the one
     that came last. Documents that lack one of the two do not count."""
-    from dibs.reference import OfNoKind, keyed
+    from dibs.reference import OfNoKind, find_key
 
     assert join.attribute is not None and join.by is not None
     best: dict[Kind, tuple[Any, list[Any]]] = {}
     for document in found:
         own = [value for value in document.get(join.attribute, []) if not isinstance(value, (Range, OfNoKind))]
-        for kind, key in (keyed(v) for v in document.get(join.by, []) if not isinstance(v, (Range, OfNoKind))):
+        for kind, key in (find_key(v) for v in document.get(join.by, []) if not isinstance(v, (Range, OfNoKind))):
             if own and (kind not in best or key >= best[kind][0]):
                 best[kind] = key, own
     return [value for _, own in best.values() for value in own]

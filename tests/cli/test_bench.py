@@ -8,10 +8,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from dibs.cli.bench import judged
+from dibs.cli.bench import judge
 from dibs.cli.commands import app
 from dibs.index import INDEXES, options_of
-from dibs.index.options import checked_options
+from dibs.index.options import check_options
 from dibs.workloads import figures
 from dibs.workloads.figures import EXPERIMENTS, measure_point
 
@@ -35,7 +35,7 @@ def test_every_experiment_is_of_structures_that_there_are_and_has_auto(name):
         series = its.series if isinstance(its.series, tuple) else its.series(value)
         assert series[-1] == ("auto", "auto", {})
         for _, index, options in series:
-            assert index in INDEXES and checked_options(index, options_of(index), options) == options
+            assert index in INDEXES and check_options(index, options_of(index), options) == options
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -91,7 +91,7 @@ def test_an_unknown_figure():
 
 
 def test_verdicts():
-    assert judged([10.0, 11.0], [10.5, 30.0]) == "noise"
-    assert judged([10.0, 14.0], [13.0, 15.0]) == "noise"
-    assert judged([10.0, 11.0], [12.0, 13.0]) == "worse"
-    assert judged([12.0, 13.0], [10.0, 11.0]) == "better"
+    assert judge([10.0, 11.0], [10.5, 30.0]) == "noise"
+    assert judge([10.0, 14.0], [13.0, 15.0]) == "noise"
+    assert judge([10.0, 11.0], [12.0, 13.0]) == "worse"
+    assert judge([12.0, 13.0], [10.0, 11.0]) == "better"

@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dibs.cli import app
-from dibs.cli.catalog_shown import laid_out
+from dibs.cli.catalog_shown import lay_out
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.storage import store
@@ -131,13 +131,13 @@ def test_get_tells_integers_from_texts(folder: Path) -> None:
     ],
 )
 def test_expressions_are_laid_out_as_they_mean(text: str) -> None:
-    lines = laid_out(text)
+    lines = lay_out(text)
     assert parse("\n".join(lines)) == parse(text)
     assert len(lines) > 1 or len(text) < 100 or text.startswith("NOT")
 
 
 def test_whatever_is_no_expression_is_shown_as_it_is() -> None:
-    assert laid_out("a >\nb " * 40) == ("a >\nb " * 40).split("\n")
+    assert lay_out("a >\nb " * 40) == ("a >\nb " * 40).split("\n")
 
 
 # ---- changing ----

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from command_line import found, json_rows, run
 from dibs.cli import csv_tables
 from dibs.cli.csv_tables import CsvTable
-from dibs.cli.csv_types import Column, Kind, converted
+from dibs.cli.csv_types import Column, Kind, convert_column
 from dibs.cli.outcome import BadInput
 from dibs.coding.events import read_events
 
@@ -25,7 +25,7 @@ from dibs.coding.events import read_events
 def read(texts: list[str | None], kind: Kind | None = None, is_id: bool = False) -> tuple[pa.DataType, list[Any]]:
     column = Column("c", kind, is_id)
     column.look(pa.array(texts, pa.string()), 1)
-    return column.type(), converted(pa.array(texts, pa.string()), column.type()).to_pylist()
+    return column.type(), convert_column(pa.array(texts, pa.string()), column.type()).to_pylist()
 
 
 TEXT = pa.large_string()
@@ -109,7 +109,7 @@ def test_no_number_changes(texts: list[str | None]) -> None:
     type_, values = read(texts)
     if pa.types.is_large_string(type_):
         return
-    table = pa.table({"c": converted(pa.array(texts, pa.string()), type_)})
+    table = pa.table({"c": convert_column(pa.array(texts, pa.string()), type_)})
     keys = read_events(table, ["c"]).numbers
     for text, value, near, rest in zip(texts, values, keys.value.tolist(), keys.rest.tolist(), strict=True):
         assert text is not None
@@ -267,7 +267,7 @@ def test_types_are_for_csv(subs: Path, products: Path, tmp_path: Path) -> None:
 
 def test_names_with_commas_and_equals_signs(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text('"a,b",c=d\n1,2\n')
-    kinds = csv_tables.chosen_types(["a,b=text,c=d=text"])
+    kinds = csv_tables.choose_types(["a,b=text,c=d=text"])
     assert kinds == {"a,b": Kind.text, "c=d": Kind.text}
     assert CsvTable(str(tmp_path / "e.csv"), kinds).schema.types == [TEXT, TEXT]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
-from dibs.coding.batch import CodedEvents, _sorted, code_events, numbered, pieces
+from dibs.coding.batch import CodedEvents, _sort, code_events, number_names, pieces
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.merge import merge_domains
@@ -35,7 +35,7 @@ def domains_of(*texts: str):
 def test_arranged_is_sorted(trees, batch):
     domains, _ = code_clauses(compile_forms([normal_form(t) for t in trees]).table)
     values = read_events(batch, {n for n, _ in domains.attributes}, on_error="skip")
-    assert same(code_events(values, domains), _sorted(list(pieces(values, domains)), values.events))
+    assert same(code_events(values, domains), _sort(list(pieces(values, domains)), values.events))
 
 
 @pytest.mark.parametrize("count", [1, thresholds.few_events, thresholds.few_events + 1, 700])
@@ -54,21 +54,21 @@ def test_kinds_arrays_and_rests(count):
         {"d": True, "c": 5, "a": "9007199254740993"},
     ]
     values = read_events([rows[i % len(rows)] for i in range(count)], {"a", "b", "c", "d", "e"})
-    assert values.arranged is not None and numbered(values.names, domains).in_order
-    assert same(code_events(values, domains), _sorted(list(pieces(values, domains)), count))
+    assert values.arranged is not None and number_names(values.names, domains).in_order
+    assert same(code_events(values, domains), _sort(list(pieces(values, domains)), count))
 
 
 def test_attributes_in_another_order_are_sorted():
     """New names come behind those that are known: then their order is not that of the domains."""
     domains = domains_of("m = 1 AND z = 1", "a = 1 AND m = 2")
     with using({"names_in_order": 0}):
-        wanted = WantedNames({"m", "z"}).extended(["a"])
+        wanted = WantedNames({"m", "z"}).extend_by(["a"])
     assert wanted is not None and list(wanted.names) == ["m", "z", "a"]
     values = read_events([{"a": 1, "m": 2, "z": 3}, {"z": 1, "a": 0}], wanted)
-    assert not numbered(values.names, domains).in_order
+    assert not number_names(values.names, domains).in_order
     coded = code_events(values, domains)
     assert coded.attribute.tolist() == [0, 1, 2, 0, 2]
-    assert same(coded, _sorted(list(pieces(values, domains)), 2))
+    assert same(coded, _sort(list(pieces(values, domains)), 2))
 
 
 def test_merged_domains_know_the_names_without_looking_them_up():
@@ -78,7 +78,7 @@ def test_merged_domains_know_the_names_without_looking_them_up():
         code_events(values, d)
     merged, _ = merge_domains([first, second])
     assert merged.numbered is not None and merged.numbered.names is values.names
-    assert merged.numbered.code.tolist() == numbered(list(values.names), merged).code.tolist()
+    assert merged.numbered.code.tolist() == number_names(list(values.names), merged).code.tolist()
 
 
 def test_very_long_events_are_left_to_sorting():

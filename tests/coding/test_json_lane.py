@@ -15,7 +15,7 @@ from decoded_events import decode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.coding.arrange import Arranged, arranged
+from dibs.coding.arrange import Arranged, arrange_values
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import json_lines, json_text
@@ -54,7 +54,7 @@ def check_arranged(values: EventValues) -> None:
     """The lane's own order of values is as good as that of coding.arrange."""
     own = values.arranged
     plain = EventValues(values.events, values.names, values.numbers, values.strings, booleans=values.booleans)
-    expected = arranged(plain)
+    expected = arrange_values(plain)
     assert (own is None) == (expected is None)
     if own is None or expected is None:
         return
@@ -433,11 +433,11 @@ def test_extended_names() -> None:
         line = b'{"n5":1,"a":{"b":2,"c":{"d":3}},"x":4,"a.c":{"d":5},"n":{"m":6}}'
         check(line, wanted)
         for more in (["x"], ["a.c.d"], ["n.m", "n"], ["a"]):
-            extended = wanted.extended(more)
+            extended = wanted.extend_by(more)
             assert extended is not None
             wanted = extended
             check(line, wanted)
-        many = wanted.extended([".".join("abcdefghij" * 60)])
+        many = wanted.extend_by([".".join("abcdefghij" * 60)])
         assert many is not None
         check(line, many)
         path = ".".join("abcdefghij" * 6)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.coding import lines
-from dibs.coding.lines import BLANK, BYTE_ORDER_MARK, numbered_lines, read_lines
+from dibs.coding.lines import BLANK, BYTE_ORDER_MARK, number_lines, read_lines
 from dibs.errors import ArgumentError, LineTooLong
 
 CONTENT = st.lists(st.sampled_from([b"a", b"{}", b"\n", b"\n\n", b" \t", b"\r\n", BYTE_ORDER_MARK, b"x" * 30])).map(
@@ -29,7 +29,7 @@ def test_lines_in_blocks_are_those_of_the_whole(content: bytes, at_once: int) ->
     before, lines.BYTES_AT_ONCE = lines.BYTES_AT_ONCE, at_once
     try:
         for source in (content, bytearray(content), memoryview(content), io.BytesIO(content)):
-            assert list(numbered_lines(source)) == twin(content)
+            assert list(number_lines(source)) == twin(content)
         blocks = list(read_lines(content))
         assert [block.whole for block in blocks[:-1]] == [True] * len(blocks[:-1])
         if blocks:
@@ -47,12 +47,12 @@ def test_a_line_that_is_too_long_is_named(sizes: list[int], at_once: int, ended:
     try:
         too_long = [number for number, size in enumerate(sizes, 1) if size > 20]
         if not too_long:
-            assert [len(text) for _, text in numbered_lines(content, "a.jsonl", 20)] == [size for size in sizes if size]
+            assert [len(text) for _, text in number_lines(content, "a.jsonl", 20)] == [size for size in sizes if size]
             return
         with pytest.raises(LineTooLong, match=rf"a\.jsonl, line {too_long[0]}: longer than 20 bytes") as caught:
-            list(numbered_lines(content, "a.jsonl", 20))
+            list(number_lines(content, "a.jsonl", 20))
         assert (caught.value.line, caught.value.limit) == (too_long[0], 20)
-        assert [len(text) for _, text in numbered_lines(content, longest=None)] == [size for size in sizes if size]
+        assert [len(text) for _, text in number_lines(content, longest=None)] == [size for size in sizes if size]
     finally:
         lines.BYTES_AT_ONCE = before
 

@@ -17,7 +17,7 @@ import dibs
 from dibs.coding.patterns import PatternSet, regexes
 from dibs.coding.patterns.regexes import KEPT_LARGE, KEPT_SMALL, Group, Regexes
 from dibs.language.like import like_regex
-from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compiled, program_size
+from dibs.language.regex import LARGE_PROGRAM, MAX_PROGRAM, compile_regex, program_size
 from dibs.matcher import Matcher
 from dibs.thresholds import using
 
@@ -82,13 +82,13 @@ def test_what_is_compiled_is_bounded() -> None:
 def test_the_largest_patterns_are_compiled_within_their_budget() -> None:
     """What needs more memory than a small one is given it."""
     pattern = f"ab[xy]{{1000}}({'[cd]x' * 3000})?"
-    assert LARGE_PROGRAM < compiled(pattern).programsize <= MAX_PROGRAM
+    assert LARGE_PROGRAM < compile_regex(pattern).programsize <= MAX_PROGRAM
     assert found_in(set_of([pattern]), ["ab" + "xy" * 500, "ab"]) == [[0], []]
 
 
 def test_estimates_of_programs_are_not_too_small() -> None:
     for pattern in [*PATTERNS, "(?i)kelvin", r"\W\D\S", "[[:^alpha:]]", "(?s)" + "." * 1000, "[^é]", "a" * 1000]:
-        assert program_size(pattern.encode()) >= 0.8 * compiled(pattern).programsize, pattern
+        assert program_size(pattern.encode()) >= 0.8 * compile_regex(pattern).programsize, pattern
 
 
 def test_contains_of_any_length() -> None:

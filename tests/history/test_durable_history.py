@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
-from dibs.history.encoding import StoredLines, encoded
+from dibs.history.encoding import StoredLines, encode_documents
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.reference import matches
-from dibs.storage.check import checked
+from dibs.storage.check import check_folder
 from dibs.thresholds import using
 from join_strategies import documents, subscriptions
 
@@ -146,7 +146,7 @@ def test_retention_goes_on(tmp_path: Path) -> None:
         assert left(m) == [6, 8, *range(10, 20)]
     with dibs.Matcher.open(folder, retain=0) as m:
         assert len(m.history) == 0 and m.history.add({"n": 1}) and len(m.history) == 0
-    assert [part.problems for part in checked(folder)] == [[]] * len(checked(folder))
+    assert [part.problems for part in check_folder(folder)] == [[]] * len(check_folder(folder))
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
@@ -183,7 +183,7 @@ def test_every_value_is_read_as_before(value: Any) -> None:
 
     names = ["a", "a.b", "a.b.c", "a.b.b", "plain"]
     document: Mapping[Any, Any] = {"a": value, "plain": 1}
-    stored = StoredLines([encoded([document], None).content], [1])
+    stored = StoredLines([encode_documents([document], None).content], [1])
     assert len(stored) == 1
     before, after = (
         cells_of(read_events(rows, names, on_error="skip"), names) for rows in ([document], stored.slice(0, 1))
@@ -275,7 +275,7 @@ def test_damage_is_found(tmp_path: Path, statement: str) -> None:
     for read_only in (True, False):
         with pytest.raises(dibs.DamagedError, match=r"catalog\.db"):
             dibs.Matcher.open(tmp_path / "m", read_only=read_only)
-    assert checked(tmp_path / "m")[0].problems
+    assert check_folder(tmp_path / "m")[0].problems
 
 
 def test_a_lost_log_is_found(tmp_path: Path) -> None:

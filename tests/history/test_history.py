@@ -397,14 +397,14 @@ def test_an_attribute_that_is_first_asked_for_while_events_are_remembered(
     for count, name in ((400, "unused"), (4, "b")):  # when arrays grow, there comes to be room for more
         m.history.load([{"a": form(10 + n % 4), name: form(20 + n)} for n in range(count)])
         assert m.match({"a": form(11)}) == [0]  # a is known, b is not
-    answered, turns = Joins._answered, iter([True])
+    answered, turns = Joins._answer, iter([True])
 
     def after_the_other(self: Joins, *arguments: Any) -> Any:
         for _ in turns:
             assert other.match({"b": form(22), "c": form(31)}) == [0]
         return answered(self, *arguments)
 
-    monkeypatch.setattr(Joins, "_answered", after_the_other)
+    monkeypatch.setattr(Joins, "_answer", after_the_other)
     news = [{"a": form(30 + n)} for n in range(4)] * 2
     assert list(m.match_batch(news, remember=True)) == [[]] * 4 + [[0]] * 4
     for n in range(4):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dibs
 from dibs.reference import matches
-from dibs.storage.check import checked
+from dibs.storage.check import check_folder
 from dibs.thresholds import using
 from settings import THRESHOLDS
 
@@ -149,7 +149,7 @@ def live(draw: Random, retain: dibs.Retain, steps: int, folder: Path | None = No
                 assert each.match(event) == expected(event, model)
     m.close()
     if folder is not None and follower is not None:
-        assert [part.problems for part in checked(folder) if part.problems] == []
+        assert [part.problems for part in check_folder(folder) if part.problems] == []
         follower.close()
 
 

@@ -98,10 +98,10 @@ def test_the_cheaper_order_is_chosen() -> None:
     costs.note(a_join=1e-5)
     assert costs.constants_first(1000)  # and now the other order
     costs.note(narrowing=1e-4, share=0.01)
-    assert costs.constants_first(1000) and "constants first" in costs.told(Sizes(1000, 100, 5000))
+    assert costs.constants_first(1000) and "constants first" in costs.tell(Sizes(1000, 100, 5000))
     assert [costs.constants_first(1000) for _ in range(LOOK_AGAIN)].count(False) == 1  # now and then it looks again
     costs.note(share=20.0)
-    assert not costs.constants_first(1000) and "joins first" in costs.told(Sizes(1000, 100, 5000))
+    assert not costs.constants_first(1000) and "joins first" in costs.tell(Sizes(1000, 100, 5000))
 
 
 def test_the_plan_is_told() -> None:

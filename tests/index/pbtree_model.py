@@ -11,7 +11,7 @@ import numpy as np
 
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, concatenated
+from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.conjunctions import select
 from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree, PBTreeMemory
 
@@ -147,7 +147,7 @@ class Updated:
         self.tree.delete(rows.astype(np.int64))
 
     def expected(self, events: CodedEvents) -> set[tuple[int, int]]:
-        clauses, place = concatenated(self.parts)
+        clauses, place = concatenate_clauses(self.parts)
         return {(e, int(place[r])) for e, r in expected(clauses, events) if int(place[r]) in self.alive}
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, concatenated
+from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.conjunctions import select
 from dibs.index.papers.betree import betree as betree_module
 from dibs.index.papers.betree.batch import BETreeBatch
-from dibs.index.papers.betree.betree import BETree, guided_capacity
+from dibs.index.papers.betree.betree import BETree, guide_capacity
 from dibs.index.papers.betree.layout import (
     ALIVE,
     C_NODE,
@@ -357,7 +357,7 @@ def test_deleting_all_rows_leaves_the_root_alone():
 
 def test_max_cap_follows_the_matching_probability():
     """Table 4 of the paper."""
-    assert [guided_capacity(p) for p in (0, 0.0099, 0.01, 0.0999, 0.1, 1)] == [5, 5, 20, 20, 160, 160]
+    assert [guide_capacity(p) for p in (0, 0.0099, 0.01, 0.0999, 0.1, 1)] == [5, 5, 20, 20, 160, 160]
     rows = [[(0, 1 + i % 7, 90)] for i in range(200)]
     tree = BETree.build(clauses_of(rows, 3))
     assert tree.plan()["max_cap"] == 160  # one attribute, wide ranges: events will match much
@@ -475,7 +475,7 @@ def test_everything_holds_after_any_updates(kind, labels, seed, monkeypatch):
     if seed % 2:  # memory that is always too small: every step is interrupted
         monkeypatch.setattr(thresholds, "betree_words", 300)
         monkeypatch.setattr(thresholds, "betree_expected", 0.0)
-        monkeypatch.setattr(betree_module, "grown", _exactly)
+        monkeypatch.setattr(betree_module, "grow_array", _exactly)
     attributes, cells = int(rng.integers(2, 9)), int(rng.integers(5, 60))
     label = np.sort(rng.choice(MOST if labels else 4 * cells, cells + 1, replace=False)).astype(np.int32) + 1
     label[0] = 0
@@ -505,7 +505,7 @@ def test_everything_holds_after_any_updates(kind, labels, seed, monkeypatch):
         if step == 4:
             tree = kind.restore(parts[0], {n: a.copy() for n, a in tree.arrays().items()})
         Reader(tree)
-        clauses, place = concatenated(parts)
+        clauses, place = concatenate_clauses(parts)
         events = random_events(rng, 15, attributes, cells, most=8)
         events.lo = label[events.lo]
         events.hi = events.lo if events.points else label[events.hi]

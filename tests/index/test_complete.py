@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coded import expected, random_clauses, random_events
-from dibs.coding.clauses import Clauses, concatenated
+from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.base import Takes
 from dibs.index.complete import Completed
 from dibs.index.conjunctions import select
@@ -51,7 +51,7 @@ class Updated(Scan):
 
     def insert(self, clauses):
         count = len(self._place)
-        together, place = concatenated([self._clauses, clauses])
+        together, place = concatenate_clauses([self._clauses, clauses])
         Scan.__init__(self, together)
         self._place = np.concatenate([self._place, np.arange(count, count + len(clauses))])[place]
         self._gone = np.append(self._gone, np.zeros(len(clauses), np.bool_))
@@ -94,7 +94,7 @@ def test_updates(seed):
     for step in range(6):
         parts.append(random_clauses(rng, 10, 3 + step, 12))
         index.insert(parts[-1])
-        clauses, place = concatenated(parts)
+        clauses, place = concatenate_clauses(parts)
         more = set(rng.choice(len(clauses), 5, replace=False).tolist()) - gone
         index.delete(np.array(sorted(more), np.int64))
         gone |= more
@@ -117,4 +117,4 @@ def test_growing_clauses():
     for part in parts[1:]:
         growing.add(part)
     events = random_events(rng, 30, 5, 12)
-    assert expected(growing.clauses, events) == expected(concatenated(parts)[0], events)
+    assert expected(growing.clauses, events) == expected(concatenate_clauses(parts)[0], events)

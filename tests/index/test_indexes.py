@@ -13,7 +13,7 @@ import dibs
 from coded import clauses_of_kinds, coded_cases, expected, random_clauses, random_events
 from dibs import index as all_indexes
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import concatenated
+from dibs.coding.clauses import concatenate_clauses
 from dibs.coding.merge import move_clauses
 from dibs.index import INDEXES, options_of, takes
 from dibs.index.base import do_pending, options_in
@@ -206,7 +206,7 @@ def soak():
     """100,000 clauses, some events, and their pairs as the scan finds them."""
     rng = np.random.default_rng(7)
     parts = [random_clauses(rng, 10_000, 60, 50, programs=0.1, nulls=0.01) for _ in range(10)]
-    clauses, _ = concatenated(parts)
+    clauses, _ = concatenate_clauses(parts)
     events = random_events(rng, 150, 60, 50, most=20)
     return clauses, events, keys_of(create("scan", clauses).match(events, 2))
 
@@ -257,7 +257,7 @@ def test_updates_in_any_order(name, setting, several, make):
                 gone = rng.choice(sorted(alive), int(rng.integers(1, len(alive) + 1)), replace=False)
                 alive -= set(gone.tolist())
                 index.delete(np.sort(gone).astype(np.int64))
-            clauses, place = concatenated(parts)
+            clauses, place = concatenate_clauses(parts)
             events = random_events(rng, 20, attributes, cells, several)
             wanted = {(e, int(place[r])) for e, r in expected(clauses, events)}
             assert pairs_of(index, events) == {(e, r) for e, r in wanted if r in alive}
@@ -274,7 +274,7 @@ def test_updates_with_labels(name, setting, make):
     parts, alive, index = [], set(), None
     for number in range(10):
         parts.append(make(rng, int(rng.integers(1, 40)), attributes, cells))
-        clauses, place = concatenated(parts)
+        clauses, place = concatenate_clauses(parts)
         move = np.arange(attributes), base, first, last
         labelled, _ = move_clauses([(parts[-1], np.arange(len(parts[-1])), move)], attributes)
         alive |= set(range(len(clauses) - len(parts[-1]), len(clauses)))
@@ -300,7 +300,7 @@ def test_updates_with_labels(name, setting, make):
 def test_growing_one_by_one_equals_building_at_once(name):
     rng = np.random.default_rng(9)
     rows = [random_clauses(rng, 1, 5, 30, programs=0) for _ in range(300)]
-    clauses, place = concatenated(rows)
+    clauses, place = concatenate_clauses(rows)
     index = create(name, rows[0])
     for row in rows[1:]:
         index.insert(row)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, code_clauses, concatenated
+from dibs.coding.clauses import Clauses, code_clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.complete import Completed
 from dibs.index.operators import BETWEEN, EQ
@@ -278,7 +278,7 @@ def test_programs_come_and_go(kind, seed):
     for _ in range(5):
         parts.append(rows_of(TABLE_1[:3], 6, random_programs(rng, 15, 6, LAST)))
         index.insert(parts[-1])
-        clauses, place = concatenated(parts)
+        clauses, place = concatenate_clauses(parts)
         more = set(rng.choice(len(clauses), 12, replace=False).tolist()) - gone
         index.delete(np.array(sorted(more), np.int64))
         gone |= more
@@ -430,7 +430,7 @@ def test_lists_after_any_updates(seed, attributes, kind):
         alive -= set(gone.tolist())
         index.delete(gone.astype(np.int64))
         check(index)
-    clauses, _ = concatenated(parts)
+    clauses, _ = concatenate_clauses(parts)
     events = random_events(rng, 40, 5, 30, several=False)
     wanted = {(e, r) for e, r in expected(clauses, events) if r in alive}
     assert pairs_of(index, events) == wanted
@@ -441,7 +441,7 @@ def test_lists_after_any_updates(seed, attributes, kind):
     more = conjunctions(rng, 50, attributes, 30)
     restored.insert(more)
     check(restored)
-    both = concatenated([clauses, more])[0]
+    both = concatenate_clauses([clauses, more])[0]
     assert pairs_of(restored, events) == {(e, r) for e, r in expected(both, events) if r in alive or r >= len(clauses)}
 
 

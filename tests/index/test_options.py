@@ -7,7 +7,7 @@ import pytest
 
 import dibs
 from dibs.index import INDEXES, find, options_of
-from dibs.index.options import all_options, checked_options
+from dibs.index.options import all_options, check_options
 
 WITH_OPTIONS = [name for name in INDEXES if options_of(name)]
 SUBSCRIPTIONS = [(i, f"a = {i % 5} AND b > {i % 7} AND c < {i % 3} AND d BETWEEN 1 AND {i % 9}") for i in range(200)]
@@ -44,7 +44,7 @@ def test_every_option_of_every_structure_is_taken_and_kept(name, tmp_path):
 def test_defaults_are_those_of_build(name):
     """So that giving a default and giving nothing is the same."""
     defaults = {option.name: option.default for option in options_of(name)}
-    assert checked_options(name, options_of(name), defaults) == {}
+    assert check_options(name, options_of(name), defaults) == {}
     given = find(name).build.__func__.__defaults__ or ()
     kind = find(name).build.__func__
     code = kind.__code__

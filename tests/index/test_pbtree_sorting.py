@@ -21,7 +21,7 @@ def portions_of(entries, sample, memory=SORTED * MOST):
         sorting = Sorting(folder, memory, entries.key[sample], len(entries.key))
         for start in range(0, len(entries.key), 25):
             sorting.add(TreeEntries(*(column[start : start + 25] for column in entries)))
-        return list(sorting.sorted())
+        return list(sorting.sort())
     finally:
         folder.close()
 

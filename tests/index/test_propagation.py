@@ -14,7 +14,7 @@ from dibs.index.conjunctions import select
 from dibs.index.papers.propagation.layout import EQ, true_predicate
 from dibs.index.papers.propagation.propagation import Propagation
 from dibs.index.predicates import distinct
-from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import guess_presence, highest_cells, probabilities
 
 
 def clauses_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:
@@ -79,7 +79,7 @@ def test_clusters_hold_every_row_once_by_its_most_selective_predicate(seed):
     clauses, _ = random_pair(seed)
     index = Propagation.build(clauses, access="any")
     number, example = distinct(clauses)
-    share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))[example]
+    share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))[example]
     own = [number[clauses.offsets[r] : clauses.offsets[r + 1]] for r in range(len(clauses))]
     seen: list[int] = []
     shares: dict[int, float] = {}  # of each predicate by its number in the index: the same wherever it stands
@@ -102,7 +102,7 @@ def test_candidates_are_the_rows_whose_access_predicate_holds(seed):
     pairs = index.match(events, 1)
     number, example = distinct(clauses)
     holds = expected(single(clauses, example), events)  # (event, distinct predicate)
-    share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+    share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
     low, high = 0, 0  # several predicates of a row may be equally likely: any of them may give access
     for e in range(len(events)):
         for r in range(len(clauses)):

@@ -32,7 +32,7 @@ from dibs.index.papers.pstree.groups import (
 )
 from dibs.index.papers.pstree.kernels import find_spaces
 from dibs.index.papers.pstree.pstbloom import PSTBloom
-from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hashed, _place
+from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hash, _place
 from dibs.index.papers.pstree.psthash import PSTHash
 from dibs.index.papers.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
 from dibs.index.papers.pstree.pstree import PSTree
@@ -46,7 +46,7 @@ Row = dict[int, list[tuple[int, int]]]  # attribute: spans
 
 @kernel
 def _place_and_bits(code):
-    h = _hashed(code)
+    h = _hash(code)
     return _place(h), _bits(h)
 
 

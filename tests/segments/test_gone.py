@@ -22,7 +22,7 @@ def test_pairs_of_rows_that_are_gone_are_left_out(steps, pairs):
         kept = alive(state.bits, event, row) if state.bits is not None else (event, row)
         assert list(zip(*(x.tolist() for x in kept))) == [p for p in pairs if p[1] not in expected]
         assert state.count == len(expected)
-        assert state.listed().tolist() == sorted(expected)
-        assert state.kept().tolist() == [r for r in range(41) if r not in expected]
+        assert state.list_rows().tolist() == sorted(expected)
+        assert state.find_kept().tolist() == [r for r in range(41) if r not in expected]
         assert state.has_each(np.arange(41)).tolist() == [state.has(r) for r in range(41)]
         assert [r for r in range(41) if state.has(r)] == sorted(expected)

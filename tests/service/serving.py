@@ -49,7 +49,7 @@ class Running:
     @property
     def matcher(self) -> Matcher:
         """Of the tenant main, in the service itself."""
-        tenant = self.service.tenants.found("main")
+        tenant = self.service.tenants.find("main")
         assert tenant is not None
         return tenant.matcher
 

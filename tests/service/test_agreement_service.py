@@ -13,7 +13,7 @@ from serving import Processes, running
 def test_eight_clients_at_once(tmp_path: Path, gather_from: int) -> None:
     with running(tmp_path / "searches", gather_from=gather_from) as served:
         tally = compare(served.url, served.token(), clients=8, rounds=25, seed=gather_from)
-        tenant = served.service.tenants.found("main")
+        tenant = served.service.tenants.find("main")
     assert tally.wrong == []
     assert tally.answers > 400 and tally.matches > 100 and tally.changes > 300
     assert tenant is not None and (tenant.gatherer.batches > 0) == (gather_from == 2)

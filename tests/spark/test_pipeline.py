@@ -47,7 +47,7 @@ def test_paths_are_those_of_the_file_and_settings_override(tmp_path: Path) -> No
     assert job.job["carry"] == ["version", "weight"] and job.source["files_per_batch"] == 3
     assert (job.source.kind, job.subscriptions.kind, job.sink.kind) == ("files", "folder", "parquet")
     assert read_job(path, {"sink.kind": "delta"}).sink["name"] == "dibs"
-    assert "elsewhere" in job.shown()
+    assert "elsewhere" in job.show()
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_a_job_gives_what_a_matcher_gives(spark: SparkSession, tmp_path: Path, m
     rows = pq.read_table(tmp_path / "out").to_pylist()
     assert sorted((row["event_id"], row["subscription_id"]) for row in rows) == expected
     assert (summary.events, summary.matches, summary.batches) == (20, len(expected), 1)
-    assert "20 events in 1 batches" in summary.shown()
+    assert "20 events in 1 batches" in summary.show()

@@ -347,7 +347,7 @@ def test_bulk_and_single_writing_make_the_same_rows(folder: Path, kind: Any, the
                     catalog.write(rows, there + 1)
                 else:
                     catalog.write_columns(*columns(rows), there + 1)  # type: ignore[arg-type]
-                found.append((catalog.counted(), everything(catalog)))
+                found.append((catalog.count(), everything(catalog)))
                 assert catalog.check() == []
         assert found[0] == found[1]
 

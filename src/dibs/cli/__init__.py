@@ -27,10 +27,10 @@ def main() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what comes now is only tidying up
-    sys.exit(_flushed(code))
+    sys.exit(_flush(code))
 
 
-def _flushed(code: Any) -> Any:
+def _flush(code: Any) -> Any:
     """The code, when everything has been written that somebody still reads."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dibs.cli.csv_tables import CsvTable, chosen_types
+from dibs.cli.csv_tables import CsvTable, choose_types
 from dibs.cli.documents import HISTORY_HELP, RETAIN_HELP
 from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
@@ -21,12 +21,12 @@ from dibs.cli.formats import (
     open_input,
     open_parquet,
     reading,
-    shown_name,
+    show_name,
 )
 from dibs.cli.outcome import BadInput, OnError, outcome, results, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import load_file, read_subscriptions
-from dibs.coding.lines import LONGEST, numbered_lines
+from dibs.coding.lines import LONGEST, number_lines
 
 if TYPE_CHECKING:
     from dibs.past.backtest import Backtest
@@ -109,7 +109,7 @@ def backtest(
             raise typer.BadParameter("only one file can be standard input")
         if subscriptions is not None and time is not None:
             raise typer.BadParameter("--time is for expressions, not for --subscriptions")
-        how = Reading(format, chosen_types(types), longest=max_line << 20)
+        how = Reading(format, choose_types(types), longest=max_line << 20)
         if how.types and not any(format_of(name, format) is Format.csv for name in names):
             raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
         if subscriptions is not None:
@@ -198,25 +198,25 @@ def _read_expressions(name: str) -> list[str] | dict[Any, str]:
     if Path(name).suffix.lower() in ENDINGS or Path(name).is_dir():
         read = read_subscriptions(name)
         if read.problems:
-            say_problems(f"{len(read.problems):,} bad lines:", read.shown_problems())
+            say_problems(f"{len(read.problems):,} bad lines:", read.show_problems())
             raise BadInput("correct them, and try again")
         return dict(read)
     texts = []
     with open_input(name) as file:
-        for number, line in numbered_lines(file, shown_name(name)):
+        for number, line in number_lines(file, show_name(name)):
             try:
                 texts.append(line.decode().strip())
             except UnicodeDecodeError as error:
-                raise BadInput(f"{shown_name(name)}, line {number}: byte {error.start + 1} is not UTF-8") from None
+                raise BadInput(f"{show_name(name)}, line {number}: byte {error.start + 1} is not UTF-8") from None
     if not texts:
-        raise BadInput(f"{shown_name(name)} holds no expression; expected one on each line")
+        raise BadInput(f"{show_name(name)} holds no expression; expected one on each line")
     return texts
 
 
 def _open_all(names: list[str], how: Reading) -> Chain:
     from dibs.past.sources import Chain
 
-    return Chain([(shown_name(name), _open(name, how)) for name in names])
+    return Chain([(show_name(name), _open(name, how)) for name in names])
 
 
 def _open(name: str, how: Reading) -> StoredEvents:
@@ -225,15 +225,15 @@ def _open(name: str, how: Reading) -> StoredEvents:
 
     kind = format_of(name, how.format)
     if kind is Format.csv:
-        return Passing(CsvTable(name, how.types), shown_name(name), "csv")
+        return Passing(CsvTable(name, how.types), show_name(name), "csv")
     if name != STANDARD:
         return open_file(Path(name), kind.value, how.longest)
     if kind is Format.parquet:
         open_parquet(name)  # says why not
     if kind is Format.arrow:
         with reading(name, kind):
-            return Passing(open_arrow(name), shown_name(name), "arrow")
-    return StoredLines(open_input(name), shown_name(name), how.longest)
+            return Passing(open_arrow(name), show_name(name), "arrow")
+    return StoredLines(open_input(name), show_name(name), how.longest)
 
 
 def _say_notes(source: Chain, wanted: Collection[str]) -> None:

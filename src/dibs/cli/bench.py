@@ -164,7 +164,7 @@ def compare(
                 other = later.get(point["x"], {}).get(label, {})
                 if "all_us" not in row or "all_us" not in other:
                     continue
-                verdict = judged(row["all_us"], other["all_us"])
+                verdict = judge(row["all_us"], other["all_us"])
                 worse += verdict == "worse"
                 times = f"{row['match_us']:,.2f} -> {other['match_us']:,.2f} us"
                 typer.echo(f"{first['x']} {point['x']:,}: {label}: {times}: {verdict}")
@@ -172,7 +172,7 @@ def compare(
             raise typer.Exit(1)
 
 
-def judged(before: list[float], after: list[float]) -> str:
+def judge(before: list[float], after: list[float]) -> str:
     """By the times of the repeats."""
     if abs(min(after) - min(before)) <= NOISE * min(before):
         return "noise"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dibs.cli.catalog_shown import contains, meanings, print_entry, print_json, print_table, shown_id
+from dibs.cli.catalog_shown import contains, meanings, print_entry, print_json, print_table, show_id
 from dibs.cli.outcome import BAD_INPUT, NO, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import sum_up
@@ -106,7 +106,7 @@ def export(
 
         with _warnings_told(), Matcher.load(path) as matcher, bar("export", len(matcher)) as advance:
             count = export(matcher, file, sum_up(advance))
-        say(f"{_counted(count)} {'is' if count == 1 else 'are'} in {file}")
+        say(f"{_count(count)} {'is' if count == 1 else 'are'} in {file}")
 
 
 @app.command("check")
@@ -115,10 +115,10 @@ def check(path: Folder, json: AsJson = False) -> None:
     with outcome():
         import orjson
 
-        from dibs.storage.check import checked
+        from dibs.storage.check import check_folder
 
         with bar("check", None, beside_results=True):
-            parts = checked(path)
+            parts = check_folder(path)
         whole = not any(part.problems for part in parts)
         if json:
             record = {"folder": str(path), "whole": whole, "parts": [part._asdict() for part in parts]}
@@ -147,7 +147,7 @@ def add(
     with outcome(), _writing(path, create=True) as matcher:
         meant = meanings(id, string)[0]
         matcher.add(meant, expression, *([] if weight is None else [weight]))
-        say(f"added {shown_id(meant)}: {_counted(len(matcher))}")
+        say(f"added {show_id(meant)}: {_count(len(matcher))}")
 
 
 @app.command("rm")
@@ -158,7 +158,7 @@ def rm(
     with outcome(), _writing(path) as matcher:
         meant = [next((m for m in meanings(id, string) if m in matcher), id) for id in ids]
         matcher.remove_many(dict.fromkeys(meant))
-        say(f"removed {len(set(meant)):,}: {_counted(len(matcher))}")
+        say(f"removed {len(set(meant)):,}: {_count(len(matcher))}")
 
 
 @app.command("import")
@@ -183,7 +183,7 @@ def import_(
             except SubscriptionErrors as error:
                 _say_rejected(file, error.rejected)
                 raise BadInput("nothing was added; correct them, or leave them out with --on-error skip") from None
-            say(f"added {len(matcher) - before:,}: {_counted(len(matcher))}")
+            say(f"added {len(matcher) - before:,}: {_count(len(matcher))}")
             if left_out:
                 _say_rejected(file, left_out)
 
@@ -261,7 +261,7 @@ def _warnings_told() -> Iterator[None]:
         yield
 
 
-def _counted(count: int) -> str:
+def _count(count: int) -> str:
     return f"{count:,} subscription{'s' * (count != 1)}"
 
 

@@ -31,7 +31,7 @@ def contains(entry: Entry, like: str) -> bool:
     return like in entry.text.casefold() or like in str(entry.id).casefold()
 
 
-def shown_id(id: Any) -> str:
+def show_id(id: Any) -> str:
     """A text that reads as an integer is quoted, so that 5 and "5" look different."""
     return f'"{id}"' if isinstance(id, str) and len(meanings(id, False)) > 1 else _printable(str(id))
 
@@ -41,10 +41,10 @@ def _printable(text: str) -> str:
 
 
 def _record(entry: Entry) -> dict[str, Any]:
-    from dibs.exchange.files import INFINITE, shown_time
+    from dibs.exchange.files import INFINITE, show_time
 
     weight: Any = next((text for text, value in INFINITE.items() if value == entry.weight), entry.weight)
-    record = {"id": entry.id, "version": entry.version, "time": shown_time(entry.time), "weight": weight}
+    record = {"id": entry.id, "version": entry.version, "time": show_time(entry.time), "weight": weight}
     return {**record, "expression": entry.text}
 
 
@@ -65,12 +65,12 @@ def print_table(entries: list[Entry]) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from dibs.exchange.files import shown_time
+    from dibs.exchange.files import show_time
 
     seen = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(file=sys.stdout, width=None if seen else WIDEST, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    rows = [[shown_id(e.id), f"{e.version:,}", shown_time(e.time)[:19], str(e.weight)] for e in entries]
+    rows = [[show_id(e.id), f"{e.version:,}", show_time(e.time)[:19], str(e.weight)] for e in entries]
     room = console.width  # what the other columns leave is for the expressions
     for column, name in enumerate(("id", "version", "time", "weight")):
         room -= 2 + max(len(name), *(cell_len(row[column]) for row in rows), 0)
@@ -86,16 +86,16 @@ def print_table(entries: list[Entry]) -> int:
 
 
 def print_entry(entry: Entry) -> None:
-    from dibs.exchange.files import shown_time
+    from dibs.exchange.files import show_time
 
-    shown = {"id": shown_id(entry.id), "type": "integer" if isinstance(entry.id, int) else "text"}
-    shown |= {"version": f"{entry.version:,}", "time": shown_time(entry.time), "weight": str(entry.weight)}
+    shown = {"id": show_id(entry.id), "type": "integer" if isinstance(entry.id, int) else "text"}
+    shown |= {"version": f"{entry.version:,}", "time": show_time(entry.time), "weight": str(entry.weight)}
     for name, value in shown.items():
         typer.echo(f"{name:<8} {value}")
-    typer.echo("\n".join("    " + line for line in laid_out(entry.text)))
+    typer.echo("\n".join("    " + line for line in lay_out(entry.text)))
 
 
-def laid_out(text: str) -> list[str]:
+def lay_out(text: str) -> list[str]:
     """The lines of an expression: itself if it is short, else a line for each part of AND and OR. Whatever cannot be
     parsed is shown as it is."""
     from dibs.errors import ExpressionError

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dibs.cli.formats import STANDARD, open_input, shown_name
+from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.outcome import BadInput
 from dibs.lazy import lazy
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BLOCK = 8 << 20  # bytes at a time, and the most that a row may have
 
 
-def chosen_types(words: Sequence[str] | None) -> dict[str, Kind]:
+def choose_types(words: Sequence[str] | None) -> dict[str, Kind]:
     """What --types says: name=kind,name=kind. A name may hold commas and equals signs."""
     if not words:
         return {}
@@ -93,7 +93,7 @@ class CsvTable:
         unknown = [name for name in self.kinds if name not in self.names and name not in self.elsewhere]
         if unknown:
             raise BadInput(
-                f"{shown_name(self.name)} has no column {unknown[0]!r}, as --types says, only "
+                f"{show_name(self.name)} has no column {unknown[0]!r}, as --types says, only "
                 f"{', '.join(map(repr, self.names))}"
             )
         columns = [
@@ -106,7 +106,7 @@ class CsvTable:
                     try:
                         column.look(texts, first)
                     except BadInput as error:
-                        raise BadInput(f"{shown_name(self.name)}, {error}") from None
+                        raise BadInput(f"{show_name(self.name)}, {error}") from None
                 first += len(batch)
         return columns
 
@@ -119,17 +119,17 @@ class CsvTable:
     def notes(self, wanted: Collection[str]) -> list[str]:
         """What people should know of the columns of these names."""
         notes = [column.note() for column in self.columns if column.name in wanted]
-        return [f"{shown_name(self.name)}: {note}" for note in notes if note]
+        return [f"{show_name(self.name)}: {note}" for note in notes if note]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from dibs.cli.csv_types import converted
+        from dibs.cli.csv_types import convert_column
 
         types = self.schema.types
         with self._reading():
             for batch in self._open(self.names):
-                arrays = [converted(texts, type_) for texts, type_ in zip(batch.columns, types)]
+                arrays = [convert_column(texts, type_) for texts, type_ in zip(batch.columns, types)]
                 yield pa.RecordBatch.from_arrays(arrays, names=self.names)
 
     def texts(self) -> pa.Table:
@@ -163,9 +163,9 @@ class CsvTable:
         try:
             yield
         except UnicodeDecodeError:
-            raise BadInput(f"{shown_name(self.name)} cannot be read as csv: the first row is not UTF-8") from None
+            raise BadInput(f"{show_name(self.name)} cannot be read as csv: the first row is not UTF-8") from None
         except pa.ArrowException as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
             if "straddling" in text:
                 text = f"a row is longer than {BLOCK >> 20} MB; is a quote not closed?"
-            raise BadInput(f"{shown_name(self.name)} cannot be read as csv: {text}") from None
+            raise BadInput(f"{show_name(self.name)} cannot be read as csv: {text}") from None

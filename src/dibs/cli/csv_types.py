@@ -87,11 +87,11 @@ class Column:
             if self.kind is not None:
                 place = f"row {first + at}, column {self.name!r}"
                 raise BadInput(
-                    f"{place}: {_shown(texts[at])!r} is no {kind.value}, as --types says; expected {EXAMPLES[kind]}"
+                    f"{place}: {_show(texts[at])!r} is no {kind.value}, as --types says; expected {EXAMPLES[kind]}"
                 )
             self.possible.remove(kind)
             if kind is Kind.number:
-                self.no_number = (_shown(texts[at]), first + at)
+                self.no_number = (_show(texts[at]), first + at)
 
     def _fit(self, kind: Kind, there: pa.Array) -> int | None:
         """The place of the first value that is none of the kind."""
@@ -115,7 +115,7 @@ class Column:
         places = np.flatnonzero(~simple.to_numpy(zero_copy_only=False))
         others = texts.take(pa.array(places))
         if not self._take_integers(others):
-            shown = _shown_again(others)
+            shown = _show_again(others)
             self._take_simple(others.filter(pa.array(shown)))
             places, others = places[~shown], others.filter(pa.array(~shown))
             for place, text in zip(places.tolist(), others.to_pylist()):
@@ -204,7 +204,7 @@ class Column:
         )
 
 
-def converted(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+def convert_column(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """The rows as values of the type that the column was found to have."""
     if pa.types.is_large_string(type_):
         return texts.cast(type_)
@@ -228,7 +228,7 @@ def _plain_numbers(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _shown_again(texts: pa.Array) -> NDArray[np.bool_]:
+def _show_again(texts: pa.Array) -> NDArray[np.bool_]:
     """Which are fractions that Arrow writes just so when it has read them as float64: nearly all that programs write.
     Not integers: beyond 2**53 the shortest text of a float64 need not be its value."""
     fractions = pc.if_else(pc.match_substring_regex(texts, FRACTION), texts, pa.scalar(None, texts.type))
@@ -280,6 +280,6 @@ def _row(texts: pa.Array, place: int) -> int:
     return int(np.flatnonzero(pc.is_valid(texts).to_numpy(zero_copy_only=False))[place])
 
 
-def _shown(value: pa.Scalar) -> str:
+def _show(value: pa.Scalar) -> str:
     text = value.as_py().decode(errors="replace")
     return text if len(text) <= 60 else text[:57] + "..."

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, shown_name
+from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, show_name
 from dibs.cli.outcome import BadInput, say
 from dibs.coding.lines import LONGEST, read_lines
 from dibs.errors import LineTooLong
@@ -120,7 +120,7 @@ def advising_longer_lines() -> Iterator[None]:
 def _json_batches(name: str, longest: int) -> Iterator[EventBatch]:
     first = 0
     with open_input(name) as source, advising_longer_lines():
-        for lines in read_lines(source, shown_name(name), longest):
+        for lines in read_lines(source, show_name(name), longest):
             yield EventBatch(b"\n".join(lines.texts) + b"\n", len(lines.texts), first, lines.numbers, lines.read)
             first += len(lines.texts)
 

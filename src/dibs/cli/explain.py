@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dibs.cli.documents import HISTORY_HELP
-from dibs.cli.formats import STANDARD, open_input, shown_name
+from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.match import SERVER_HELP
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.subscriptions import read_subscriptions
@@ -81,7 +81,7 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
         if str(id) == wanted:
             return id, expression
     bad = f", and {len(read.problems):,} lines of it are no subscriptions (see dibs validate)" if read.problems else ""
-    raise BadInput(f"{shown_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
+    raise BadInput(f"{show_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
 
 
 def _find_served(server: str, wanted: str) -> tuple[Any, str]:

@@ -44,7 +44,7 @@ def format_of(name: str, chosen: Format | None = None) -> Format:
     return found
 
 
-def shown_name(name: str) -> str:
+def show_name(name: str) -> str:
     return "standard input" if name == STANDARD else name
 
 
@@ -67,7 +67,7 @@ def reading(name: str, kind: Format) -> Iterator[None]:
         yield
     except pa.ArrowException as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(f"{shown_name(name)} cannot be read as {kind.value}: {text}") from None
+        raise BadInput(f"{show_name(name)} cannot be read as {kind.value}: {text}") from None
 
 
 def open_arrow(name: str) -> Any:

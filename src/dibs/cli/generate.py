@@ -78,7 +78,7 @@ def generate(
                 _write(files[0], format, made.subscriptions.schema, made.subscriptions.to_batches())
                 event_batches = made.events.to_batches()
             else:
-                integers = boolean.named(workload.value, subscriptions, events, seed)
+                integers = boolean.make_named(workload.value, subscriptions, events, seed)
                 _write(files[0], format, integers.subscription_schema, integers.subscription_batches(), advance)
                 event_batches = [integers.event_batch()]
         _write_events(files[1], format, event_batches)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dibs.cli.csv_tables import chosen_types
+from dibs.cli.csv_tables import choose_types
 from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
 from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read_events, total_of
-from dibs.cli.formats import STANDARD, Format, format_of, shown_name
+from dibs.cli.formats import STANDARD, Format, format_of, show_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.subscriptions import load_file
@@ -97,7 +97,7 @@ def match(
             raise typer.BadParameter("give either --subscriptions or --server")
         if subscriptions == events == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --events can be standard input")
-        kinds = chosen_types(types)
+        kinds = choose_types(types)
         id_kind = _kind_of_ids(kinds, subscriptions, format_of(events, format))
         from dibs.cli.output import open_writer
 
@@ -109,7 +109,7 @@ def match(
             return
         matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
         prepare_history(matcher, history, remember, retain)
-        unread = _Unread(shown_name(events), on_error)
+        unread = _Unread(show_name(events), on_error)
         elsewhere = [] if id_kind is None else ["id"]
         how = Reading(format, kinds, elsewhere, event_id, matcher.attributes, max_line << 20)
         total = total_of(events, format)
@@ -140,7 +140,7 @@ def _match_served(
 
     first = 0
     with Client(server) as client, open_writer(output, matched_only) as writer:
-        for lines in read_lines(open_input(events), shown_name(events)):
+        for lines in read_lines(open_input(events), show_name(events)):
             matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top)
             writer.write(range(first, first + len(matches)), cast("Matches", matches), top)
             first += len(matches)

@@ -65,20 +65,20 @@ def run(
                 raise typer.BadParameter(f"{one!r}: expected PART.KEY=VALUE", param_hint="--set")
             overrides[key] = value
         read = read_job(job, overrides)
-        say(read.shown())
+        say(read.show())
         if dry_run:
             return
         terminal = sys.stderr.isatty()
         summary = run_job(read, on_batch=None if terminal else _tell, watch=_watch if terminal else None)
-        say(summary.shown())
+        say(summary.show())
 
 
 @app.command(help="List the keys of a job file.")
 def keys() -> None:
     with outcome():
-        from dibs.spark.pipeline.keys import shown
+        from dibs.spark.pipeline.keys import show_keys
 
-        typer.echo(shown())
+        typer.echo(show_keys())
 
 
 def _tell(metrics: BatchMetrics) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, shown_name
+from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, show_name
 from dibs.cli.outcome import BadInput, OnError, say_problems
 from dibs.cli.progress import bar
-from dibs.coding.lines import numbered_lines
+from dibs.coding.lines import number_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,9 +47,9 @@ class Subscriptions:
             yield from zip(batch.column("id").to_pylist(), batch.column("expression").to_pylist(), strict=True)
 
     def place(self, number: int) -> str:
-        return f"{shown_name(self.name)}, {self.unit} {number}"
+        return f"{show_name(self.name)}, {self.unit} {number}"
 
-    def shown_problems(self) -> list[str]:
+    def show_problems(self) -> list[str]:
         return [f"{self.place(number)}: {message}" for number, message in sorted(self.problems)]
 
 
@@ -97,7 +97,7 @@ def load_file(
             rejected = matcher.add_table(read.table, on_error="skip", progress=sum_up(advance))
     for r in rejected:
         read.problems.append((read.numbers[r.position], f"subscription {r.id!r}: {r.error}"))
-    problems = read.shown_problems()
+    problems = read.show_problems()
     if problems and on_error is OnError.raise_:
         say_problems(f"{len(problems):,} bad subscription{'s' * (len(problems) != 1)}:", problems)
         raise BadInput("nothing was done; correct them, or leave them out with --on-error skip")
@@ -148,7 +148,7 @@ def _json_rows(name: str) -> Iterator[tuple[int, dict[str, Any], str]]:
     import orjson
 
     with open_input(name) as file:
-        for number, line in numbered_lines(file, shown_name(name)):
+        for number, line in number_lines(file, show_name(name)):
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
@@ -185,7 +185,7 @@ def _from_table(name: str, kind: Format) -> Subscriptions:
         if pa.types.is_dictionary(values.type):
             columns[column] = values.cast(values.type.value_type)
     if "weight" in columns and not _is_number(columns["weight"].type):
-        raise BadInput(f"{shown_name(name)}: the column 'weight' must hold numbers, not {columns['weight'].type}")
+        raise BadInput(f"{show_name(name)}: the column 'weight' must hold numbers, not {columns['weight'].type}")
     return Subscriptions(name, "row", pa.table(columns), [], range(1, len(table) + 1))
 
 
@@ -195,7 +195,7 @@ def _from_csv(name: str, id_kind: Kind | None) -> Subscriptions:
     import pyarrow.compute as pc
 
     from dibs.cli.csv_tables import CsvTable
-    from dibs.cli.csv_types import ANY_NUMBER, Column, converted
+    from dibs.cli.csv_types import ANY_NUMBER, Column, convert_column
 
     file = CsvTable(name)
     _check_columns(name, file.names)
@@ -205,15 +205,15 @@ def _from_csv(name: str, id_kind: Kind | None) -> Subscriptions:
     try:
         column.look(texts["id"], 1)
     except BadInput as error:
-        raise BadInput(f"{shown_name(name)}, {error}") from None
-    columns = {"id": converted(texts["id"], column.type()), "expression": texts["expression"]}
+        raise BadInput(f"{show_name(name)}, {error}") from None
+    columns = {"id": convert_column(texts["id"], column.type()), "expression": texts["expression"]}
     bad: list[tuple[int, str]] = []
     if "weight" in texts:
         good = pc.match_substring_regex(texts["weight"].cast(pa.binary()), ANY_NUMBER).fill_null(True)
         for row in pc.indices_nonzero(pc.invert(good)).to_pylist():
             shown = texts["weight"][row].as_buffer().to_pybytes().decode(errors="replace")
             bad.append((row + 1, f"the weight must be a number, not {shown!r}"))
-        columns["weight"] = converted(pc.if_else(good, texts["weight"], None), pa.float64())
+        columns["weight"] = convert_column(pc.if_else(good, texts["weight"], None), pa.float64())
     numbers = [i + 1 for i in range(len(table))]
     if bad:
         wrong = {row for row, _ in bad}
@@ -232,12 +232,12 @@ def _check_columns(name: str, names: list[str]) -> None:
     missing = [repr(column) for column in ("id", "expression") if column not in names]
     if missing:
         raise BadInput(
-            f"{shown_name(name)} has no column {' and no column '.join(missing)}, only "
+            f"{show_name(name)} has no column {' and no column '.join(missing)}, only "
             f"{', '.join(map(repr, names)) or 'none'}; a subscription is id, expression[, weight]"
         )
     for column in ("id", "expression", "weight"):
         if names.count(column) > 1:
-            raise BadInput(f"{shown_name(name)} has several columns {column!r}: leave one of them")
+            raise BadInput(f"{show_name(name)} has several columns {column!r}: leave one of them")
 
 
 def _is_number(type_: pa.DataType) -> bool:

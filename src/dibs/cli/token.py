@@ -116,13 +116,13 @@ def limits(
     with outcome(), _database(folder) as database:
         import orjson
 
-        from dibs.service.settings import checked_tenant
+        from dibs.service.settings import check_tenant
 
         given = {"subscriptions": subscriptions, "rate": rate, "body": body, "expression": expression}
         given |= {"seconds": seconds, "streams": streams}
         chosen = {name: value for name, value in given.items() if value is not None}
         if not chosen:
             raise ArgumentError("name a limit: --subscriptions, --rate, --body, --expression, --seconds, --streams")
-        row = (checked_tenant(tenant), orjson.dumps(chosen).decode())
+        row = (check_tenant(tenant), orjson.dumps(chosen).decode())
         database.write(lambda c: c.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?)", row))
         say(f"{tenant}: {', '.join(f'{name} {value:,}' for name, value in chosen.items())}")

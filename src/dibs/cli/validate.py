@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, shown_name
+from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, show_name
 from dibs.cli.outcome import NO, outcome, results, say
 from dibs.cli.subscriptions import read_subscriptions
-from dibs.coding.lines import numbered_lines
+from dibs.coding.lines import number_lines
 
 if TYPE_CHECKING:
     from dibs.errors import Problem
@@ -100,7 +100,7 @@ def _from_lines(name: str) -> Iterator[_Line]:
     import orjson
 
     with open_input(name) as file:
-        for number, text in numbered_lines(file, shown_name(name)):
+        for number, text in number_lines(file, show_name(name)):
             line = text.strip()
             place, id, expression, wrong = f"line {number}", None, None, ""
             try:

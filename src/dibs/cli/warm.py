@@ -27,11 +27,11 @@ def warm(
         int | None, typer.Option(help="How many to compile at once; by default as many as there are cores.", min=1)
     ] = None,
 ) -> None:
-    from dibs.warming.processes import expected
+    from dibs.warming.processes import guess_kernels
     from dibs.warming.processes import warm as warm_up
 
     with outcome():
-        with bar("compiling", expected(everything)) as progress:
+        with bar("compiling", guess_kernels(everything)) as progress:
             done = warm_up(everything, processes, progress)
         if done.compiled:
             say(f"{done.compiled:,} kernels compiled in {done.seconds:.0f} seconds")

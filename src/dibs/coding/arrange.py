@@ -33,7 +33,7 @@ class Arranged(NamedTuple):
     rest: NDArray[np.int16]  # of a number
 
 
-def arranged(values: EventValues) -> Arranged | None:
+def arrange_values(values: EventValues) -> Arranged | None:
     """None: there are ranges among them, or very many values in one event."""
     if values.ranges:
         return None

@@ -20,7 +20,7 @@ from dibs.coding.batch_kernels import (
     code_strings,
     code_times,
     find_string,
-    reversed_strings,
+    reverse_strings,
 )
 from dibs.coding.cell_kernels import code_few_values, code_values
 from dibs.coding.clauses import runs
@@ -74,15 +74,15 @@ GREATEST = {Kind.NUMBER: number(math.nan)}
 
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     """The coded batch. Attributes that no predicate mentions leave no entry."""
-    known = numbered(values.names, domains)
+    known = number_names(values.names, domains)
     own = known[Facet.VALUE]
     in_order = values.arranged if known.in_order else None
     if in_order is not None and own is not None:
-        return _coded(in_order, values.strings, own, domains)
-    return _sorted(list(pieces(values, domains)), values.events)
+        return _code(in_order, values.strings, own, domains)
+    return _sort(list(pieces(values, domains)), values.events)
 
 
-def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains) -> CodedEvents:
+def _code(values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains) -> CodedEvents:
     few = len(values.offsets) - 1 <= thresholds.few_events
     lookup = NOTHING if d.lookup is None or few else d.lookup
     n = len(values.name) + 1
@@ -94,7 +94,7 @@ def _coded(values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domain
     return CodedEvents(room.offsets, room.attribute[:kept], cell, cell, points)
 
 
-def _sorted(pieces: list[Piece], events: int) -> CodedEvents:
+def _sort(pieces: list[Piece], events: int) -> CodedEvents:
     """From entries in any order."""
     found = [p for p in pieces if len(p[0])]
     if not found:
@@ -151,7 +151,7 @@ class Numbered:
         return self._of.get(facet)
 
 
-def numbered(names: list[str], domains: Domains) -> Numbered:
+def number_names(names: list[str], domains: Domains) -> Numbered:
     found: Numbered | None = domains.numbered
     if found is None or found.names is not names:
         # Whole: another thread may be looking.
@@ -164,7 +164,7 @@ def numbered(names: list[str], domains: Domains) -> Numbered:
 
 def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     """The coded values, kind by kind."""
-    numbers_of = numbered(values.names, domains)
+    numbers_of = number_names(values.names, domains)
     own = numbers_of[Facet.VALUE]
     assert own is not None
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable
@@ -181,7 +181,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         for facet in (Facet.VALUE, Facet.REVERSED):
             to = numbers_of[facet]
             if to is not None:
-                data = s.data if facet == Facet.VALUE else reversed_strings(s.offsets, s.data)
+                data = s.data if facet == Facet.VALUE else reverse_strings(s.offsets, s.data)
                 found = code_strings(
                     to,
                     s.name,

@@ -74,7 +74,7 @@ def find_string(data, first, last, constant_starts, constants, prefixes):
 
 
 @kernel
-def reversed_strings(starts, data):
+def reverse_strings(starts, data):
     result = np.empty(len(data), np.uint8)
     for i in range(len(starts) - 1):
         a, b = starts[i], starts[i + 1]

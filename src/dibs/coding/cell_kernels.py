@@ -103,7 +103,7 @@ def _code_block(values, texts, first, last, lookup, c, room, still):
             room.cell[p] = c.string_base[a]
             h = string_hash(a, texts.data, texts.starts[np.uint64(key)], texts.starts[np.uint64(key + 1)])
         else:
-            room.cell[p] = _searched(kind, key, values.rest[i], a, texts, c)
+            room.cell[p] = _search(kind, key, values.rest[i], a, texts, c)
             continue
         still.entry[count], still.hash[count] = entry, h
         prefetch(lookup.likely, likely_word(lookup.likely, h))
@@ -136,7 +136,7 @@ def _ask_for_constants(values, i, a, looked, lookup, c):
 
 
 @phase
-def _searched(kind, key, rest, a, texts, c):
+def _search(kind, key, rest, a, texts, c):
     """The cell of a value among the constants of its attribute."""
     if kind == NUMBER:
         value, first, last = np.int64(key).view(np.float64), c.number_offsets[a], c.number_offsets[a + 1]

@@ -84,7 +84,7 @@ class Clauses:
         )
 
 
-def concatenated(parts: Sequence[Clauses]) -> tuple[Clauses, NDArray[np.int64]]:
+def concatenate_clauses(parts: Sequence[Clauses]) -> tuple[Clauses, NDArray[np.int64]]:
     """The clauses of several parts over the same domains as one, and for each row its place among all rows of the
     parts (conjunctions move to the front)."""
     bases = np.cumsum([0, *(len(p) for p in parts)])

@@ -29,11 +29,9 @@ _MOST = np.int64(2**63 - 1)
 def lay_out(attribute, literal_offsets, kind, number, integer, facet, text_starts, text_bytes):
     """The constants of each attribute and the cell of each literal: (number offsets, values, rests, string offsets,
     starts, bytes, prefixes, time offsets, times, cells)."""
-    ends, key, tie, row = _grouped(
-        attribute, literal_offsets, kind, number, integer, len(facet), text_starts, text_bytes
-    )
+    ends, key, tie, row = _group(attribute, literal_offsets, kind, number, integer, len(facet), text_starts, text_bytes)
     rank = np.empty(len(kind), np.int32)
-    number_offsets, string_offsets, time_offsets = _ranked(ends, key, tie, row, rank, text_starts, text_bytes)
+    number_offsets, string_offsets, time_offsets = _rank(ends, key, tie, row, rank, text_starts, text_bytes)
 
     number_bits, number_rest = np.empty(number_offsets[-1], np.int64), np.empty(number_offsets[-1], np.int16)
     time_value = np.empty(time_offsets[-1], np.int64)
@@ -51,7 +49,7 @@ def lay_out(attribute, literal_offsets, kind, number, integer, facet, text_start
         start = ends[_KINDS * a + 2] - time_offsets[a]
         for i in range(time_offsets[a], time_offsets[a + 1]):
             time_value[i] = key[start + i]
-    string_starts, string_bytes = _copied(text, text_starts, text_bytes)
+    string_starts, string_bytes = _copy(text, text_starts, text_bytes)
 
     string_base, time_base, _ = bases(facet, number_offsets, string_offsets, time_offsets)
     _to_cells(rank, attribute, literal_offsets, kind, integer, facet, string_base, time_base)
@@ -70,7 +68,7 @@ def lay_out(attribute, literal_offsets, kind, number, integer, facet, text_start
 
 
 @kernel
-def _grouped(attribute, literal_offsets, kind, number, integer, attributes, text_starts, text_bytes):
+def _group(attribute, literal_offsets, kind, number, integer, attributes, text_starts, text_bytes):
     """(ends, key, tie, row): group g is [ends[g], ends[g + 1]) of the others; row is the literal."""
     ends = np.zeros(_KINDS * attributes + 1, np.int64)
     for p in range(len(attribute)):
@@ -105,7 +103,7 @@ def _grouped(attribute, literal_offsets, kind, number, integer, attributes, text
 
 
 @kernel
-def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
+def _rank(ends, key, tie, row, rank, text_starts, text_bytes):
     """Moves the distinct (key, tie) of each group to its front, sorted, writes each literal's place among them to
     `rank`, and returns how many numbers, strings and times the attributes have, as offsets."""
     largest = 0
@@ -144,7 +142,7 @@ def _ranked(ends, key, tie, row, rank, text_starts, text_bytes):
 
 
 @kernel
-def _copied(text, text_starts, text_bytes):
+def _copy(text, text_starts, text_bytes):
     """(starts, bytes) of some texts."""
     starts = np.zeros(len(text) + 1, np.int64)
     for i in range(len(text)):

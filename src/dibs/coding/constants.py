@@ -17,7 +17,7 @@ def domains_of(table: PredicateTable) -> tuple[Domains, NDArray[np.int32], NDArr
     attributes, attribute = _in_order(table.attributes, table.attribute)
     facet = np.frombuffer(bytearray([f for _, f in attributes]), np.uint8)
     *constants, cell = lay_out(
-        attribute, table.literal_offsets, table.kind, table.number, table.integer, facet, *_stored(table.texts)
+        attribute, table.literal_offsets, table.kind, table.number, table.integer, facet, *_store(table.texts)
     )
     return Domains(attributes, facet, *constants), attribute, cell
 
@@ -32,7 +32,7 @@ def _in_order(attributes: list[Attribute], attribute: NDArray[np.int32]) -> tupl
     return [attributes[i] for i in order], number[attribute]
 
 
-def _stored(texts: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _store(texts: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """(starts, bytes) of all texts."""
     starts = np.zeros(len(texts) + 1, np.int64)
     if texts:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.scanning import reversed_word
+from dibs.jit.scanning import reverse_word
 from dibs.jit.words import word_at
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
@@ -170,7 +170,7 @@ def string_prefixes(starts, data):
 @phase
 def prefix(data, start, end):
     if start + 8 <= len(data):
-        word = reversed_word(word_at(data, start))
+        word = reverse_word(word_at(data, start))
         missing = max(start + 8 - end, 0)
         return word >> np.uint64(8 * missing) << np.uint64(8 * missing) if missing < 8 else np.uint64(0)
     x = np.uint64(0)

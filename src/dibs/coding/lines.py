@@ -62,7 +62,7 @@ def read_lines(source: BinaryIO | Content, name: str = "", longest: int | None =
             yield found._replace(whole=False)
 
 
-def numbered_lines(
+def number_lines(
     source: BinaryIO | Content, name: str = "", longest: int | None = LONGEST
 ) -> Iterator[tuple[int, bytes]]:
     """The same one by one: (number, text)."""

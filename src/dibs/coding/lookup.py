@@ -32,7 +32,7 @@ NOTHING = Lookup(_WORDS, _WORDS, _WORDS, _FLAGS, _FLAGS)  # all constants are se
 
 def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
     c = Constants.of(domains)
-    numbers, strings = _unordered(
+    numbers, strings = _find_unordered(
         clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi, c.string_base, c.time_base
     )
     of_numbers, of_strings = np.diff(c.number_offsets), np.diff(c.string_offsets)
@@ -58,7 +58,7 @@ def _likely(constants: int) -> NDArray[np.uint64]:
 
 
 @kernel
-def _unordered(attribute, lo, hi, span_lo, span_hi, string_base, time_base):
+def _find_unordered(attribute, lo, hi, span_lo, span_hi, string_base, time_base):
     """Of each attribute whether all predicates cover all gaps between its numbers, or none; and between its strings."""
     n = len(string_base)
     numbers, strings = np.ones(n, np.uint8), np.ones(n, np.uint8)

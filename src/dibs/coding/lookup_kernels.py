@@ -47,29 +47,29 @@ def _next_slot(slots, at):
 
 @phase
 def number_hash(a, bits):
-    return _mixed(_mixed(np.uint64(bits) ^ np.uint64(np.int64(a) + 1) * np.uint64(0xC2B2AE3D27D4EB4F)))
+    return _mix(_mix(np.uint64(bits) ^ np.uint64(np.int64(a) + 1) * np.uint64(0xC2B2AE3D27D4EB4F)))
 
 
 @phase
 def string_hash(a, data, start, end):
     h = np.uint64(np.int64(a) + 1) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(end - start)
     if end - start < 8:
-        return _mixed(_mixed(h ^ _few_bytes(data, start, end)))
+        return _mix(_mix(h ^ _few_bytes(data, start, end)))
     while end - start > 32:
-        h = _mixed(h ^ word_at(data, start))
+        h = _mix(h ^ word_at(data, start))
         start += 8
     if end - start > 16:
         # As below: words that may overlap, so that texts of about the same length take the same way.
-        h = _mixed(h ^ word_at(data, start))
-        h = _mixed(h ^ word_at(data, start + 8))
+        h = _mix(h ^ word_at(data, start))
+        h = _mix(h ^ word_at(data, start + 8))
         start = end - 16
     # The last 8 to 16 bytes as two words that may overlap.
-    h = _mixed(h ^ word_at(data, start))
-    return _mixed(_mixed(h ^ word_at(data, end - 8)))  # once more, or texts with numbers in them crowd together
+    h = _mix(h ^ word_at(data, start))
+    return _mix(_mix(h ^ word_at(data, end - 8)))  # once more, or texts with numbers in them crowd together
 
 
 @phase
-def _mixed(h):
+def _mix(h):
     h *= np.uint64(_FACTOR)
     return h ^ h >> np.uint64(32)
 

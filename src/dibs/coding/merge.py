@@ -57,7 +57,7 @@ def move_clauses(
     for programs in (False, True):
         for clauses, rows, move, place in chosen:
             mask = (rows >= clauses.conjunctions) == programs
-            pieces.append(_moved(clauses, rows[mask], move, place[mask], programs))
+            pieces.append(_move(clauses, rows[mask], move, place[mask], programs))
     sizes = np.concatenate([p["size"] for p in pieces])
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -84,7 +84,7 @@ def move_clauses(
     return merged, joined["place"]
 
 
-def _moved(
+def _move(
     clauses: Clauses, rows: RowNumbers, move: Moved, place: NDArray[np.int64], programs: bool
 ) -> dict[str, NDArray[Any]]:
     to_attribute, cell_base, first_cell, last_cell = move
@@ -128,7 +128,7 @@ def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
     )
     number_offsets, number_places, number_rank = constants_of(owners("number_offsets"), place, len(value), n)
 
-    strings = pa.concat_arrays([_stored(d) for d in olds])
+    strings = pa.concat_arrays([_store(d) for d in olds])
     encoded = strings.dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -184,7 +184,7 @@ def _hand_on_patterns(olds: list[Domains], to_attribute: list[NDArray[np.int64]]
         patterns_of(new, a, sets)
 
 
-def _stored(d: Domains) -> pa.Array:
+def _store(d: Domains) -> pa.Array:
     buffers = [None, pa.py_buffer(d.string_starts), pa.py_buffer(d.string_bytes)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(d.string_prefix), buffers)
 

@@ -112,7 +112,7 @@ class Names(list[str]):
         super().__init__(names)
         self._family = family or object()  # of all lists of which the longer extend the shorter
 
-    def extended(self, new: Sequence[str]) -> Names:
+    def extend_by(self, new: Sequence[str]) -> Names:
         """With new names behind. At most one extension of a list may be made, so that `extends` tells the truth."""
         result = Names(self, self._family)
         result.extend(new)
@@ -152,9 +152,9 @@ class EventValues:
     @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
-        from dibs.coding.arrange import arranged  # kernels; who only wants a Range does without
+        from dibs.coding.arrange import arrange_values  # kernels; who only wants a Range does without
 
-        return arranged(self)
+        return arrange_values(self)
 
 
 class ArrangedValues(EventValues):

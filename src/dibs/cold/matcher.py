@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_on_error, check_text, checked_number, checked_several
+from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_number, check_on_error, check_several, check_text
 from dibs.cold.subscriptions import Held, Subscriptions, id_order
 from dibs.cold.values import event_of, plain_values, values_by_event
 from dibs.errors import DibsError, DuplicateId, EventError, Rejected, SubscriptionErrors, UnknownId
-from dibs.items import checked_id, checked_item, checked_weight, sought_id
+from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
@@ -63,7 +63,7 @@ class ColdMatcher:
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
-        id, weight = checked_id(id), checked_weight(weight)
+        id, weight = check_id(id), check_weight(weight)
         form = _form_of(expression)
 
         def change(items: dict[Id, Held], version: int) -> int:
@@ -87,7 +87,7 @@ class ColdMatcher:
             for place, item in given:
                 shown = item if isinstance(item, (tuple, list)) else (None, None)
                 try:
-                    id, text, weight = checked_item(item)
+                    id, text, weight = check_item(item)
                 except DibsError as e:
                     bad.append(Rejected(place, shown[0] if shown else None, shown[1] if len(shown) > 1 else None, e))
                     continue
@@ -114,7 +114,7 @@ class ColdMatcher:
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
         if type(ids) not in (list, tuple, set, frozenset):
-            checked_several(ids, "several ids", "use remove for one")
+            check_several(ids, "several ids", "use remove for one")
             raise NeedsKernels
         given = list(ids)
 
@@ -131,7 +131,7 @@ class ColdMatcher:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
         form = _form_of(expression)
-        given = None if weight is None else checked_weight(weight)
+        given = None if weight is None else check_weight(weight)
 
         def change(items: dict[Id, Held], version: int) -> int:
             known = sought_id(id)
@@ -191,18 +191,18 @@ class ColdMatcher:
         """What is known of a subscription. Raises UnknownId."""
         from dibs.segments.state import Subscription
 
-        held = self._held(id)
+        held = self._hold(id)
         return Subscription(sought_id(id), held.text, held.weight, held.version)  # type: ignore[arg-type]
 
     def expression(self, id: Id) -> str:
         """The text of a subscription."""
-        return self._held(id).text
+        return self._hold(id).text
 
     def weight(self, id: Id) -> float:
         """The weight of a subscription."""
-        return self._held(id).weight
+        return self._hold(id).weight
 
-    def _held(self, id: Id) -> Held:
+    def _hold(self, id: Id) -> Held:
         self._check()
         known = sought_id(id)
         held = None if known is None else self._state.items.get(known)
@@ -233,13 +233,13 @@ class ColdMatcher:
         cannot be read."""
         if not isinstance(event, Mapping):
             event = event_of(event)
-        k = None if top is None else min(checked_number("top", top), MOST_ROWS)
+        k = None if top is None else min(check_number("top", top), MOST_ROWS)
         self._check()
         state = self._state
         values = plain_values(event, state)
         if values is None:
             values = values_by_event(self._read([event], None, "raise", state))[0]
-        found = sorted(state.found(values), key=id_order)
+        found = sorted(state.find(values), key=id_order)
         self.events += 1
         self.pairs += len(found)
         if k is None:
@@ -257,21 +257,21 @@ class ColdMatcher:
         """
         from dibs.cold.matches import matches_of  # imports Arrow
 
-        k = None if top is None else min(checked_number("top", top), MOST_ROWS)
+        k = None if top is None else min(check_number("top", top), MOST_ROWS)
         state = self._state
-        values, found = self._found(events, attributes, on_error, state)
+        values, found = self._find(events, attributes, on_error, state)
         result = matches_of(state.items, values, found, k)
         self.pairs += result.count
         return result
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
-        found = self._found(events, attributes, on_error, self._state)[1]
+        found = self._find(events, attributes, on_error, self._state)[1]
         result = np.array([len(ids) for ids in found], np.int64)
         self.pairs += int(result.sum())
         return result
 
-    def _found(
+    def _find(
         self, events: Any, attributes: str | None, on_error: OnError, state: Subscriptions
     ) -> tuple[EventValues, list[list[Id]]]:
         """What was read of a batch, and the ids of each event."""
@@ -281,7 +281,7 @@ class ColdMatcher:
         dead = set(values.unreadable_events.tolist())
         self.events += values.events
         by_event = enumerate(values_by_event(values))
-        return values, [[] if event in dead else state.found(own) for event, own in by_event]
+        return values, [[] if event in dead else state.find(own) for event, own in by_event]
 
     def _read(self, events: Any, attributes: str | None, on_error: OnError, state: Subscriptions) -> EventValues:
         """By the reader of the compiled matcher, which has kernels only for what is refused here."""

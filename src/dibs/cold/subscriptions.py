@@ -37,7 +37,7 @@ class Subscriptions:
         """Where an object may hold such an attribute: the beginnings of dotted names."""
         return frozenset(name[:i] for name in self.names for i, c in enumerate(name) if c == ".")
 
-    def found(self, values: ValuesByName) -> list[Id]:
+    def find(self, values: ValuesByName) -> list[Id]:
         """The ids of those that hold for an event."""
         return [id for id, held in self.items.items() if _holds(held.form, values)]
 

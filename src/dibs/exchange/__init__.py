@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.additions import add_columns
-from dibs.arguments import check_callable, check_on_error, checked_path
+from dibs.arguments import check_callable, check_on_error, check_path
 from dibs.errors import Rejected
 from dibs.exchange import files
 from dibs.exchange.files import (
@@ -70,7 +70,7 @@ class _Stored(NamedTuple):
 def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | None = None) -> int:
     """Writes all subscriptions to a .parquet or .jsonl file, in place of the one that stands there, and returns how
     many they are. Raises StorageError (a file that was there is as it was), FormatError for another ending."""
-    target = checked_path(path)
+    target = check_path(path)
     check_callable("progress", progress)
     ending = ending_of(target)
     version, parts = _state(matcher)
@@ -87,7 +87,7 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     schema = schema.with_metadata({f"dibs.{key}": str(value) for key, value in about.items()})
 
     def write(file: BinaryIO) -> None:
-        batches = _told((columns for own in _by_type(parts) for columns in _batches(own)), progress)
+        batches = _tell((columns for own in _by_type(parts) for columns in _batches(own)), progress)
         if ending == PARQUET:
             write_parquet(file, schema, batches)
         else:
@@ -107,7 +107,7 @@ def _state(matcher: Matcher) -> tuple[int, list[_Stored]]:
     snapshot = matcher.snapshot()
     parts = []
     for layer in snapshot.layers:
-        s, rows = layer.segment, layer.gone.kept()
+        s, rows = layer.segment, layer.gone.find_kept()
         if len(rows):
             parts.append(_Stored(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
     return snapshot.version, sorted(parts, key=lambda p: not pa.types.is_integer(p.ids.type))
@@ -155,7 +155,7 @@ def _columns(parts: list[_Stored], number: NDArray[Any], row: NDArray[np.int64])
     }
 
 
-def _told(batches: Iterable[ColumnBatch], progress: Progress | None) -> Iterator[ColumnBatch]:
+def _tell(batches: Iterable[ColumnBatch], progress: Progress | None) -> Iterator[ColumnBatch]:
     for columns in batches:
         yield columns
         if progress is not None:
@@ -171,7 +171,7 @@ def import_from(
     """Adds the subscriptions of a file: all of them or, when one is bad or its id is taken, none (SubscriptionErrors
     lists every one, by its row or line, counted from 0). on_error="skip" adds the good ones and returns the others.
     Raises FormatError or DamagedError for a file that is none of ours."""
-    source = checked_path(path)
+    source = check_path(path)
     check_on_error(on_error)
     check_callable("progress", progress)
     matcher.changes.check()  # a matcher that takes no changes says so before the file is read

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.lines import read_lines as lines_of
 from dibs.errors import DamagedError, DibsError, FormatError, Rejected, StorageError
-from dibs.intake import checked_columns, checked_item
+from dibs.intake import check_columns, check_item
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage.files import storage_error, string_parts
@@ -85,12 +85,12 @@ def write_lines(file: BinaryIO, names: list[str], batches: Iterable[ColumnBatch]
         values = {name: columns[name].to_pylist() for name in names}
         values["weight"] = [shown.get(weight, weight) for weight in values["weight"]]
         if "time" in values:
-            values["time"] = list(map(shown_time, columns["time"].cast(pa.int64()).to_pylist()))
+            values["time"] = list(map(show_time, columns["time"].cast(pa.int64()).to_pylist()))
         rows = zip(*values.values())
         file.write(b"".join(orjson.dumps(dict(zip(names, r)), option=orjson.OPT_APPEND_NEWLINE) for r in rows))
 
 
-def shown_time(time: int) -> str:
+def show_time(time: int) -> str:
     """UTC microseconds as text: 2026-01-31T12:00:00.000000Z."""
     return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=time)).isoformat(timespec="microseconds") + "Z"
 
@@ -198,7 +198,7 @@ def _unreadable(path: Path, error: OSError) -> StorageError:
 
 def read_mixed(table: pa.Table) -> Read:
     """A table with ids of both types."""
-    names, texts, weights, places, bad = checked_columns(table)
+    names, texts, weights, places, bad = check_columns(table)
     flags = table[FLAG].take(pa.array(places)).to_pylist()
     ids: list[Id] = []
     good: list[int] = []
@@ -266,6 +266,6 @@ def _item(row: dict[str, Any]) -> tuple[Id, str, float]:
             raise DibsError(f"there is no {name!r}; {EXPECTED}")
     weight = row.get("weight")
     if weight is None:
-        return checked_item((row["id"], row["expression"]))
+        return check_item((row["id"], row["expression"]))
     weight = INFINITE.get(weight, weight) if isinstance(weight, str) else weight
-    return checked_item((row["id"], row["expression"], weight))
+    return check_item((row["id"], row["expression"], weight))

@@ -22,9 +22,9 @@ from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, wi
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.evaluate import answer
-from dibs.history.history import History, remembered
-from dibs.history.keys import Derived, EventCells, cells_of, events_between, joined, with_derived
-from dibs.history.phases import Candidates, Costs, Needed, Sizes, needed_joins
+from dibs.history.history import History, states_of_remembered
+from dibs.history.keys import Derived, EventCells, cells_of, events_between, join_events, with_derived
+from dibs.history.phases import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.plan import plan_of
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
@@ -44,7 +44,7 @@ class Joins:
         self.answering = Answering(self.plans)
         self._costs = costs
 
-    def derived(
+    def derive(
         self,
         values: EventValues,
         candidates: Callable[[EventValues, Alive | None, NDArray[np.bool_]], Candidates],
@@ -65,9 +65,9 @@ class Joins:
         needed = self._needed(values, candidates, None if turn is not None else alive, all_of)
         begin = time.perf_counter()
         if turn is None:
-            result = self._answered(values, needed, [state], self._snapshot(state))
+            result = self._answer(values, needed, [state], self._snapshot(state))
         else:
-            result = self._answered_in_turn(values, needed, turn, alive, all_of)
+            result = self._answer_in_turn(values, needed, turn, alive, all_of)
         took = time.perf_counter() - begin
         answered = values.events * len(self.plans) if needed is None else int(needed.sum())
         if answered:
@@ -92,7 +92,7 @@ class Joins:
             def ask(some: EventValues, first: int) -> Candidates:
                 return candidates(some, alive, all_of[first : first + some.events])
 
-            found = needed_joins(own, values, ask, self._costs)
+            found = find_needed_joins(own, values, ask, self._costs)
             if len(own) == len(self.plans):
                 return found
             needed = np.zeros((values.events, len(self.plans)), np.bool_)
@@ -105,9 +105,9 @@ class Joins:
         is_alive = np.fromiter((plan.name in joins for plan in self.plans), np.bool_, len(self.plans))
         return None if is_alive.all() else is_alive | all_of[:, None]
 
-    def told(self, subscriptions: int, documents: int) -> list[str]:
+    def tell(self, subscriptions: int, documents: int) -> list[str]:
         """In which order joins and constants are looked at, and why; and which joins are slow."""
-        lines = [f"order: {self._costs.told(Sizes(len(self.plans), documents, subscriptions))}"]
+        lines = [f"order: {self._costs.tell(Sizes(len(self.plans), documents, subscriptions))}"]
         lines.append(f"pre-filter: {self._prefilter.describe()}")
         slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
         if slow:
@@ -120,13 +120,13 @@ class Joins:
     def _snapshot(self, state: State) -> Snapshot:
         return state.coded.at(state, self.answering.compiled)
 
-    def _answered(
+    def _answer(
         self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
     ) -> EventValues:
         """states: one for all events, or one for each."""
-        found = self._left_to_python(values, needed, states) if self.answering.left else []
+        found = self._answer_in_python(values, needed, states) if self.answering.left else []
         codes = np.array([values.names.codes[name] for name in self.answering.names], np.int32)  # type: ignore[attr-defined]
-        joins = self.answering.bound(snapshot)[0].joins
+        joins = self.answering.bind(snapshot)[0].joins
         size = max(1, thresholds.derived_at_once // max(len(codes), 1))
         parts = []
         for first in range(0, values.events, size):
@@ -139,11 +139,11 @@ class Joins:
             )
             memo = self.answering.memo(states[0]) if len(states) == 1 else NO_MEMO
             own = None if needed is None else needed[first:end][:, self.answering.taken]
-            parts.append((first, *self.answering.answered(some, snapshot, view, own, memo)))
+            parts.append((first, *self.answering.answer(some, snapshot, view, own, memo)))
         none = np.zeros(len(values.names), np.bool_)
         return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
 
-    def _answered_in_turn(
+    def _answer_in_turn(
         self,
         values: EventValues,
         needed: Needed | None,
@@ -170,12 +170,12 @@ class Joins:
             if alive is not None:
                 living = self._of_alive(alive.find_joins(snapshot), all_of[first:end])
                 own = living if own is None else own if living is None else own & living
-            done.append(self._answered(events_between(values, first, end), own, states[first:end], snapshot))
+            done.append(self._answer(events_between(values, first, end), own, states[first:end], snapshot))
             snapshot = snapshot.with_indexes(self.answering.compiled.indexes)
         turn.snapshot = snapshot
-        return joined(values, done)
+        return join_events(values, done)
 
-    def _left_to_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
+    def _answer_in_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
         """The answers that the kernels do not give."""
         found: list[Derived] = []
         plans = [(place, self.plans[place]) for place in self.answering.left]
@@ -220,7 +220,7 @@ class Remembering:
     def begin(self, values: EventValues) -> None:
         self._history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        self._states = remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
+        self._states = states_of_remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
 
     def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from

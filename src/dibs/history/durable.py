@@ -50,7 +50,7 @@ class DurableHistory(StoredHistory):
         def keep() -> None:
             before, self.retain = self.retain, retain
             try:
-                self.put(self.kept(self.state, all_times=True))
+                self.put(self.find_kept(self.state, all_times=True))
             except BaseException:
                 self.retain = before
                 raise

@@ -54,7 +54,7 @@ class EncodedDocuments(NamedTuple):
     content: bytes
 
 
-def encoded(rows: Any, attributes: str | None, number: int = 0) -> EncodedDocuments:
+def encode_documents(rows: Any, attributes: str | None, number: int = 0) -> EncodedDocuments:
     """rows: an Arrow table, a list of dicts, or StoredLines; number: of the first of them, where something is wrong.
     Raises EventError."""
     if isinstance(rows, pa.Table):

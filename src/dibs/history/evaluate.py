@@ -22,7 +22,7 @@ def answer(plan: Plan, state: State, event: Event) -> Cells:
     """The values of the attribute that stands for the join: TRUE or FALSE for a condition (both where the event has
     several values), the number for COUNT, and for MIN and MAX one value of each kind."""
     join = plan.join
-    result = _known(plan, state, event) if plan.is_fixed else _found(plan, state, event)
+    result = _find_known(plan, state, event) if plan.is_fixed else _find_cells(plan, state, event)
     if join.event is None:
         return result
     assert join.operator is not None
@@ -33,15 +33,15 @@ def answer(plan: Plan, state: State, event: Event) -> Cells:
     return found + NO if any(stands(cell, failing, other) for cell, other in pairs) else found
 
 
-def _known(plan: Plan, state: State, event: Event) -> Cells:
+def _find_known(plan: Plan, state: State, event: Event) -> Cells:
     """What is found for all events alike: once for a state."""
     found = state.answers.get(plan.name)
     if found is None:
-        found = state.answers[plan.name] = _found(plan, state, event)
+        found = state.answers[plan.name] = _find_cells(plan, state, event)
     return found
 
 
-def _found(plan: Plan, state: State, event: Event) -> Cells:
+def _find_cells(plan: Plan, state: State, event: Event) -> Cells:
     if plan.join.function == EXISTS:
         return YES if witness(plan, state, event) is not None else NO
     if plan.join.function == COUNT:

@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dibs.arguments import check_text, checked_number
+from dibs.arguments import check_number, check_text
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
-from dibs.errors import ArgumentError, DibsError, EventError, shown
+from dibs.errors import ArgumentError, DibsError, EventError, show
 from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
-from dibs.history.retention import MICROSECOND, Retain, compacted, earlier, with_last, with_recent, without
-from dibs.history.sources import documents_of, owned
+from dibs.history.retention import MICROSECOND, Retain, compact, earlier, with_last, with_recent, without
+from dibs.history.sources import documents_of, own_document
 from dibs.history.state import Part, State
 from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
@@ -68,16 +68,16 @@ class History:
         was added. Raises EventError when the document cannot be read."""
         if not isinstance(document, Mapping):
             raise EventError(f"a document is a dict of attributes, not {type(document).__name__}; use load for several")
-        key = checked_key(key)
+        key = check_key(key)
 
         def add() -> bool:
             state = self.state
             if key is not None and self._number_of(state, key) is not None:
                 return False
             values = self.read(state, [document])
-            added = self.appended(state, self.cells(values), 0, key)
-            parts = with_documents(state.parts, state.end, [owned(document)], None)
-            self.put(self.kept(replace(added, parts=parts)))
+            added = self.append(state, self.cells(values), 0, key)
+            parts = with_documents(state.parts, state.end, [own_document(document)], None)
+            self.put(self.find_kept(replace(added, parts=parts)))
             return True
 
         return self.change(add)
@@ -100,8 +100,8 @@ class History:
                 # A document that displaces another, and is too old a moment later, does so only if they come singly.
                 singly = self.retain.count is not None and self.retain.age is not None
                 values = self.read(state, rows, attributes)
-                state = self.extended(state, Part(state.end, rows, attributes), keys, values, singly)
-            self.put(self.kept(state, all_times=True))
+                state = self.extend_by(state, Part(state.end, rows, attributes), keys, values, singly)
+            self.put(self.find_kept(state, all_times=True))
             return len(rows)
 
         return self.change(load)
@@ -122,13 +122,13 @@ class History:
         def prune() -> int:
             state = self.state
             if keep is not None:
-                next_one = with_last(state, checked_number("keep", keep, 0, "a number of documents"))
+                next_one = with_last(state, check_number("keep", keep, 0, "a number of documents"))
             elif before is not None:
                 next_one = without(state, earlier(state, by, (TIME,), _microseconds(before)))
             else:
                 found = [self._number_of(state, key) for key in keys or ()]
                 next_one = without(state, [row for row in found if row is not None])
-            self.put(compacted(next_one))
+            self.put(compact(next_one))
             return len(state) - len(self.state)
 
         return self.change(prune)
@@ -192,7 +192,7 @@ class History:
         """The same as cells, by name and document."""
         return CellsByName(values)
 
-    def appended(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
+    def append(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
         """With one more document, whose cells are those of that event. The documents themselves (parts) are left to the
         caller, and so is retention."""
         indexes, columns, row = state.indexes.copy(), state.columns.copy(), state.end
@@ -206,13 +206,13 @@ class History:
         if key is not None:
             self._by_key[key] = row
         grown = {
-            names: index.added(row, [columns[name][place] for name in names])
+            names: index.add(row, [columns[name][place] for name in names])
             for names, index in indexes.items()
             if all(name in columns for name in names)
         }
         return replace(state, end=row + 1, columns=columns, indexes=grown, answers={})
 
-    def extended(
+    def extend_by(
         self, state: State, part: Part, keys: list[Any] | None, values: EventValues, singly: bool = False
     ) -> State:
         """With the documents of one more part, whose values these are. singly: they are retained one by one, else that
@@ -220,8 +220,8 @@ class History:
         cells, first, count = self.cells(values), state.end, len(part.rows)
         if singly or count <= thresholds.history_rebuilt:
             for event in range(count):
-                state = self.appended(state, cells, event, None if keys is None else keys[event])
-                state = self.kept(state) if singly else state
+                state = self.append(state, cells, event, None if keys is None else keys[event])
+                state = self.find_kept(state) if singly else state
             return replace(state, parts=with_documents(state.parts, first, part.rows, part.attributes))
         parts = with_documents(state.parts, first, part.rows, part.attributes)
         place = first - state.base
@@ -235,14 +235,14 @@ class History:
             self._by_key.update((key, row) for row, key in enumerate(keys, first) if key is not None)
         return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=parts)
 
-    def kept(self, state: State, all_times: bool = False) -> State:
+    def find_kept(self, state: State, all_times: bool = False) -> State:
         """What retention leaves. all_times: several documents came, of which any may be too old."""
         retain = self.retain
         if retain.microseconds is not None:
             state = with_recent(state, retain.by, retain.microseconds, all_times)
         if retain.count is not None:
             state = with_last(state, retain.count)
-        return compacted(state)
+        return compact(state)
 
     def _number_of(self, state: State, key: object) -> int | None:
         row = self._by_key.get(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else None
@@ -264,7 +264,7 @@ class History:
         return kept, [keys[place] for place in new]
 
 
-def remembered(
+def states_of_remembered(
     history: History, state: State, rows: Any, attributes: str | None, unreadable: Collection[int]
 ) -> Iterator[State]:
     """The states before each of these documents, and the one after them all. The lock is held, and nothing is put in
@@ -273,18 +273,18 @@ def remembered(
     cells = history.cells(history.read(state, rows, attributes, on_error="skip"))
     for event in range(len(rows)):
         yield state
-        state = history.appended(state, cells, event, None)
-        state = without(state, [state.end - 1]) if event in unreadable else history.kept(state)
+        state = history.append(state, cells, event, None)
+        state = without(state, [state.end - 1]) if event in unreadable else history.find_kept(state)
     yield replace(state, parts=with_documents(state.parts, first, rows, attributes)) if len(rows) else state
 
 
 # ---- what is given ----
 
 
-def checked_key(key: Any) -> Key | None:
+def check_key(key: Any) -> Key | None:
     if key is None or (isinstance(key, (str, int, np.integer)) and not isinstance(key, bool)):
         return int(key) if isinstance(key, np.integer) else key
-    raise ArgumentError(f"the key of a document is a string or an integer, not {shown(key)}")
+    raise ArgumentError(f"the key of a document is a string or an integer, not {show(key)}")
 
 
 def keys_of(rows: Any, name: str) -> list[Any]:
@@ -294,8 +294,8 @@ def keys_of(rows: Any, name: str) -> list[Any]:
     elif name in rows.column_names:
         found = rows[name].to_pylist()
     else:
-        raise ArgumentError(f"there is no column {shown(name)}, which key= names; the columns are {rows.column_names}")
-    return [checked_key(key) for key in found]
+        raise ArgumentError(f"there is no column {show(name)}, which key= names; the columns are {rows.column_names}")
+    return [check_key(key) for key in found]
 
 
 def check_no_ranges(values: EventValues) -> None:
@@ -321,4 +321,4 @@ def _microseconds(value: Any) -> int:
         return (plain - _EPOCH) // MICROSECOND
     if isinstance(value, dt.date):
         return (dt.datetime(value.year, value.month, value.day) - _EPOCH) // MICROSECOND
-    raise ArgumentError(f"before must be a date or a datetime, not {shown(value)}")
+    raise ArgumentError(f"before must be a date or a datetime, not {show(value)}")

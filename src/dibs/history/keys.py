@@ -186,20 +186,20 @@ def with_derived(values: EventValues, codes: NDArray[np.bool_], derived: list[De
     if rows := by_kind[NUMBER]:
         keys = [number_key(plain_value(cell)) for _, _, cell in rows]
         value, rest = np.array([k[0] for k in keys]), np.array([k[1] for k in keys], np.int16)
-        n = Numbers(*_appended(n[:2], rows), np.append(n.value, value), np.append(n.rest, rest))
+        n = Numbers(*_append(n[:2], rows), np.append(n.value, value), np.append(n.rest, rest))
     if rows := by_kind[TIME]:
-        t = Times(*_appended(t[:2], rows), np.append(t.microseconds, np.array([c[1] for *_, c in rows], np.int64)))
+        t = Times(*_append(t[:2], rows), np.append(t.microseconds, np.array([c[1] for *_, c in rows], np.int64)))
     if rows := by_kind[BOOLEAN]:
-        b = Booleans(*_appended(b[:2], rows), np.append(b.value, np.array([c[1] for *_, c in rows], np.uint8)))
+        b = Booleans(*_append(b[:2], rows), np.append(b.value, np.array([c[1] for *_, c in rows], np.uint8)))
     if rows := by_kind[STRING]:
         texts = [cell[1].encode() for *_, cell in rows]
         ends = s.offsets[-1] + np.cumsum([len(text) for text in texts])
         data = np.append(s.data, np.frombuffer(b"".join(texts), np.uint8))
-        s = Strings(*_appended(s[:2], rows), np.append(s.offsets, ends), data)
+        s = Strings(*_append(s[:2], rows), np.append(s.offsets, ends), data)
     return replace(values, numbers=n, strings=s, times=t, booleans=b)
 
 
-def _appended(columns: Iterable[Any], rows: list[Derived]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _append(columns: Iterable[Any], rows: list[Derived]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     event, name = columns
     more = np.array([row[:2] for row in rows], np.int32)
     return np.append(event, more[:, 0]), np.append(name, more[:, 1])
@@ -225,7 +225,7 @@ def events_between(values: EventValues, first: int, end: int) -> EventValues:
     return EventValues(end - first, values.names, ranges=ranges, **kept)
 
 
-def joined(values: EventValues, parts: Sequence[EventValues]) -> EventValues:
+def join_events(values: EventValues, parts: Sequence[EventValues]) -> EventValues:
     """The events of a batch, from parts of it that follow each other and have all its names."""
     firsts = np.cumsum([0, *(part.events for part in parts[:-1])])
     rows: dict[str, Any] = {}

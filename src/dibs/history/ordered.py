@@ -67,7 +67,7 @@ class Ordered(NamedTuple):
             is_multiple |= len(own) > 1
         return cls(names, (_run(keys, rows),) if keys else (), is_multiple)
 
-    def added(self, row: int, cells: Sequence[Cells]) -> Ordered:
+    def add(self, row: int, cells: Sequence[Cells]) -> Ordered:
         """With one more document, the newest."""
         new = keys_of(cells)
         if not new:
@@ -82,7 +82,7 @@ class Ordered(NamedTuple):
             rows.insert(place, row)
         runs = (*older, KeyRun(keys, rows, min(last.oldest, row)))
         if len(keys) >= thresholds.history_tail:
-            runs = _merged(runs)
+            runs = _merge(runs)
         return Ordered(self.names, runs, self.is_multiple or len(new) > 1)
 
     def stretches(self, bounds: Bounds) -> Iterator[KeyStretch]:
@@ -150,7 +150,7 @@ def _ranks(values: tuple[Any, ...]) -> NDArray[Any] | None:
     return np.array(values, np.int64) if all(type(value) in (int, bool) for value in values) else None
 
 
-def _merged(runs: tuple[KeyRun, ...]) -> tuple[KeyRun, ...]:
+def _merge(runs: tuple[KeyRun, ...]) -> tuple[KeyRun, ...]:
     """With the last run sorted into those before it that are at most twice as long as all that come after."""
     total, first = 0, len(runs)
     for run in reversed(runs):

@@ -99,7 +99,7 @@ class Costs:
         is_cheaper = narrowed < self.narrowing + joins * self.a_join
         return is_cheaper != (self.batches % LOOK_AGAIN == 0)
 
-    def told(self, sizes: Sizes) -> str:
+    def tell(self, sizes: Sizes) -> str:
         """The order, in words."""
         joins = sizes.joins
         if self.order is not None:
@@ -117,7 +117,7 @@ class Costs:
         return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed{counted}"
 
 
-def needed_joins(
+def find_needed_joins(
     plans: list[Plan], values: EventValues, candidates: Callable[[EventValues, int], Candidates], costs: Costs
 ) -> Needed:
     """Which joins have to be answered for which event, so that all others make no difference. plans: of those that may

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dibs.coding.values import EventValues
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.program import Compiled
-from dibs.history.questions import Answered, Questions, read_questions
+from dibs.history.questions import Witnesses, Questions, read_questions
 from dibs.history.state import State
 from dibs.jit.threads import survive_forks
 from dibs.segments.segment import Segment
@@ -41,7 +41,7 @@ class Alive(NamedTuple):
     """What is to be tried."""
 
     segments: tuple[Segment, ...]
-    answered: tuple[Answered | None, ...]  # by segment; None: its subscriptions ask nothing
+    answered: tuple[Witnesses | None, ...]  # by segment; None: its subscriptions ask nothing
     rows: tuple[NDArray[np.bool_] | None, ...]  # by segment; None: all
     joins: frozenset[str]  # those that are mentioned by such rows
     names: tuple[str, ...]  # of events with several values of one of these, all must be tried
@@ -62,7 +62,7 @@ class PreFilter:
     def __init__(self) -> None:
         self.wanted: bool | None = None
         self.in_use: Alive | None = None  # in the last batch
-        self._known: tuple[_Known, ...] = ()
+        self._known: tuple[_Followed, ...] = ()
         self._last: Alive | None = None
         self._lock = threading.Lock()
         self._answering, self._spent = 0.0, 0.0  # seconds: of joins, and of questions
@@ -105,7 +105,7 @@ class PreFilter:
     def _follow(self, segments: Sequence[Segment], state: State) -> Alive | None:
         begin = time.perf_counter()
         old = {id(each.segment): each for each in self._known}
-        known = [old.get(id(segment)) or _Known(segment, read_questions(segment), None) for segment in segments]
+        known = [old.get(id(segment)) or _Followed(segment, read_questions(segment), None) for segment in segments]
         self._known = tuple(each.follow(state) for each in known)
         if len(old) == len(known):
             self._a_state = time.perf_counter() - begin
@@ -129,14 +129,14 @@ class PreFilter:
         return not cost or self._spent + cost <= thresholds.prefilter_share * self._answering
 
 
-class _Known(NamedTuple):
+class _Followed(NamedTuple):
     """A segment, its questions, and their answers in the last state."""
 
     segment: Segment
     questions: Questions | None
-    answered: Answered | None
+    answered: Witnesses | None
 
-    def follow(self, state: State) -> _Known:
+    def follow(self, state: State) -> _Followed:
         if self.questions is None or (self.answered is not None and self.answered.state is state):
             return self
         return self._replace(answered=self.questions.follow(state, self.answered))

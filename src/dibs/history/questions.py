@@ -11,7 +11,6 @@ Rows with OR ask nothing: they are always tried.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from dibs.coding.domain import NUMBER_BASE, Domains
 from dibs.history.coded.answer_kernels import Asked
 from dibs.history.coded.answers import one_view
 from dibs.history.coded.columns import Snapshot
-from dibs.history.coded.known import BOUNDED, FEW, ONE, KnownValues
+from dibs.history.coded.known import BOUNDED, FEW, ONE, Ints, KnownValues
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, View
 from dibs.history.coded.prefilter_kernels import find_witnesses
 from dibs.history.coded.program import Builder, Compiled
@@ -33,11 +32,10 @@ from dibs.segments.segment import Segment
 
 FALSE_CELL, TRUE_CELL = 1, 2
 NONE = -1  # no document
-Ints = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class Witnesses:
     """All questions of a segment in a state."""
 
     questions: Questions
@@ -77,7 +75,7 @@ class Questions:
 
     # ---- answers ----
 
-    def follow(self, state: State, old: Answered | None) -> Answered:
+    def follow(self, state: State, old: Witnesses | None) -> Witnesses:
         """All questions answered for a state. old: the answers for another one."""
         snapshot = state.coded.at(state, self.compiled)
         if old is None or old.state.coded is not state.coded or old.state.end > state.end:
@@ -93,7 +91,7 @@ class Questions:
         alive = self.find_alive(witness, lacking)
         if old is not None and np.array_equal(alive, old.alive):
             alive = old.alive  # the same object, by which others see that nothing has changed
-        return Answered(self, state, witness, lacking, alive)
+        return Witnesses(self, state, witness, lacking, alive)
 
     def find_alive(self, witness: NDArray[np.int64], lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
         result = ~lacking
@@ -104,7 +102,7 @@ class Questions:
         """Witnesses of some questions among the documents of a view."""
         if not len(questions):
             return np.empty(0, np.int64)
-        program, ends = self.compiled.bound(snapshot)
+        program, ends = self.compiled.bind(snapshot)
         asked = Asked(
             snapshot.table.address,
             snapshot.documents,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
-from dibs.arguments import checked_number, is_integer
-from dibs.errors import ArgumentError, shown
+from dibs.arguments import check_number, is_integer
+from dibs.errors import ArgumentError, show
 from dibs.history.keys import TIME, Cells
 from dibs.history.ordered import Bounds
 from dibs.history.state import Part, State
@@ -32,11 +32,11 @@ class Retain:
 
     def __post_init__(self) -> None:
         if self.count is not None:
-            checked_number("count", self.count, 0, "a number of documents")
+            check_number("count", self.count, 0, "a number of documents")
         if self.age is not None and (not isinstance(self.age, dt.timedelta) or self.age < dt.timedelta()):
-            raise ArgumentError(f"age must be a timedelta that is not negative, not {shown(self.age)}")
+            raise ArgumentError(f"age must be a timedelta that is not negative, not {show(self.age)}")
         if not isinstance(self.by, str) or not self.by:
-            raise ArgumentError(f"by must be the name of an attribute, not {shown(self.by)}")
+            raise ArgumentError(f"by must be the name of an attribute, not {show(self.by)}")
 
     @property
     def microseconds(self) -> int | None:
@@ -46,7 +46,7 @@ class Retain:
 Retention = Union[int, dt.timedelta, Retain, None]
 
 
-def checked_retain(retain: Any) -> Retain:
+def check_retain(retain: Any) -> Retain:
     if retain is None:
         return Retain()
     if isinstance(retain, Retain):
@@ -55,7 +55,7 @@ def checked_retain(retain: Any) -> Retain:
         return Retain(age=retain)
     if is_integer(retain):
         return Retain(count=int(retain))
-    raise ArgumentError(f"retain must be {EXPECTED}, not {shown(retain)}")
+    raise ArgumentError(f"retain must be {EXPECTED}, not {show(retain)}")
 
 
 # ---- states with fewer documents ----
@@ -75,7 +75,7 @@ def with_last(state: State, count: int) -> State:
         else:
             surplus -= 1
         first += 1
-    return _tidied(replace(state, first=first, gone=frozenset(gone), answers={}))
+    return _tidy(replace(state, first=first, gone=frozenset(gone), answers={}))
 
 
 def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
@@ -114,10 +114,10 @@ def _latest(cells: Cells) -> int | None:
 
 def without(state: State, rows: Iterable[int]) -> State:
     gone = state.gone.union(rows)
-    return state if len(gone) == len(state.gone) else _tidied(replace(state, gone=gone, answers={}))
+    return state if len(gone) == len(state.gone) else _tidy(replace(state, gone=gone, answers={}))
 
 
-def _tidied(state: State) -> State:
+def _tidy(state: State) -> State:
     """With those that are gone at the beginning told by `first`."""
     if state.first not in state.gone:
         return state
@@ -128,7 +128,7 @@ def _tidied(state: State) -> State:
     return replace(state, first=first, gone=frozenset(gone))
 
 
-def compacted(state: State) -> State:
+def compact(state: State) -> State:
     """Without anything of the documents that are gone, if these have become more than those that are there."""
     lost = state.first - state.base + len(state.gone)
     if lost <= max(len(state), thresholds.history_compacted):

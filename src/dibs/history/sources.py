@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dibs.arguments import checked_path
+from dibs.arguments import check_path
 from dibs.coding.events import arrow_source
 from dibs.coding.events.json import json_content, json_lines
 from dibs.coding.values import Range
@@ -27,7 +27,7 @@ _ARRAYS = (list, tuple, set, frozenset)
 def documents_of(source: Any) -> Any:
     """The documents; what cannot be read raises."""
     if isinstance(source, (str, os.PathLike)):
-        return from_file(checked_path(source))
+        return from_file(check_path(source))
     found = arrow_source(source)
     if found is not None:
         if isinstance(found, pa.RecordBatchReader):
@@ -38,11 +38,11 @@ def documents_of(source: Any) -> Any:
     if isinstance(source, Mapping):
         raise EventError("found one document; expected several: use add for one, or put it into a list")
     if isinstance(source, Iterable):
-        return [owned(each, n) if isinstance(each, Mapping) else each for n, each in enumerate(source)]
+        return [own_document(each, n) if isinstance(each, Mapping) else each for n, each in enumerate(source)]
     raise EventError(f"found documents of type {type(source).__name__}; expected {EXPECTED}")
 
 
-def owned(document: Mapping[str, Any], number: int | None = None) -> dict[str, Any]:
+def own_document(document: Mapping[str, Any], number: int | None = None) -> dict[str, Any]:
     """A copy that does not change when the caller's does. Raises EventError for a Range, of whatever attribute: joins
     may ask for it later."""
     kept = {}

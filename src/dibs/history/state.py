@@ -83,12 +83,12 @@ class State:
         if run.oldest < self.first:
             rows = rows[rows >= self.first]
         if self.gone:
-            gone = self._gone_in_order
+            gone = self._order_gone
             rows = rows[gone[np.searchsorted(gone, rows)] != rows]
         return rows
 
     @lazy
-    def _gone_in_order(self) -> NDArray[np.int64]:
+    def _order_gone(self) -> NDArray[np.int64]:
         """With one more at the end that no document has for a number."""
         return np.array([*sorted(self.gone), np.iinfo(np.int64).max])
 

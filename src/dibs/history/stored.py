@@ -12,9 +12,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from dibs.coding.values import EventValues
-from dibs.history.encoding import ARROW, StoredLines, encoded, table_of
+from dibs.history.encoding import ARROW, StoredLines, encode_documents, table_of
 from dibs.history.history import History, Key
-from dibs.history.retention import Retain, compacted
+from dibs.history.retention import Retain, compact
 from dibs.history.state import Part, State
 from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
 from dibs.thresholds import thresholds
@@ -31,7 +31,7 @@ class StoredHistory(History):
         if news is not None:
             self.take(news)
 
-    def known(self) -> tuple[int, int]:
+    def read_position(self) -> tuple[int, int]:
         """The last change, and the number of the next document."""
         return self.last_change, self.state.end
 
@@ -44,10 +44,10 @@ class StoredHistory(History):
                 begin = rows[0].number if rows else head.end
                 state = State(begin, begin, begin)
             for part, keys in _parts(rows):
-                state = self.extended(state, part, keys, self._values(state, part))
+                state = self.extend_by(state, part, keys, self._values(state, part))
             state = replace(state, first=head.first, gone=news.gone, newest=head.newest, answers={})
             self.retain = _retain_of(head.retain)
-            History.put(self, compacted(state))
+            History.put(self, compact(state))
             self.last_change, self.retained = head.change, head.retain
 
     def _values(self, state: State, part: Part) -> EventValues:
@@ -58,7 +58,7 @@ class StoredHistory(History):
         return self.read(state, rows, part.attributes, on_error="skip")
 
 
-def stored(history: History) -> HistoryNews:
+def read_stored(history: History) -> HistoryNews:
     """All of it."""
     state = history.state
     head = HistoryHead(1, state.first, state.end, state.newest, text_of(history.retain))
@@ -79,7 +79,7 @@ def new_rows(old: State, new: State) -> Iterator[DocumentRow]:
             start = first - part.first
             rows = part.rows
             some = rows[start : start + count] if isinstance(rows, list) else rows.slice(start, count)
-            form, attributes, content = encoded(some, part.attributes, first - old.end)
+            form, attributes, content = encode_documents(some, part.attributes, first - old.end)
             keys = [new.key_of(row) for row in range(first, first + count)]
             text = json.dumps(keys) if any(key is not None for key in keys) else None
             yield DocumentRow(first, count, form, attributes, content if form == ARROW else content.decode(), text)

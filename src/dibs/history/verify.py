@@ -25,7 +25,7 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.like import like_regex
-from dibs.language.regex import compiled
+from dibs.language.regex import compile_regex
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -125,9 +125,9 @@ def constant_test(predicate: Predicate) -> Test:
             test = {"STARTSWITH": str.startswith, "ENDSWITH": str.endswith, "CONTAINS": str.__contains__}[function]
             return lambda cell: cell[0] == STRING and test(cell[1], text) != negated
         case Like(_, pattern, escape, negated):
-            found = compiled(like_regex(pattern, escape)).search
+            found = compile_regex(like_regex(pattern, escape)).search
             return lambda cell: cell[0] == STRING and (found(cell[1]) is not None) != negated
         case RLike(_, pattern, negated):
-            found = compiled(pattern).search
+            found = compile_regex(pattern).search
             return lambda cell: cell[0] == STRING and (found(cell[1]) is not None) != negated
     raise AssertionError(f"no test of a single value: {predicate}")

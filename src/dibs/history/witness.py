@@ -19,16 +19,16 @@ Explained = tuple[list[Any], str]  # the values of the attribute that stands for
 WIDTH = 40  # characters of a value
 
 
-def explained(names: Iterable[str], event: Mapping[str, Any], state: State) -> dict[str, Explained]:
+def explain_join(names: Iterable[str], event: Mapping[str, Any], state: State) -> dict[str, Explained]:
     """The joins of these names for one event."""
     plans = [plan_of(name) for name in dict.fromkeys(names)]
     wanted = {name for plan in plans for name in plan.event_attributes}
     found = cells_of(read_events([event], wanted, on_error="skip"), wanted)
     cells = {name: by_event[0] for name, by_event in found.items() if 0 in by_event}
-    return {plan.name: _explained(plan, cells, state) for plan in plans}
+    return {plan.name: _explain(plan, cells, state) for plan in plans}
 
 
-def _explained(plan: Plan, event: Event, state: State) -> Explained:
+def _explain(plan: Plan, event: Event, state: State) -> Explained:
     values = [plain_value(cell) for cell in answer(plan, state, event)]
     missing = [name for name in plan.event_attributes if not event.get(name)]
     lacking = f"; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""

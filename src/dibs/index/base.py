@@ -213,7 +213,7 @@ def in_parts(
     return Pairs(chunks, int(done[3]), int(done[4]), int(done[6]), count)
 
 
-def renumbered(
+def renumber(
     match: Callable[[Sink | None], Pairs],
     events: NDArray[np.int64] | None,
     rows: NDArray[np.int32] | None,

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
-from dibs.coding.clauses import Clauses, concatenated
+from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
-from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts, renumbered
+from dibs.index.base import DynamicStructure, Pairs, Sink, Structure, in_parts, renumber
 from dibs.index.conjunctions import select
 from dibs.index.options import OptionValue, as_array, from_array
-from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import guess_presence, highest_cells, probabilities
 
 
 class ClauseGroup:
@@ -41,7 +41,7 @@ class ClauseGroup:
         if everything not in self._masks:
             c = self.clauses
             chosen = np.arange(len(c)) if everything else self.left.astype(np.int64)
-            share = probabilities(c, guessed_presence(c), highest_cells(c))
+            share = probabilities(c, guess_presence(c), highest_cells(c))
             plain, programs = chosen[chosen < c.conjunctions], chosen[chosen >= c.conjunctions]
             self._masks[everything] = Masks.build(c, plain, programs, share)
         return self._masks[everything]
@@ -87,7 +87,7 @@ class Completed:
     @classmethod
     def build(cls, kind: type[Any], clauses: Clauses, **options: Any) -> Completed:
         """kind: a Structure; options: what its `build` takes besides."""
-        own, rows, left = _selected(kind, clauses)
+        own, rows, left = _select(kind, clauses)
         structure = cast(Structure, kind.build(own, **options))
         part = ClauseGroup(clauses, np.arange(len(clauses), dtype=np.int32), left)
         known = [option.name for option in getattr(kind, "options", ())]
@@ -166,7 +166,7 @@ class Completed:
     ) -> None:
         if len(self._rows):
             rows = None if len(self._rows) == self._count else self._rows
-            found.add(renumbered(partial(self._structure.match, events, threads), numbers, rows, None, sink))
+            found.add(renumber(partial(self._structure.match, events, threads), numbers, rows, None, sink))
         for part in self._parts:
             if len(part.left):
                 self._match_masks(part, False, events, numbers, threads, sink, found)
@@ -188,7 +188,7 @@ class Completed:
             return in_parts(work, len(events), threads, len(WIDE) * WORD, masks.rate, sink)
 
         deleted = self._deleted if len(self._deleted) else None
-        found.add(renumbered(match, numbers, part.rows, deleted, sink))
+        found.add(renumber(match, numbers, part.rows, deleted, sink))
 
     # ---- updates ----
 
@@ -198,7 +198,7 @@ class Completed:
 
     def insert(self, clauses: Clauses) -> None:
         """More rows, numbered on from all that there ever were; the cells of the old rows keep their meaning."""
-        own, rows, left = _selected(type(self._structure), clauses)
+        own, rows, left = _select(type(self._structure), clauses)
         cast(DynamicStructure, self._structure).insert(own)
         numbers = np.arange(self._count, self._count + len(clauses), dtype=np.int32)
         self._rows = np.concatenate([self._rows, numbers[rows]])
@@ -209,7 +209,7 @@ class Completed:
             self._deleted = np.append(self._deleted, np.zeros(len(clauses), np.bool_))
         self._parts.append(ClauseGroup(clauses, numbers, left))
         while len(self._parts) > 1 and len(self._parts[-2].rows) < 2 * len(self._parts[-1].rows):
-            self._parts[-2:] = [_joined(*self._parts[-2:])]
+            self._parts[-2:] = [_join(*self._parts[-2:])]
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         """These rows, each of which is there, match nothing any more."""
@@ -222,13 +222,13 @@ class Completed:
         cast(DynamicStructure, self._structure).delete(own[known])
 
 
-def _selected(kind: type[Any], clauses: Clauses) -> tuple[Clauses, NDArray[np.int32], NDArray[np.int32]]:
+def _select(kind: type[Any], clauses: Clauses) -> tuple[Clauses, NDArray[np.int32], NDArray[np.int32]]:
     programs = kind.takes_programs(clauses) if kind.takes.programs else None
     return select(clauses, kind.takes.several, programs)
 
 
-def _joined(first: ClauseGroup, second: ClauseGroup) -> ClauseGroup:
-    clauses, place = concatenated([first.clauses, second.clauses])
+def _join(first: ClauseGroup, second: ClauseGroup) -> ClauseGroup:
+    clauses, place = concatenate_clauses([first.clauses, second.clauses])
     rows = np.concatenate([first.rows, second.rows])[place]
     left = np.zeros(len(place), np.bool_)
     left[first.left] = True

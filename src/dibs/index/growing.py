@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses
 
 
-def grown(array: NDArray[Any], size: int, fill: Any = 0) -> NDArray[Any]:
+def grow_array(array: NDArray[Any], size: int, fill: Any = 0) -> NDArray[Any]:
     """The array with room for at least `size` items (of its first dimension): itself, or a copy at least half as large
     again, with `fill` in the new places."""
     if len(array) >= size:
@@ -44,7 +44,7 @@ class GrowingClauses:
         views = {}
         for name, (start, new) in columns.items():
             end = start + len(new)
-            self._room[name] = grown(self._room[name], end)
+            self._room[name] = grow_array(self._room[name], end)
             self._room[name][start:end] = new
             views[name] = self._room[name][:end]
         self.clauses = Clauses(

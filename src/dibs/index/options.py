@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arguments import is_integer
-from dibs.errors import ArgumentError, shown
+from dibs.errors import ArgumentError, show
 
 OptionValue = Union[int, float, bool, str, None]
 
@@ -45,7 +45,7 @@ class Option(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name}={self.default!r} ({self.about}: {self.kind})"
 
-    def checked(self, index: str, value: Any) -> OptionValue:
+    def check(self, index: str, value: Any) -> OptionValue:
         """The value, as Python has it."""
         if value is None and self.none:
             return None
@@ -58,30 +58,30 @@ class Option(NamedTuple):
         elif is_integer(value) or (isinstance(self.default, float) and isinstance(value, (float, np.floating))):
             if self.least <= value <= self.most:
                 return float(value) if isinstance(self.default, float) else int(value)
-        raise ArgumentError(f"option {self.name!r} of index {index!r} must be {self.kind}, not {shown(value)}")
+        raise ArgumentError(f"option {self.name!r} of index {index!r} must be {self.kind}, not {show(value)}")
 
 
-def checked_options(index: str, known: tuple[Option, ...], given: Any) -> dict[str, OptionValue]:
+def check_options(index: str, known: tuple[Option, ...], given: Any) -> dict[str, OptionValue]:
     """Those of the given options that are not what they are anyway. So equal dicts mean equal structures."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ArgumentError(f"options must be a dict of names and values, not {shown(given)}")
+        raise ArgumentError(f"options must be a dict of names and values, not {show(given)}")
     options = {option.name: option for option in known}
     result: dict[str, OptionValue] = {}
     for name, value in given.items():
         if name not in options:
             raise ArgumentError(_unknown(index, list(options), name))
-        result[name] = options[name].checked(index, value)
+        result[name] = options[name].check(index, value)
     return {o.name: result[o.name] for o in known if result.get(o.name, o.default) != o.default}
 
 
 def _unknown(index: str, names: list[str], name: Any) -> str:
     if not names:
-        return f"index {index!r} has no options, so none called {shown(name)}; dibs.indexes() lists those of each"
+        return f"index {index!r} has no options, so none called {show(name)}; dibs.indexes() lists those of each"
     near = difflib.get_close_matches(name, names, 1, 0.5) if isinstance(name, str) else []
     advice = f"did you mean {near[0]!r}? " if near else ""
-    called = repr(name) if isinstance(name, str) else shown(name)
+    called = repr(name) if isinstance(name, str) else show(name)
     return f"index {index!r} has no option {called}: {advice}There are: {', '.join(names)}"
 
 

@@ -76,7 +76,7 @@ class Presence:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)
 
 
-def guessed_presence(clauses: Clauses) -> NDArray[np.float64]:
+def guess_presence(clauses: Clauses) -> NDArray[np.float64]:
     """The share of events that have each attribute, as the subscriptions suggest it."""
     mentioned = np.bincount(clauses.attribute, minlength=clauses.attributes)
     return np.minimum(ATTRIBUTES_A_PREDICATE * mentioned / max(len(clauses), 1), 1.0)

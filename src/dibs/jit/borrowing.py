@@ -6,7 +6,7 @@ long. What a kernel is handed lives until it returns, so nothing below it needs 
 
 - `@phase` (jit.kernel), the rule: a function that makes no arrays is compiled without counting altogether, and is
   handed arrays and groups of them as they are. A kernel that makes arrays does so itself, and leaves loops to phases.
-- `borrowed`, where a kernel must make arrays within its loop (room that grows): what it was handed, uncounted.
+- `borrow`, where a kernel must make arrays within its loop (room that grows): what it was handed, uncounted.
 - Pointers, where there is no array to hand over: memory that holds structures of several types (the nodes of a BE-Tree,
   index.papers.betree.nodes), and arrays that come as numbers. `pointer_to` and `pointer_to_write` make pointers of
   arrays. `array_at` and `rows_at` make arrays of a table of addresses: a call from Python costs one number then,
@@ -31,7 +31,7 @@ from dibs.jit.prefetching import data_of
 
 
 @intrinsic
-def borrowed(typingctx, arrays):
+def borrow(typingctx, arrays):
     """The array, or the tuple (named or not) of arrays and numbers, uncounted. Only for what the kernel itself was
     handed, whose caller holds it until the kernel is done; it must not be returned."""
 

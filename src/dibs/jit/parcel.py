@@ -26,13 +26,13 @@ class Parcel(NamedTuple):
     content: bytes  # a zip file
 
 
-def packed() -> Parcel | None:
+def pack() -> Parcel | None:
     """The kernels that are compiled here; None if some that `auto` needs are not."""
-    return _packed(str(cache_folder()), note().name) if is_ready() else None
+    return _pack(str(cache_folder()), note().name) if is_ready() else None
 
 
 @lru_cache(maxsize=1)
-def _packed(root: str, ready: str) -> Parcel:
+def _pack(root: str, ready: str) -> Parcel:
     folder = Path(root)
     files = [folder / ready]
     for module in kernel_modules():

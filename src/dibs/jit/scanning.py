@@ -89,7 +89,7 @@ def copy_bytes(typingctx, data, at, target, to):
 
 
 @intrinsic
-def reversed_word(typingctx, x):
+def reverse_word(typingctx, x):
     """A word with its 8 bytes in the other order."""
 
     def code(context, builder, signature, args):

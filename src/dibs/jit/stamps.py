@@ -44,7 +44,7 @@ class Module(NamedTuple):
     calls: frozenset[str]  # what is called while it is imported, and perhaps more
 
 
-def _declared(source: str) -> str:
+def _find_declared(source: str) -> str:
     kept, inside = [], -1  # inside: the indent of the function whose body is passed over
     for line in source.splitlines():
         bare = line.lstrip()
@@ -63,7 +63,7 @@ def stamp_of(module: str) -> str:
 def stamp_of_file(path: str) -> str:
     """The stamp of a module with kernels that is not Dibs' own."""
     source = Path(path).read_text(encoding="utf-8")
-    imported = stamp_of_all([name for name in _imported(source) if _exists(name)])
+    imported = stamp_of_all([name for name in _find_imported(source) if _exists(name)])
     return hashlib.sha256(f"{imported}\0{_compiler()}\0{source}".encode()).hexdigest()
 
 
@@ -91,7 +91,7 @@ def kernels_in(modules: list[str]) -> int:
 
 @cache
 def _stamp(module: str, compiler: str) -> str:
-    names = sorted(_reached(module))
+    names = sorted(_reach(module))
     modules = [found for name in names if (found := _read(name)) is not None]
     called = frozenset().union(*(found.calls for found in modules))
     digest = hashlib.sha256(compiler.encode())
@@ -101,7 +101,7 @@ def _stamp(module: str, compiler: str) -> str:
     return digest.hexdigest()
 
 
-def _reached(module: str) -> set[str]:
+def _reach(module: str) -> set[str]:
     """The module and all of Dibs that it imports, directly or indirectly."""
     reached, waiting = set(), [module]
     while waiting:
@@ -123,8 +123,8 @@ def _read(name: str) -> Module | None:
             break
     else:
         return None
-    imports = {m for m in _imported(source) if m not in (name, *APART) and _exists(m)}
-    declared = _declared(source)
+    imports = {m for m in _find_imported(source) if m not in (name, *APART) and _exists(m)}
+    declared = _find_declared(source)
     return Module(
         source,
         declared,
@@ -135,7 +135,7 @@ def _read(name: str) -> Module | None:
     )
 
 
-def _imported(source: str) -> set[str]:
+def _find_imported(source: str) -> set[str]:
     """Names of Dibs that may be modules."""
     found = set()
     for package, names in _IMPORT.findall(source):

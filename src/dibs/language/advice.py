@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from dibs.language.problems import Refused
-from dibs.language.tokens import Token, backticked, shown
+from dibs.language.tokens import Token, quote_name, show_token
 
 FUNCTIONS = ("STARTSWITH", "ENDSWITH", "CONTAINS")
 
@@ -81,24 +81,24 @@ def as_constant(*attributes: str) -> str:
 _INFIX = ("ILIKE", "XOR", "DIV")
 
 
-def refused_function(name: Token) -> Refused:
+def refuse_function(name: Token) -> Refused:
     advice = _FUNCTION_ADVICE.get(name.word)
     if advice is None:
         near = difflib.get_close_matches(name.word, FUNCTIONS, n=1, cutoff=0.75)
         advice = f"did you mean {near[0]}?" if near else f"{_LISTED}; {_COMPUTE}"
-    return Refused(f"the function {shown(name)} is not supported", advice, name.start, name.end)
+    return Refused(f"the function {show_token(name)} is not supported", advice, name.start, name.end)
 
 
-def refused_word(token: Token) -> Refused:
+def refuse_word(token: Token) -> Refused:
     """A word of SQL that the language does not have (or has elsewhere) stands for a value or a condition."""
     default = (f"{token.value} is not supported", _CONSTANT)
     message, advice = _RESERVED_PROBLEMS.get(token.word, default)
     if token.word not in _INFIX:
-        advice += f"; if it is the name of an attribute, write {backticked(token.value)}"
+        advice += f"; if it is the name of an attribute, write {quote_name(token.value)}"
     return Refused(message, advice, token.start, token.end)
 
 
-def refused_sign(token: Token) -> Refused | None:
+def refuse_sign(token: Token) -> Refused | None:
     """None when nothing special can be said about the sign."""
     if token.value not in _SIGN_PROBLEMS:
         return None

@@ -56,9 +56,9 @@ class BulkParse:
         t = self.table
         literals = self._literals()
         starts, rows = t.literal_offsets.tolist(), t.offsets.tolist()
-        names = _chosen([name for name, _ in t.attributes], t.attribute)
-        operators = _chosen([COMPARISON_TEXT.get(op, "") for op in Op], t.operator)
-        first = _chosen([*literals, None], t.literal_offsets[:-1])  # the last may be of a predicate without any
+        names = _choose([name for name, _ in t.attributes], t.attribute)
+        operators = _choose([COMPARISON_TEXT.get(op, "") for op in Op], t.operator)
+        first = _choose([*literals, None], t.literal_offsets[:-1])  # the last may be of a predicate without any
         new = tuple.__new__
         with collection_paused():
             nodes: list[Any] = list(map(new, repeat(Compare), zip(names, operators, first)))
@@ -105,7 +105,7 @@ class BulkParse:
         return result.tolist()
 
 
-def _chosen(items: list[Any], places: NDArray[Any]) -> list[Any]:
+def _choose(items: list[Any], places: NDArray[Any]) -> list[Any]:
     """items[p] for each place p, without a Python step each."""
     column = np.empty(len(items), object)
     column[:] = items

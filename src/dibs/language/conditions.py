@@ -63,7 +63,7 @@ class ConditionReader(PredicateReader):
             else:
                 value = self.close_groups(self.start_of_condition())
                 if self.next.kind not in ("AND", "OR"):
-                    return self.joined(self.groups[0], value).expression
+                    return self.join(self.groups[0], value).expression
                 kind = self.advance().kind
                 self.end_condition(self.groups[-1], value)
                 if kind == "OR":
@@ -88,30 +88,30 @@ class ConditionReader(PredicateReader):
                 return value
             if kind == ")" and len(self.groups) > 1:
                 self.advance()
-                value = self.grouped(self.groups.pop(), value)
+                value = self.group(self.groups.pop(), value)
             else:
                 value = self.rest_of_condition(value)
 
-    def grouped(self, group: _Parenthesis, value: Operand | Condition) -> Operand | Condition:
+    def group(self, group: _Parenthesis, value: Operand | Condition) -> Operand | Condition:
         """What the parentheses hold: (a) is still the operand a, so that (a) = 1 can follow."""
         alone = not (group.disjuncts or group.conjuncts or group.negated)
         if alone and (isinstance(value, Operand) or value.broken):
             return value
-        return self.joined(group, value)
+        return self.join(group, value)
 
-    def joined(self, group: _Parenthesis, value: Operand | Condition) -> Condition:
+    def join(self, group: _Parenthesis, value: Operand | Condition) -> Condition:
         self.end_condition(group, value)
         self.end_conjunction(group)
-        return self.connected(Or, group.disjuncts)
+        return self.connect(Or, group.disjuncts)
 
     def end_conjunction(self, group: _Parenthesis) -> None:
-        group.disjuncts.append(self.connected(And, group.conjuncts))
+        group.disjuncts.append(self.connect(And, group.conjuncts))
         group.conjuncts = []
 
     def end_condition(self, group: _Parenthesis, value: Operand | Condition) -> None:
         condition = self.condition(value) if isinstance(value, Operand) else value
         if group.negated:
-            condition = self.negated(condition)
+            condition = self.negate(condition)
             group.negated = False
         group.conjuncts.append(condition)
 
@@ -130,7 +130,7 @@ class ConditionReader(PredicateReader):
             self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
         return Condition(expression, 0, operand.start)
 
-    def connected(self, connective: type[And] | type[Or], conditions: list[Condition]) -> Condition:
+    def connect(self, connective: type[And] | type[Or], conditions: list[Condition]) -> Condition:
         if len(conditions) == 1:
             return conditions[0]
         children: list[Expression] = []
@@ -145,7 +145,7 @@ class ConditionReader(PredicateReader):
                 depth = max(depth, condition.depth + 1)
         return self.not_too_deep(Condition(connective(tuple(children)), depth, conditions[0].start))
 
-    def negated(self, condition: Condition) -> Condition:
+    def negate(self, condition: Condition) -> Condition:
         expression, depth, start, _ = condition
         if isinstance(expression, Not):
             return Condition(expression.child, depth - 1, start)

@@ -37,7 +37,7 @@ class Kind(enum.IntEnum):
 Node = TypeVar("Node", bound=type)
 
 
-def compared_by_class(node: Node) -> Node:
+def compare_by_class(node: Node) -> Node:
     """Gives a named tuple an equality and a hash that take its class into account."""
 
     def equal(self: Any, other: object) -> bool:
@@ -57,7 +57,7 @@ def compared_by_class(node: Node) -> Node:
 NAN = math.nan  # the one NaN object of literals: tuples compare by identity first, so it equals itself
 
 
-@compared_by_class
+@compare_by_class
 class Literal(NamedTuple):
     """A constant. NUMBER: int (of 64 bits, signed or unsigned) or a float that is not integral in that range;
     STRING: str; TIME: datetime.date, or datetime.datetime without zone (UTC); BOOLEAN: bool."""
@@ -117,7 +117,7 @@ NEGATED_OPERATOR = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=":
 FLIPPED_OPERATOR = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-@compared_by_class
+@compare_by_class
 class Compare(NamedTuple):
     """attribute operator literal; the operator is one of = <> < <= > >=."""
 
@@ -126,7 +126,7 @@ class Compare(NamedTuple):
     literal: Literal
 
 
-@compared_by_class
+@compare_by_class
 class In(NamedTuple):
     """attribute [NOT] IN (literals). `null`: the list holds a NULL, so the test is never FALSE (NOT IN: never TRUE)."""
 
@@ -136,7 +136,7 @@ class In(NamedTuple):
     null: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class Between(NamedTuple):
     """attribute [NOT] BETWEEN low AND high, both ends included. Over an array it is one test on each element."""
 
@@ -146,7 +146,7 @@ class Between(NamedTuple):
     negated: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class StringTest(NamedTuple):
     """[NOT] STARTSWITH | ENDSWITH | CONTAINS (attribute, text)."""
 
@@ -156,7 +156,7 @@ class StringTest(NamedTuple):
     negated: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class Like(NamedTuple):
     """attribute [NOT] LIKE pattern [ESCAPE escape]: % is any text, _ is one character."""
 
@@ -166,7 +166,7 @@ class Like(NamedTuple):
     negated: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class RLike(NamedTuple):
     """attribute [NOT] RLIKE pattern: some part of the string matches the RE2 expression."""
 
@@ -175,7 +175,7 @@ class RLike(NamedTuple):
     negated: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class IsNull(NamedTuple):
     """attribute IS [NOT] NULL: no value at all, counting neither nulls nor empty arrays. Never unknown."""
 
@@ -183,7 +183,7 @@ class IsNull(NamedTuple):
     negated: bool = False
 
 
-@compared_by_class
+@compare_by_class
 class PairCompare(NamedTuple):
     """attribute of an earlier document, operator, attribute of the event [+ offset]. Only in the condition of a join.
 
@@ -196,24 +196,24 @@ class PairCompare(NamedTuple):
     offset: int | None = None
 
 
-@compared_by_class
+@compare_by_class
 class Constant(NamedTuple):
     """TRUE, FALSE, or NULL (value None: unknown)."""
 
     value: bool | None
 
 
-@compared_by_class
+@compare_by_class
 class And(NamedTuple):
     children: tuple[Expression, ...]
 
 
-@compared_by_class
+@compare_by_class
 class Or(NamedTuple):
     children: tuple[Expression, ...]
 
 
-@compared_by_class
+@compare_by_class
 class Not(NamedTuple):
     child: Expression
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, compared_by_class, predicates
+from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import JOIN, name_text, pieces
 
@@ -27,7 +27,7 @@ EXTREMES = (MIN, MAX)
 KEPT = 65_536  # joins whose texts need not be read again
 
 
-@compared_by_class
+@compare_by_class
 class Join(NamedTuple):
     """What is asked of the documents for which the condition is TRUE. With `event`: whether that attribute of the event
     stands in the relation `operator` to it."""
@@ -64,14 +64,14 @@ def joins_in(expression: Expression) -> Iterator[str]:
 
 def canonical(condition: Expression) -> Expression:
     """The condition of a join in the one form that all its spellings have."""
-    return _sorted(normal_form(condition))[1]
+    return _sort(normal_form(condition))[1]
 
 
-def _sorted(form: Expression) -> tuple[str, Expression]:
+def _sort(form: Expression) -> tuple[str, Expression]:
     """The form with its ANDs and ORs sorted, and a text of it that tells it from others. (Trees are not deep.)"""
     if not isinstance(form, (And, Or)):
         return "".join(pieces(form)), form
-    children = dict(map(_sorted, form.children))
+    children = dict(map(_sort, form.children))
     texts = sorted(children)
     joint = " AND " if isinstance(form, And) else " OR "
     return f"({joint.join(texts)})", type(form)(tuple(children[text] for text in texts))

@@ -32,7 +32,7 @@ def unescape(text: str) -> str:
     """The inside of a quoted string with its backslash escapes read as Spark reads them."""
     if "\\" not in text:
         return text
-    text = _ESCAPE.sub(_unescaped, text)
+    text = _ESCAPE.sub(_unescape, text)
     try:  # two escapes may be the halves of one character
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
@@ -42,7 +42,7 @@ def unescape(text: str) -> str:
         ) from None
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) == 1:
         return _ESCAPED.get(code, code)
@@ -101,7 +101,7 @@ def _whole(digits: str) -> int | float:
 
 def _finite(literal: Literal, text: str) -> Literal:
     if math.isinf(literal.value):
-        raise LiteralError(f"{_shortened(text)} is too large for a number", _TOO_LARGE)
+        raise LiteralError(f"{_shorten(text)} is too large for a number", _TOO_LARGE)
     return literal
 
 
@@ -109,7 +109,7 @@ def nearest_float32(value: float, text: str) -> float:
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
-        raise LiteralError(f"{_shortened(text)} is too large for a 32-bit float", "leave out the F") from None
+        raise LiteralError(f"{_shorten(text)} is too large for a 32-bit float", "leave out the F") from None
 
 
 # As Spark reads them: NaN in any case, but with a sign only as Java writes it.
@@ -123,10 +123,10 @@ def read_float(text: str, single: bool) -> Literal:
     """The number that CAST(text AS DOUBLE), or AS FLOAT, gives."""
     stripped = text.strip(_BLANK)
     if not _FLOAT_TEXT.fullmatch(stripped):
-        raise LiteralError(f"{_quoted(text)} is not a number", "write digits, 'NaN', 'Infinity' or '-Infinity'")
+        raise LiteralError(f"{_quote(text)} is not a number", "write digits, 'NaN', 'Infinity' or '-Infinity'")
     value = float(stripped)
     if math.isinf(value) and "n" not in stripped.lower():
-        raise LiteralError(f"{_shortened(stripped)} is too large for a number", "write 'Infinity' if that is meant")
+        raise LiteralError(f"{_shorten(stripped)} is too large for a number", "write 'Infinity' if that is meant")
     return number(nearest_float32(value, stripped) if single else value)
 
 
@@ -153,27 +153,27 @@ def read_time(word: str, text: str) -> Literal:
     try:
         if match is None:
             raise _NoTime("it has another form")
-        day = _made(dt.date, "there is no such day", *match.groups()[:3])
+        day = _make(dt.date, "there is no such day", *match.groups()[:3])
         if word == "DATE":
             return Literal(Kind.TIME, day)
         hour, minute, second, fraction, zone = match.groups()[3:]
         if zone and word == "TIMESTAMP_NTZ":
             raise _NoTime("it has a zone")
         microsecond = (fraction or "0")[:6].ljust(6, "0")
-        clock = _made(dt.time, "there is no such time of day", hour, minute, second, microsecond)
+        clock = _make(dt.time, "there is no such time of day", hour, minute, second, microsecond)
         return Literal(Kind.TIME, dt.datetime.combine(day, clock) - _offset(zone))
     except OverflowError:
         reason = "in UTC it is outside of the years 1 to 9999"
     except _NoTime as error:
         reason = str(error)
-    raise LiteralError(f"{_quoted(text)} is not a {word}: {reason}", _EXPECTED.get(word, _EXPECTED_TIMESTAMP))
+    raise LiteralError(f"{_quote(text)} is not a {word}: {reason}", _EXPECTED.get(word, _EXPECTED_TIMESTAMP))
 
 
 class _NoTime(ValueError):
     pass
 
 
-def _made(make: Callable[..., Any], complaint: str, *numbers: str | None) -> Any:
+def _make(make: Callable[..., Any], complaint: str, *numbers: str | None) -> Any:
     try:
         return make(*(int(x or 0) for x in numbers))
     except ValueError:
@@ -211,9 +211,9 @@ def _order(literal: Literal) -> tuple[int, Any]:
     return 0, value
 
 
-def _quoted(text: str) -> str:
-    return f"'{_shortened(text)}'"
+def _quote(text: str) -> str:
+    return f"'{_shorten(text)}'"
 
 
-def _shortened(text: str, width: int = 40) -> str:
+def _shorten(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

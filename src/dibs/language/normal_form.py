@@ -83,7 +83,7 @@ PREDICATE_RULES: tuple[Callable[[Predicate], Expression], ...] = (plain_like, pl
 # `children` are normal forms already. A rule gives the children that are left.
 
 
-def flattened(connective: Connective, children: list[Expression]) -> list[Expression]:
+def flatten(connective: Connective, children: list[Expression]) -> list[Expression]:
     """x AND (y AND z) is x AND y AND z."""
     if not any(isinstance(child, connective) for child in children):
         return children
@@ -98,7 +98,7 @@ def without_constants(connective: Connective, children: list[Expression]) -> lis
     return [child for child in children if child != neutral]
 
 
-def merged_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
+def merge_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
     """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first."""
     if connective is And:
         return children
@@ -142,7 +142,7 @@ def without_repeats(connective: Connective, children: list[Expression]) -> list[
     return list(first.values())
 
 
-def absorbed(connective: Connective, children: list[Expression]) -> list[Expression]:
+def absorb(connective: Connective, children: list[Expression]) -> list[Expression]:
     """x AND (x OR y) is x, for a predicate x; and x OR (x AND y) is x."""
     inner: Connective = Or if connective is And else And
     if not any(isinstance(child, inner) for child in children):
@@ -156,11 +156,11 @@ def absorbed(connective: Connective, children: list[Expression]) -> list[Express
 
 
 CONNECTIVE_RULES: tuple[Callable[[Connective, list[Expression]], list[Expression]], ...] = (
-    flattened,
+    flatten,
     without_constants,
-    merged_equalities,
+    merge_equalities,
     without_repeats,
-    absorbed,
+    absorb,
 )
 
 
@@ -183,7 +183,7 @@ def normal_form(expression: Expression) -> Expression:
         else:
             connective: Connective = And if isinstance(node, And) != negated else Or  # De Morgan
             first = len(done) - len(node.children)
-            done[first:] = [connected(connective, done[first:])]
+            done[first:] = [connect(connective, done[first:])]
     return done[0]
 
 
@@ -198,7 +198,7 @@ def normal_leaf(leaf: Predicate | Constant, negated: bool) -> Expression:
     return result
 
 
-def connected(connective: Connective, children: list[Expression]) -> Expression:
+def connect(connective: Connective, children: list[Expression]) -> Expression:
     for rule in CONNECTIVE_RULES:
         children = rule(connective, children)
     if len(children) == 1:

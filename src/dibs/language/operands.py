@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refused_function, refused_sign, refused_word
+from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refuse_function, refuse_sign, refuse_word
 from dibs.language.expression import Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import Problems, Refused
-from dibs.language.tokens import Token, Tokens, backticked, shown, unexpected
+from dibs.language.tokens import Token, Tokens, quote_name, refuse_unexpected, show_token
 
 PREFIXES = frozenset(["(", "-", "+"])
 FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
@@ -49,17 +49,17 @@ class OperandReader:
 
     def take(self, kind: str, expected: str, advice: str = "") -> Token:
         if self.next.kind != kind:
-            raise self.unexpected(expected, advice)
+            raise self.refuse_unexpected(expected, advice)
         return self.advance()
 
-    def unexpected(self, expected: str, advice: str = "") -> Refused:
+    def refuse_unexpected(self, expected: str, advice: str = "") -> Refused:
         """What to say about the next token when something else is expected."""
         token = self.next
         if token.kind == "reserved":
-            return refused_word(token)
-        if token.kind in ("other", "+", "-") and (refused := refused_sign(token)):
+            return refuse_word(token)
+        if token.kind in ("other", "+", "-") and (refused := refuse_sign(token)):
             return refused
-        return unexpected(token, expected, advice)
+        return refuse_unexpected(token, expected, advice)
 
     # -- operands ----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class OperandReader:
             return Literal(Kind.STRING, place.value)
         operand = self.operand("a constant")
         if operand.attribute is not None:
-            message = f"a constant is expected, not the attribute {shown(place)}"
+            message = f"a constant is expected, not the attribute {show_token(place)}"
             self.problems.add(message, as_constant(operand.attribute), operand.start, operand.end)
         return operand.literal
 
@@ -99,7 +99,7 @@ class OperandReader:
             if operand.attribute.upper() in NOT_FINITE:
                 message = f"a constant is expected, not the attribute {operand.attribute}"
                 raise Refused(message, as_constant(operand.attribute), signs[0].start, operand.end)
-            raise refused_sign(signs[-1]) or unexpected(signs[-1], expected)
+            raise refuse_sign(signs[-1]) or refuse_unexpected(signs[-1], expected)
         if signs and operand.literal is not None and operand.literal.kind != Kind.NUMBER:
             raise Refused("a sign stands only before a number", "leave it out", signs[-1].start, signs[-1].end)
         for token in prefix:
@@ -139,10 +139,12 @@ class OperandReader:
     def no_operand(self, expected: str) -> Refused:
         token = self.next
         if token.kind in ("LIKE", "RLIKE") and self.tokens.kind(self.at + 1) == "(":
-            return refused_function(token)
+            return refuse_function(token)
         if token.word:
-            return self.unexpected(expected, f"if it is the name of an attribute, write {backticked(token.value)}")
-        return self.unexpected(expected, _EXAMPLES.get(expected, "as in price < 10 or color = 'red'"))
+            return self.refuse_unexpected(
+                expected, f"if it is the name of an attribute, write {quote_name(token.value)}"
+            )
+        return self.refuse_unexpected(expected, _EXAMPLES.get(expected, "as in price < 10 or color = 'red'"))
 
     def number(self, token: Token, negative: bool) -> Literal:
         try:
@@ -170,14 +172,14 @@ class OperandReader:
                 f"{name.word} is a condition of its own", "leave out what stands before it", name.start, name.end
             )
         if name.word not in CASTS:
-            raise refused_function(name)
+            raise refuse_function(name)
         self.advance()
         self.advance()
         inner = self.operand("a constant")
         to = name
         if name.word == "CAST":
             if self.next.word != "AS":
-                raise self.unexpected("AS", "write CAST('NaN' AS DOUBLE)")
+                raise self.refuse_unexpected("AS", "write CAST('NaN' AS DOUBLE)")
             self.advance()
             to = self.take("name", "a type", "write CAST('NaN' AS DOUBLE)")
         if inner.attribute is not None:
@@ -185,7 +187,7 @@ class OperandReader:
             raise Refused("casts of attributes are not supported", advice, name.start, inner.end)
         if to.word not in CASTS or to.word == "CAST":
             advice = "write the constant itself; CAST is there for DOUBLE, FLOAT, DATE and TIMESTAMP"
-            raise Refused(f"CAST to {shown(to)} is not supported", advice, to.start, to.end)
+            raise Refused(f"CAST to {show_token(to)} is not supported", advice, to.start, to.end)
         self.take(")", ")")
         place = Operand(None, None, name.start, self.tokens[self.at - 1].end)
         if inner.literal is None:

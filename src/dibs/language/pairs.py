@@ -63,7 +63,7 @@ class PairReader(ConditionReader):
         if token.kind == "reserved" and token.word in ("EXISTS", "FORALL", "SELECT"):
             advice = "join their conditions outside, as in EXISTS d (...) AND EXISTS d (...)"
             refused = Refused("a subquery within a subquery is not supported", advice, token.start, token.end)
-            return self.broken(refused, begin)
+            return self.read_broken(refused, begin)
         return super().start_of_condition()
 
     def condition(self, operand: Operand) -> Condition:
@@ -115,7 +115,7 @@ class PairReader(ConditionReader):
         if operand.start in self.offsets:
             message = "an interval is added to an attribute that is compared with a constant"
             self.problems.add(message, "work out the time and write it as a constant", operand.start, operand.end)
-        return renamed(found, name)
+        return rename(found, name)
 
     # -- intervals ---------------------------------------------------------------------------------------------------
 
@@ -157,12 +157,12 @@ class PairReader(ConditionReader):
         return int(written) * size
 
 
-def renamed(found: Expression, name: str) -> Expression:
+def rename(found: Expression, name: str) -> Expression:
     """A predicate, a constant, or one connective of these, for another attribute."""
     if isinstance(found, Constant):
         return found
     if isinstance(found, (And, Or)):
-        return type(found)(tuple(renamed(child, name) for child in found.children))
+        return type(found)(tuple(rename(child, name) for child in found.children))
     assert not isinstance(found, Not)
     predicate: Predicate = found
     return predicate._replace(attribute=name)

@@ -30,7 +30,7 @@ from dibs.language.literals import compare
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
-from dibs.language.tokens import unexpected
+from dibs.language.tokens import refuse_unexpected
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)
 RANGES = frozenset(["IN", "BETWEEN", "LIKE", "RLIKE"])
@@ -56,7 +56,7 @@ class PredicateReader(OperandReader):
                 return self.string_test()
             return self.operand("a condition")
         except Refused as refused:
-            return self.broken(refused, begin)
+            return self.read_broken(refused, begin)
 
     def rest_of_condition(self, value: Operand | Condition) -> Condition:
         """What follows an operand, with that operand on its left."""
@@ -67,9 +67,9 @@ class PredicateReader(OperandReader):
             expression = self.predicate(value)
             return Condition(expression, int(isinstance(expression, (And, Or))), value.start)
         except Refused as refused:
-            return self.broken(refused, begin)
+            return self.read_broken(refused, begin)
 
-    def broken(self, refused: Refused, begin: int) -> Condition:
+    def read_broken(self, refused: Refused, begin: int) -> Condition:
         self.problems.add(*refused.found)
         self.skip(begin)
         return Condition(UNKNOWN, 0, self.tokens[begin].start, broken=True)
@@ -86,8 +86,8 @@ class PredicateReader(OperandReader):
             return condition
         if kind in COMPARISONS or kind in RANGES or kind == "IS":
             advice = "compare attributes with constants; conditions are joined by AND and OR"
-            raise unexpected(self.next, "AND, OR or the end of the expression", advice)
-        raise self.unexpected("AND, OR or the end of the expression", "conditions are joined by AND and OR")
+            raise refuse_unexpected(self.next, "AND, OR or the end of the expression", advice)
+        raise self.refuse_unexpected("AND, OR or the end of the expression", "conditions are joined by AND and OR")
 
     def predicate(self, left: Operand) -> Expression:
         kind = self.next.kind
@@ -103,7 +103,7 @@ class PredicateReader(OperandReader):
                 advice = (
                     "NOT stands before a condition, or before IN, BETWEEN, LIKE and RLIKE; for NULL write IS NOT NULL"
                 )
-                raise unexpected(self.next, "IN, BETWEEN, LIKE or RLIKE", advice)
+                raise refuse_unexpected(self.next, "IN, BETWEEN, LIKE or RLIKE", advice)
         if self.next.kind not in RANGES:
             raise self.no_operator()
         operator = self.advance()
@@ -125,7 +125,7 @@ class PredicateReader(OperandReader):
             advice = "a name of several words needs backticks, as in `first name`"
         elif token.kind == "string" and before.kind == "name":
             advice = "an operator is missing, as in color = 'red'"
-        return self.unexpected("an operator (as =, <, IN, LIKE, IS NULL), AND or OR", advice)
+        return self.refuse_unexpected("an operator (as =, <, IN, LIKE, IS NULL), AND or OR", advice)
 
     def skip(self, begin: int) -> None:
         """Leaves the condition that began at token `begin`: to AND or OR outside of its parentheses, or their end."""

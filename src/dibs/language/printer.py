@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import get_args
 
-from dibs.errors import ArgumentError, ExpressionError, Problem, shown
+from dibs.errors import ArgumentError, ExpressionError, Problem, show
 from dibs.language.expression import (
     And,
     Between,
@@ -32,7 +32,7 @@ from dibs.language.expression import (
     RLike,
     StringTest,
 )
-from dibs.language.tokens import KEYWORDS, backticked
+from dibs.language.tokens import KEYWORDS, quote_name
 
 _CONSTANTS = {True: "TRUE", False: "FALSE", None: "NULL"}
 # A join over history is an attribute whose name is this character, which no text can hold, and its own canonical text.
@@ -45,7 +45,7 @@ _JOINT = {And: " AND ", Or: " OR "}
 def to_sql(expression: Expression) -> str:
     """The canonical text of a tree."""
     if not isinstance(expression, get_args(Expression)):
-        raise ArgumentError(f"expected a tree as dibs.parse makes it, not {shown(expression)}")
+        raise ArgumentError(f"expected a tree as dibs.parse makes it, not {show(expression)}")
     return "".join(pieces(expression))
 
 
@@ -108,7 +108,7 @@ def name_text(name: str) -> str:
     parts = name.split(".")
     if all(part.isidentifier() and part.upper() not in KEYWORDS for part in parts):
         return name
-    return backticked(name)
+    return quote_name(name)
 
 
 def is_condition(name: str) -> bool:

@@ -29,7 +29,7 @@ def options(memory: int = MAX_MEMORY) -> re2.Options:
     return result
 
 
-def compiled(pattern: str) -> re2._Regexp:
+def compile_regex(pattern: str) -> re2._Regexp:
     """The expression; re2.error for one that RE2 does not take. re2 keeps the last 128 of them: not the large ones."""
     import re2
 
@@ -47,7 +47,7 @@ def compiled(pattern: str) -> re2._Regexp:
 def program_size(pattern: bytes) -> int:
     """The instructions of an expression that RE2 takes; an estimate for one that cannot be large."""
     if _MAY_BE_LARGE.search(pattern):
-        return compiled(pattern.decode()).programsize
+        return compile_regex(pattern.decode()).programsize
     size = 4 + len(pattern) + 16 * len(_CLASS.findall(pattern))
     return 4 * size if b"(?i" in pattern else size
 
@@ -59,7 +59,7 @@ def refusal(pattern: str) -> str | None:
     if len(pattern) > MAX_PROGRAM:  # RE2 may write to stderr about a walk that takes too long
         return f"it has {len(pattern):,} characters as a regular expression; {MAX_PROGRAM:,} are allowed"
     try:
-        size = compiled(pattern).programsize
+        size = compile_regex(pattern).programsize
     except re2.error as error:
         reason = error.args[0] if error.args else "not a regular expression"
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -50,7 +50,7 @@ _LONG = 10_000  # characters of a text for whose tokens and nodes the garbage co
 
 def parse(text: str) -> Expression:
     """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one."""
-    problems = _checked(text)
+    problems = _check(text)
     tree: Expression = UNKNOWN
     if not problems:
         with collection_paused() if len(text) > _LONG else nullcontext():
@@ -71,7 +71,7 @@ def validate(text: str) -> list[Problem]:
     return []
 
 
-def _checked(text: object) -> Problems:
+def _check(text: object) -> Problems:
     """The problems of the text as a whole."""
     if not isinstance(text, str):
         problems = Problems("")

@@ -31,7 +31,7 @@ from dibs.language.pairs import PairReader, below
 from dibs.language.predicates import Condition
 from dibs.language.printer import YES
 from dibs.language.problems import Problems, Refused
-from dibs.language.tokens import Token, Tokens, scan, shown, unexpected
+from dibs.language.tokens import Token, Tokens, refuse_unexpected, scan, show_token
 
 AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
@@ -67,11 +67,11 @@ class SubscriptionReader(ConditionReader):
             return super().start_of_condition()
         begin = self.at
         try:
-            return self.quantified()
+            return self.read_quantified()
         except Refused as refused:
-            return self.broken(refused, begin)
+            return self.read_broken(refused, begin)
 
-    def quantified(self) -> Condition:
+    def read_quantified(self) -> Condition:
         """EXISTS or FORALL."""
         word = self.advance()
         is_forall = word.word == "FORALL"
@@ -79,7 +79,7 @@ class SubscriptionReader(ConditionReader):
             self.advance()
             self.take_word("SELECT", _EXISTS_FORM)
             if self.next.kind != "number" and self.next.value != "*":
-                raise self.unexpected("1", _EXISTS_FORM)
+                raise self.refuse_unexpected("1", _EXISTS_FORM)
             self.advance()
             condition = self.from_history(_EXISTS_FORM)[1]
         else:
@@ -152,12 +152,12 @@ class SubscriptionReader(ConditionReader):
         start = self.advance().start
         function = self.take("name", "COUNT, MIN or MAX", _SELECT_FORM)
         if function.word not in AGGREGATES:
-            message = f"{shown(function)} is not supported in a subquery"
+            message = f"{show_token(function)} is not supported in a subquery"
             raise Refused(message, _SELECT_FORM, function.start, function.end)
         self.take("(", "(", _SELECT_FORM)
         asked = self.next
         if asked.kind != "name" and not (asked.value == "*" and function.word == COUNT):
-            raise unexpected(asked, "an attribute of the documents", _SELECT_FORM)
+            raise refuse_unexpected(asked, "an attribute of the documents", _SELECT_FORM)
         self.advance()
         if asked.word == "DISTINCT" and self.next.kind == "name":
             raise Refused("DISTINCT is not supported", _SELECT_FORM, asked.start, asked.end)
@@ -167,14 +167,14 @@ class SubscriptionReader(ConditionReader):
             last = self.take("name", "an attribute of the documents", _LAST_FORM)
         self.take(")", ")", _SELECT_FORM)
         alias, condition = self.from_history(_SELECT_FORM)
-        attribute = self.asked(asked, alias, function) if asked.kind == "name" else None
-        by = None if last is None else self.asked(last, alias, function)
+        attribute = self.read_asked(asked, alias, function) if asked.kind == "name" else None
+        by = None if last is None else self.read_asked(last, alias, function)
         if attribute is not None and function.word == COUNT:
             condition, attribute = And((condition, IsNull(attribute, True))), None
         join = Join(function.word, canonical(condition), attribute, by)
         return Operand(self.attribute_of(join), None, start, self.tokens[self.at - 1].end)
 
-    def asked(self, name: Token, alias: str, function: Token) -> str:
+    def read_asked(self, name: Token, alias: str, function: Token) -> str:
         """The attribute of documents that an argument names."""
         attribute = below(name.value, alias)
         if attribute is None:
@@ -188,7 +188,7 @@ class SubscriptionReader(ConditionReader):
         table = self.take("name", "history", form)
         if table.word != "HISTORY":
             advice = "documents that came before the event are in the table history; no other can be asked"
-            raise Refused(f"there is no table {shown(table)}", advice, table.start, table.end)
+            raise Refused(f"there is no table {show_token(table)}", advice, table.start, table.end)
         if self.next.word == "AS":
             self.advance()
         alias = self.alias(form) if self.next.kind == "name" else table.value
@@ -196,7 +196,7 @@ class SubscriptionReader(ConditionReader):
             self.advance()
             return alias, self.pairs(alias)
         if self.next.kind != ")":
-            raise self.unexpected("WHERE or )", form)
+            raise self.refuse_unexpected("WHERE or )", form)
         return alias, TRUE
 
     def pairs(self, alias: str) -> Expression:
@@ -214,5 +214,5 @@ class SubscriptionReader(ConditionReader):
 
     def take_word(self, word: str, form: str) -> Token:
         if self.next.word != word:
-            raise self.unexpected(word, form)
+            raise self.refuse_unexpected(word, form)
         return self.advance()

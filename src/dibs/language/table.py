@@ -104,10 +104,10 @@ def concatenate(tables: Sequence[PredicateTable]) -> PredicateTable:
         moved[strings] = to_text[moved[strings]]
         integer.append(moved)
     return PredicateTable(
-        offsets=_joined_offsets([t.offsets for t in tables]),
+        offsets=_join_offsets([t.offsets for t in tables]),
         attribute=np.concatenate(attribute),
         operator=np.concatenate([t.operator for t in tables]),
-        literal_offsets=_joined_offsets([t.literal_offsets for t in tables]),
+        literal_offsets=_join_offsets([t.literal_offsets for t in tables]),
         kind=np.concatenate([t.kind for t in tables]),
         number=np.concatenate([t.number for t in tables]),
         integer=np.concatenate(integer),
@@ -123,7 +123,7 @@ def _intern(items: Iterable[Any], known: dict[Any, int]) -> NDArray[np.int64]:
     return np.fromiter((known.setdefault(x, len(known)) for x in items), np.int64)
 
 
-def _joined_offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _join_offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     shifted, base = [np.zeros(1, np.int64)], 0
     for p in parts:
         shifted.append(p[1:] + base)

@@ -224,7 +224,7 @@ class _Scanner:
         else:
             odd = next((c for c in written if not ("a" + c).isidentifier()), written[0])
             message = f"{written} is not a name: it holds {odd!r} (U+{ord(odd):04X})"
-            advice = f"put it in backticks: {backticked(written)}"
+            advice = f"put it in backticks: {quote_name(written)}"
         self.problems.add(message, advice, start, end)
         return Token(kind, "0" if kind == "number" else written, start, end)
 
@@ -286,7 +286,7 @@ class _Scanner:
             return ""
 
 
-def backticked(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -348,13 +348,13 @@ def _report_template_comments(text: str, raw: list[RawToken], problems: Problems
                 at += 1
 
 
-def unexpected(token: Token, expected: str, advice: str = "") -> Refused:
+def refuse_unexpected(token: Token, expected: str, advice: str = "") -> Refused:
     """The token stands where something else is expected."""
-    found = "the end" if token.kind == "end" else shown(token)
+    found = "the end" if token.kind == "end" else show_token(token)
     return Refused(f"{expected} is expected, not {found}", advice, token.start, token.end)
 
 
-def shown(token: Token, width: int = 40) -> str:
+def show_token(token: Token, width: int = 40) -> str:
     if token.kind == "string":
         return "a string"
     written = token.value

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple, overload
 
-from dibs.arguments import OnError, check_callable, check_on_error, check_text, checked_number, checked_threads
+from dibs.arguments import OnError, check_callable, check_number, check_on_error, check_text, check_threads
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
-from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, shown
+from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, show
 from dibs.history.retention import Retention
 from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
 from dibs.past.histogram import EventTimes, Histogram, HistogramCounting, times_of
-from dibs.past.shown import share, shown_problems, shown_row
+from dibs.past.shown import share, show_problems, show_row
 from dibs.past.sources import StoredBatch, StoredEvents, Wanted
 from dibs.past.sources_files import open_events
 from dibs.past.spread import Spread
@@ -74,12 +74,12 @@ class Backtest:
 
     def __str__(self) -> str:
         lines = [self.expression, f"  {self.count:,} of {self.events:,} events match ({share(self.rate)})"]
-        lines += shown_problems(self.problems, self.problem_count)
+        lines += show_problems(self.problems, self.problem_count)
         if self.histogram is not None:
             lines += [f"  {line}" for line in str(self.histogram).split("\n")]
         if self.examples:
             lines.append("  for example:")
-            lines += [f"    event {example.event}: {shown_row(example.values)}" for example in self.examples]
+            lines += [f"    event {example.event}: {show_row(example.values)}" for example in self.examples]
         return "\n".join(lines)
 
 
@@ -93,7 +93,7 @@ class Backtests(dict[Hashable, Backtest]):
         for id, count, rate, expression in rows:
             lines.append(f"  {id:<{widths[0]}}  {count:>{widths[1]}}  {rate:>{widths[2]}}  {expression}")
         for result in list(self.values())[:1]:  # the problems are the same for all
-            lines += shown_problems(result.problems, result.problem_count)
+            lines += show_problems(result.problems, result.problem_count)
         return "\n".join(lines)
 
 
@@ -177,9 +177,9 @@ def backtest(
     check_text("attributes", attributes)
     check_text("time", time)
     check_callable("progress", progress)
-    examples = checked_number("examples", examples, 0, "a number from 0 on")
-    threads = checked_threads(threads)
-    ids, texts = _named(expression)
+    examples = check_number("examples", examples, 0, "a number from 0 on")
+    threads = check_threads(threads)
+    ids, texts = _name(expression)
     compiled = Expressions(texts, None if isinstance(expression, str) else ids)
     before = Before(compiled.joins, history, retain)
     run = _Run(compiled, texts, open_events(events), before, attributes, time, examples, on_error)
@@ -187,7 +187,7 @@ def backtest(
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
 
-def _named(expression: Any) -> tuple[list[Hashable], list[str]]:
+def _name(expression: Any) -> tuple[list[Hashable], list[str]]:
     ids: list[Hashable]
     if isinstance(expression, str):
         ids, texts = [0], [expression]
@@ -196,7 +196,7 @@ def _named(expression: Any) -> tuple[list[Hashable], list[str]]:
     elif isinstance(expression, Sequence) and not isinstance(expression, (bytes, bytearray, memoryview)):
         ids, texts = list(range(len(expression))), list(expression)
     else:
-        raise ArgumentError(f"expected an expression, a list or a mapping of them, not {shown(expression)}")
+        raise ArgumentError(f"expected an expression, a list or a mapping of them, not {show(expression)}")
     for text in texts:
         if not isinstance(text, str):
             raise ExpressionError([Problem(f"an expression is a string, not {type(text).__name__}")])
@@ -248,7 +248,7 @@ class _Run:
                 if progress is not None:
                     progress(done.events)
         for result, spread, counting in zip(self.results, self.spreads, self.countings or repeat(None)):
-            chosen = spread.chosen()
+            chosen = spread.choose()
             later = [event for event in chosen if event not in spread.rows]
             rows = {**spread.rows, **dict(zip(later, self.source.rows(later, self.events)))}
             result.examples = [Example(event, rows[event]) for event in chosen]
@@ -261,7 +261,7 @@ class _Run:
     def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""
         values = self.before.read(batch.data, self.names, self.wanted.attributes)
-        found = self.compiled.found(values)
+        found = self.compiled.find(values)
         times = []
         if self.wanted.time is not None:
             times = [times_of(batch.data, self.wanted.time, events) for events in found]

@@ -12,7 +12,7 @@ from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import PreFilter
-from dibs.history.retention import Retention, checked_retain
+from dibs.history.retention import Retention, check_retain
 
 
 class Before:
@@ -20,7 +20,7 @@ class Before:
 
     def __init__(self, joins: tuple[str, ...], documents: Any = None, retain: Retention = None):
         self._joins = Joins(joins, Costs(), PreFilter()) if joins else None
-        self._history = History(checked_retain(retain))
+        self._history = History(check_retain(retain))
         if documents is not None:
             self._history.load(documents)
 
@@ -34,7 +34,7 @@ class Before:
         def read() -> EventValues:
             values = read_events(turn.rows, names, attributes, on_error="skip")
             turn.begin(values)
-            derived = joins.derived(values, self._all_joins, (), self._history.state, turn)
+            derived = joins.derive(values, self._all_joins, (), self._history.state, turn)
             turn.remember()
             return derived
 

@@ -46,7 +46,7 @@ class CellBits(NamedTuple):
 
 
 class Expressions:
-    """Compiled expressions; `found` is called from several threads."""
+    """Compiled expressions; `find` is called from several threads."""
 
     def __init__(self, texts: Sequence[str], names: Sequence[object] | None = None):
         """names: of the expressions, for what is wrong with them; None: there is only one."""
@@ -72,7 +72,7 @@ class Expressions:
         if self._columns is None:
             self._index = create("scan" if len(texts) <= SCANNED else AUTO, self._clauses)
 
-    def found(self, values: EventValues) -> Satisfied:
+    def find(self, values: EventValues) -> Satisfied:
         """values: with those of the joins."""
         dead = values.unreadable_events
         if self._columns is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.events.arrow_types import ROLE, WRAPPERS, unwrapped
+from dibs.coding.events.arrow_types import ROLE, WRAPPERS, unwrap
 from dibs.coding.events.arrow_values import microseconds
 from dibs.errors import EventError
 
@@ -124,10 +124,10 @@ class HistogramCounting:
         counts = np.zeros(numbers[-1] - numbers[0] + 1, np.int64)  # the empty ones too
         np.add.at(counts, numbers - numbers[0], self.counts)
         starts = start_of(numbers[0] + np.arange(len(counts)))
-        return Histogram(self.column, name, [_shown(t, name) for t in starts.tolist()], counts.tolist(), self.untimed)
+        return Histogram(self.column, name, [_show(t, name) for t in starts.tolist()], counts.tolist(), self.untimed)
 
 
-def _shown(start: int, step: str) -> str:
+def _show(start: int, step: str) -> str:
     text = str(np.datetime64(start, "us"))
     date, _, clock = text.partition("T")
     if step in ("minute", "hour"):
@@ -146,7 +146,7 @@ def times_of(data: Any, column: str, events: NDArray[np.int64]) -> tuple[EventTi
         array = data.column(column).take(pa.array(events))
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     while ROLE.get(array.type.id) in WRAPPERS:
-        array = unwrapped(array)
+        array = unwrap(array)
     role = ROLE.get(array.type.id)
     if role == "text":
         array = _from_values(array.to_pylist(), column)

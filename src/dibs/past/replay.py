@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.arguments import OnError, check_callable, check_on_error, check_text, checked_number
+from dibs.arguments import OnError, check_callable, check_number, check_on_error, check_text
 from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
 from dibs.history.history import History
 from dibs.language.joins import join_of
 from dibs.matches import Matches, Part, as_union
-from dibs.past.shown import share, shown_problems
+from dibs.past.shown import share, show_problems
 from dibs.past.sources import StoredBatch, Wanted
 from dibs.past.sources_files import open_events
 from dibs.segments.ids import Id
@@ -119,7 +119,7 @@ class Replay:
     def __str__(self) -> str:
         each = f"{self.pairs / self.events:,.3g} an event" if self.events else "no events"
         lines = [f"{len(self):,} subscriptions over {self.events:,} events: {self.pairs:,} matches, {each}"]
-        lines += shown_problems(self.problems, self.problem_count)
+        lines += show_problems(self.problems, self.problem_count)
         best = [(str(id), f"{count:,}", share(count / self.events)) for id, count in self.busiest()]
         if best:
             lines.append("  the busiest:")
@@ -146,7 +146,7 @@ def replay_batches(
     a time; by default so many that the pairs of a batch stay in the millions. history: see Matcher.replay."""
     check_on_error(on_error)
     check_text("attributes", attributes)
-    batch_size = None if batch_size is None else checked_number("batch_size", batch_size)
+    batch_size = None if batch_size is None else check_number("batch_size", batch_size)
     before = History(matcher.history.retain)
     if history is not None:
         before.load(history)
@@ -168,7 +168,7 @@ def replay_batches(
                 names |= _names(matcher)
                 before.put(known)
                 break
-            matches.problems = [_numbered(part, problem) for problem in matches.problems]
+            matches.problems = [_number(part, problem) for problem in matches.problems]
             if matches.problems and on_error == "raise":
                 first = matches.problems[0]
                 raise EventError(first.message, first.event, first.attribute)
@@ -208,7 +208,7 @@ class _Rest:
         return part
 
 
-def _numbered(batch: StoredBatch, problem: EventProblem) -> EventProblem:
+def _number(batch: StoredBatch, problem: EventProblem) -> EventProblem:
     event, attribute, message = problem
     return EventProblem(batch.first + event, attribute, batch.message(event, attribute, message))
 
@@ -231,7 +231,7 @@ def replay(
     begun = clock.perf_counter()
     result = Replay()
     layers = matcher.snapshot().layers
-    counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.kept())) for x in layers])
+    counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.find_kept())) for x in layers])
     batches = replay_batches(
         matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size, history=history
     )

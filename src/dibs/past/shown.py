@@ -24,12 +24,12 @@ def share(rate: float) -> str:
     return f"{percent:.3g} %"
 
 
-def shown_row(row: Mapping[str, Any]) -> str:
+def show_row(row: Mapping[str, Any]) -> str:
     text = orjson.dumps(dict(row), default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-def shown_problems(problems: Sequence[EventProblem], count: int) -> list[str]:
+def show_problems(problems: Sequence[EventProblem], count: int) -> list[str]:
     if not count:
         return []
     first = problems[0]

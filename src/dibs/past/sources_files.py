@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from dibs.arguments import checked_path
+from dibs.arguments import check_path
 from dibs.coding.events import arrow_source
 from dibs.coding.lines import LONGEST
 from dibs.errors import EventError, MissingFile, StorageError
@@ -54,9 +54,9 @@ def open_events(events: Any) -> StoredEvents:
     if isinstance(events, (str, os.PathLike)):
         if isinstance(events, str) and events.lstrip().startswith("{"):
             raise EventError(f"found text that looks like JSON; a string is a path here, so expected {EXPECTED}")
-        return open_file(checked_path(events))
+        return open_file(check_path(events))
     if isinstance(events, (list, tuple)) and events and all(isinstance(e, (str, os.PathLike)) for e in events):
-        return Chain([(str(path), open_file(checked_path(path))) for path in events])
+        return Chain([(str(path), open_file(check_path(path))) for path in events])
     if isinstance(events, (pa.Table, pa.RecordBatch)):
         return InMemory(events)
     if isinstance(events, pa.RecordBatchReader):

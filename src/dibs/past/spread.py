@@ -40,7 +40,7 @@ class Spread:
                 self.rows[batch.first + event] = batch.row(event)
         self.rows = {event: row for event, row in self.rows.items() if event == self._last or event in self._held}
 
-    def chosen(self) -> list[int]:
+    def choose(self) -> list[int]:
         """The numbers of the events to show, ascending."""
         held = self._held if not self._held or self._held[-1] == self._last else [*self._held, self._last]
         if len(held) <= self._wanted:

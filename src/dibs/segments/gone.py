@@ -45,15 +45,15 @@ class Gone:
             return np.zeros(len(rows), np.bool_)
         return (self.bits[rows >> 3] >> (rows & 7).astype(np.uint8) & 1).astype(np.bool_)
 
-    def listed(self) -> NDArray[np.int64]:
+    def list_rows(self) -> NDArray[np.int64]:
         """All rows that are gone."""
-        return np.flatnonzero(self._unpacked()) if self.bits is not None else np.empty(0, np.int64)
+        return np.flatnonzero(self._unpack()) if self.bits is not None else np.empty(0, np.int64)
 
-    def kept(self) -> NDArray[np.int64]:
+    def find_kept(self) -> NDArray[np.int64]:
         """All rows that are there."""
-        return np.flatnonzero(self._unpacked() == 0) if self.bits is not None else np.arange(self.rows)
+        return np.flatnonzero(self._unpack() == 0) if self.bits is not None else np.arange(self.rows)
 
-    def _unpacked(self) -> NDArray[np.uint8]:
+    def _unpack(self) -> NDArray[np.uint8]:
         assert self.bits is not None
         return np.unpackbits(self.bits, count=self.rows, bitorder="little")
 

@@ -76,18 +76,18 @@ def order_of(ids: IdIndex, more: int) -> TextOrder | None:
     return known
 
 
-def sorted_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]]) -> list[Id]:
+def sort_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]]) -> list[Id]:
     """The ids of some rows of several segments."""
     if len(parts) == 1:
-        return _sorted(*parts[0])
+        return _sort(*parts[0])
     integers: list[list[Id]] = []
     texts: list[list[Id]] = []
     for ids, rows in parts:
-        (texts if ids.integers is None else integers).append(_sorted(ids, rows))
-    return [*_merged(integers), *_merged(texts)]
+        (texts if ids.integers is None else integers).append(_sort(ids, rows))
+    return [*_merge(integers), *_merge(texts)]
 
 
-def _sorted(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
+def _sort(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
     if ids.integers is not None:
         found = ids.integers[rows]
         found.sort()
@@ -102,7 +102,7 @@ def _sorted(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
     return texts
 
 
-def _merged(lists: list[list[Any]]) -> list[Any]:
+def _merge(lists: list[list[Any]]) -> list[Any]:
     """Sorted lists as one."""
     if len(lists) == 1:
         return lists[0]
@@ -134,7 +134,7 @@ def lists_by_event(
     if len(sources) == 1:
         return sources[0]
     first = len(integers)
-    return ([*_merged(list(lists[:first])), *_merged(list(lists[first:]))] for lists in zip(*sources))
+    return ([*_merge(list(lists[:first])), *_merge(list(lists[first:]))] for lists in zip(*sources))
 
 
 def _integer_lists(events: int, event: NDArray[np.int32], id: NDArray[np.int64]) -> Iterator[list[Id]]:

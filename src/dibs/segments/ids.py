@@ -143,7 +143,7 @@ class IdIndex:
                 rows[i], same[i] = row, True
         return hit[same], rows[same]
 
-    def repeated(self) -> list[int]:
+    def find_repeated(self) -> list[int]:
         """Rows whose id stands in an earlier row too."""
         same = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
         result = set()

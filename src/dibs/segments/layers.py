@@ -77,12 +77,12 @@ class Layers:
         with self.lock:
             state = self.state
             if state.waiting:
-                state = self._flushed(state)
+                state = self._flush(state)
                 self.state = state
         self.upkeep.wake()
         return state
 
-    def _flushed(self, state: State) -> State:
+    def _flush(self, state: State) -> State:
         """With segments of what waits."""
         # What is scanned already is compiled again with it, which is quicker than to merge it or to match one more.
         items, layers = state.waiting, state.layers
@@ -93,7 +93,7 @@ class Layers:
             layers = tuple(x for x in layers if x is not scanned)
         rest = State(state.version, layers)
         scans = self._scans(rest, len(items))
-        segments = self.built(items, rest)
+        segments = self.build(items, rest)
         short = len(segments[0].clauses.attribute) <= thresholds.predicates_for_a_segment
         if scans and short and len(segments) == 1:
             return replace(rest, layers=(*layers, Layer.of(segments[0], items)))
@@ -111,7 +111,7 @@ class Layers:
             if text is not None and last[id] == i
         }
         ids = last.keys() if old is None else set(old)
-        segments = self.built(added, self.state) if len(added) > thresholds.changes_for_a_segment else []
+        segments = self.build(added, self.state) if len(added) > thresholds.changes_for_a_segment else []
         with self.lock:
             state = self.state.without(ids) if ids else self.state
             state = replace(state, version=first + len(changes) - 1)
@@ -120,7 +120,7 @@ class Layers:
             else:
                 state = replace(state, waiting={**state.waiting, **added})
             if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
-                state = self._flushed(state)
+                state = self._flush(state)
             self.state = state
         if ids or segments:
             self.upkeep.wake()
@@ -135,7 +135,7 @@ class Layers:
 
     def advance(self, removed: Collection[Id], items: Mapping[Id, Waiting], version: int) -> None:
         """What another process has done: these go, these come or are replaced, and then it is this version."""
-        segments = self.built(items, self.state)
+        segments = self.build(items, self.state)
         with self.lock:
             state = self.state.without({*removed, *items})
             self.state = replace(self._with_segments(state, segments), version=version)
@@ -152,7 +152,7 @@ class Layers:
 
     # ---- building ----
 
-    def built(self, items: Mapping[Id, Waiting], state: State) -> list[Segment]:
+    def build(self, items: Mapping[Id, Waiting], state: State) -> list[Segment]:
         """Segments of subscriptions that are known to be good: one for each type of ids."""
         result = []
         for _, ids in by_type(items.keys()):
@@ -161,10 +161,10 @@ class Layers:
             column = pa.array(texts, pa.large_string())
             weighted = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights)
             make = partial(build, compile_mixed(column, forms), ids, column, weighted, np.array(versions))
-            result.append(self._made(make, state, len(ids)))
+            result.append(self._make(make, state, len(ids)))
         return result
 
-    def _made(self, make: Callable[[Choice, Segment | None], Segment], state: State, rows: int) -> Segment:
+    def _make(self, make: Callable[[Choice, Segment | None], Segment], state: State, rows: int) -> Segment:
         """The segment; with `auto` if the chosen index would be too large: subscriptions that were accepted one by one
         must be matched. (Many at once are refused instead.)"""
         like = state.largest()
@@ -207,7 +207,7 @@ class Layers:
         if len(tail) <= (1 if len(state) <= at_once else thresholds.most_small_segments):
             return state
         joined = _Joining(tail)
-        return joined.put_into(state, joined.segment(partial(self._made, state=state, rows=joined.rows)))
+        return joined.put_into(state, joined.segment(partial(self._make, state=state, rows=joined.rows)))
 
     def _next_merge(self) -> Job | None:
         """What the background should merge; the lock is held."""
@@ -244,7 +244,7 @@ class Layers:
         begin = time.monotonic()
         try:
             joined = _Joining(chosen)
-            segment = joined.segment(partial(self._made, state=self.state, rows=joined.rows))
+            segment = joined.segment(partial(self._make, state=self.state, rows=joined.rows))
             with self.lock:
                 if joined.fits(self.state):  # else a follower has taken newer ones
                     self.state = joined.put_into(self.state, segment)
@@ -290,7 +290,7 @@ class _Joining:
 
     def __init__(self, layers: Sequence[Layer]):
         self._layers = layers
-        self._kept: list[NDArray[np.int64]] = [layer.gone.kept() for layer in layers]
+        self._kept: list[NDArray[np.int64]] = [layer.gone.find_kept() for layer in layers]
         self.rows = sum(map(len, self._kept))
         self._joined = None
         if self.rows:
@@ -298,7 +298,7 @@ class _Joining:
 
     def segment(self, made: Callable[[Callable[[Choice, Segment | None], Segment]], Segment]) -> Segment | None:
         """None: nothing is left of them."""
-        return None if self._joined is None else made(self._joined.indexed)
+        return None if self._joined is None else made(self._joined.index_rows)
 
     def fits(self, state: State) -> bool:
         """Whether they are all in the state still (perhaps with fewer rows)."""

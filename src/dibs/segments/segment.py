@@ -24,7 +24,7 @@ from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
 from dibs.index.base import options_in
-from dibs.index.statistics import guessed_presence
+from dibs.index.statistics import guess_presence
 from dibs.language.joins import is_join, join_of
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
@@ -119,7 +119,7 @@ class Choice(NamedTuple):
         """Whether the index is as it would be built."""
         return index.name == self.name and options_in(index) == dict(self.options)
 
-    def built(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
+    def build(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
         """like: a segment of the same matcher, from which something may be known of the events."""
         settings = dict(self.settings) | dict(self.options)
         if self.name == AUTO and like is not None and isinstance(like.index, Auto):
@@ -133,7 +133,7 @@ def _presence(like: Segment, domains: Domains, clauses: Clauses) -> NDArray[np.f
     number = np.fromiter(
         map(like.domains.number_of.get, domains.attributes, repeat(-1)), np.int64, len(domains.attributes)
     )
-    result = guessed_presence(clauses)
+    result = guess_presence(clauses)
     result[number >= 0] = known[number[number >= 0]]
     return result
 
@@ -148,19 +148,19 @@ def build(
     like: Segment | None = None,
 ) -> Segment:
     """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled.
-    like: see Choice.built."""
+    like: see Choice.build."""
     if not np.array_equal(compiled.order, np.arange(len(ids))):
         order = pa.array(compiled.order)
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
         versions = versions[compiled.order]
     domains, clauses = code_clauses(compiled.table)
-    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.built(domains, clauses, like))
+    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.build(domains, clauses, like))
 
 
 class Joined:
     """Segments on the way to one: the given rows of each part (whose ids are of one type). Everything but the index is
-    made at once; `indexed` completes it."""
+    made at once; `index_rows` completes it."""
 
     def __init__(self, parts: Sequence[tuple[Segment, NDArray[np.int64]]]):
         self._parts = parts
@@ -175,10 +175,10 @@ class Joined:
         if any(s.weights is not None for s, _ in parts):
             self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
 
-    def indexed(self, choice: Choice, like: Segment | None = None) -> Segment:
-        """The segment (like: see Choice.built; else the largest part)."""
+    def index_rows(self, choice: Choice, like: Segment | None = None) -> Segment:
+        """The segment (like: see Choice.build; else the largest part)."""
         like = like or max((s for s, _ in self._parts), key=len)
-        index = choice.built(self._domains, self._clauses, like)
+        index = choice.build(self._domains, self._clauses, like)
         return Segment(self._ids, self._texts, self._weights, self._versions, self._domains, self._clauses, index)
 
     def rows(self) -> list[NDArray[np.int64]]:
@@ -191,4 +191,4 @@ class Joined:
 
 def merge(parts: Sequence[tuple[Segment, NDArray[np.int64]]], choice: Choice) -> Segment:
     """One segment of the given rows of each part."""
-    return Joined(parts).indexed(choice)
+    return Joined(parts).index_rows(choice)

@@ -125,7 +125,7 @@ class State:
                 used.update(places[~layer.gone.has_each(rows)].tolist())
         if self.waiting:
             used.update(i for i, id in enumerate(column.to_pylist()) if id in self.waiting)
-        return set(IdIndex(column).repeated()), used
+        return set(IdIndex(column).find_repeated()), used
 
     def without(self, ids: Collection[Id]) -> State:
         """Without those of the subscriptions that are there."""

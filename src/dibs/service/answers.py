@@ -41,7 +41,7 @@ class Answers:
         try:
             found = await call.in_thread(lambda: self._find(*own))
             if found is not None:
-                return _repeated(found, digest)
+                return _repeat(found, digest)
             answer = await handler(call)
             await call.in_thread(lambda: self._write(call, answer, key, digest))
             return answer
@@ -109,7 +109,7 @@ def _digest(call: Call) -> bytes:
     return found.digest()
 
 
-def _repeated(found: tuple[Any, ...], digest: bytes) -> Answer:
+def _repeat(found: tuple[Any, ...], digest: bytes) -> Answer:
     known, status, headers, body = found
     if known != digest:
         raise Refusal("idempotency", "this key was used for another request: use a new one for each change")

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote
 from dibs.errors import DibsError
 from dibs.service.answers import Answers
 from dibs.service.call import BODY_TYPES, LINE_TYPES, Answer, Call, Receive, Scope, Send
-from dibs.service.checking import checked_parameters
+from dibs.service.checking import check_parameters
 from dibs.service.database import Database
 from dibs.service.delivering import DelivererProcess
 from dibs.service.delivery import DeliverySettings, Destination, Outbox, Reach, check_destination
@@ -80,11 +80,11 @@ class Dispatch:
         for parts, methods in self.templates.get(len(given), ()):
             if all(part == each or part.startswith("{") for part, each in zip(parts, given)):
                 pairs = [(part[1:-1], each) for part, each in zip(parts, given) if part.startswith("{")]
-                return methods, {name: _decoded(each) for name, each in pairs}
+                return methods, {name: _decode(each) for name, each in pairs}
         raise Refusal("not-found", "there is nothing at this path; GET /docs shows what there is")
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -145,7 +145,7 @@ class Service:
             await asyncio.sleep(UPKEEP if self.forward is None else 1.0)
             try:
                 if self.forward is not None:
-                    await self.forward.hand_over(self.metrics.handed_over())
+                    await self.forward.hand_over(self.metrics.hand_over())
                 else:
                     await loop.run_in_executor(self.pool, self._flush)
             except Exception:
@@ -204,9 +204,9 @@ class Service:
                 self._check_origin(headers)
                 await self.forward(scope, receive, send)
                 return
-            answer = await self._answered(route, scope, receive, send, headers, path)
+            answer = await self._answer(route, scope, receive, send, headers, path)
         except Exception as error:
-            answer = self._refused(error, name)
+            answer = self._refuse(error, name)
         if isinstance(answer, Answer):
             self.metrics.count("dibs_requests_total", route=name, status=str(answer.status))
             self.metrics.observe(name, time.perf_counter() - begun)
@@ -217,14 +217,14 @@ class Service:
         else:
             await answer(scope, receive, send)
 
-    def _refused(self, error: Exception, name: str) -> Answer:
+    def _refuse(self, error: Exception, name: str) -> Answer:
         refusal = refusal_of(error)
         if refusal.status >= 500:
             log.error("%s failed", name, exc_info=error)
         self.metrics.count("dibs_refused_total", type=refusal.type)
-        return Answer.refused(refusal)
+        return Answer.refuse(refusal)
 
-    async def _answered(
+    async def _answer(
         self,
         route: Route,
         scope: Scope,
@@ -244,7 +244,7 @@ class Service:
         tenant_name = asked_tenant if identity.tenant == ALL else identity.tenant
         if self.forward is not None and not self.tenants.is_there(tenant_name):
             return self.forward
-        tenant = self.tenants.found(tenant_name) or await self.tenants.get(tenant_name)
+        tenant = self.tenants.find(tenant_name) or await self.tenants.get(tenant_name)
         tenant.rate.take()
         call = Call(self, route, scope, receive, send, headers, path, identity, tenant, parameters)
         if route.method in ("POST", "PUT"):
@@ -294,11 +294,11 @@ class Service:
             for name, value in pairs:
                 given.setdefault(name, []).append(value)
         if identity.tenant == ALL and "tenant" in given:
-            tenant = checked_parameters({"tenant": given.pop("tenant")}, (TENANT,))["tenant"]
+            tenant = check_parameters({"tenant": given.pop("tenant")}, (TENANT,))["tenant"]
             if not self._has_tenant(tenant):
                 raise Refusal("not-found", "there is no such tenant; a token makes one")
-            return checked_parameters(given, route.parameters), tenant
-        return checked_parameters(given, route.parameters), MAIN
+            return check_parameters(given, route.parameters), tenant
+        return check_parameters(given, route.parameters), MAIN
 
     def _has_tenant(self, name: str) -> bool:
         query = "SELECT 1 FROM tokens WHERE tenant = ? UNION SELECT 1 FROM tenants WHERE name = ?"

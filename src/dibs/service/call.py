@@ -44,7 +44,7 @@ class Answer:
         return cls(orjson.dumps(value), status, headers=headers)
 
     @classmethod
-    def refused(cls, refusal: Refusal) -> Answer:
+    def refuse(cls, refusal: Refusal) -> Answer:
         body = orjson.dumps(refusal.document(), default=str)
         return cls(body, refusal.status, PROBLEM, dict(refusal.headers))
 

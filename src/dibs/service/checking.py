@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dibs.errors import shown
+from dibs.errors import show
 from dibs.service.problems import Refusal
 from dibs.service.routes import Parameter
 from dibs.service.schemas import Schema
@@ -31,15 +31,15 @@ def problem_with(value: Any, schema: Schema, place: str = "") -> str:
         return "" if "" in problems else min(fitting or problems, key=len)
     kind = schema.get("type")
     if kind is not None and not _is_kind(value, schema):
-        return f"{where} must be {_article(kind)}, not {shown(value)}"
+        return f"{where} must be {_article(kind)}, not {show(value)}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"{where} must be one of {', '.join(map(str, schema['enum']))}, not {shown(value)}"
+        return f"{where} must be one of {', '.join(map(str, schema['enum']))}, not {show(value)}"
     if isinstance(value, str) and len(value) > schema.get("maxLength", math.inf):
         return f"{where} has {len(value):,} characters; at most {schema['maxLength']:,} are taken"
     if kind in ("integer", "number") and not schema.get("minimum", -math.inf) <= value <= schema.get(
         "maximum", math.inf
     ):
-        return f"{where} must be from {schema.get('minimum')} to {schema.get('maximum')}, not {shown(value)}"
+        return f"{where} must be from {schema.get('minimum')} to {schema.get('maximum')}, not {show(value)}"
     if kind == "object":
         return _problem_in_object(value, schema, place)
     return ""
@@ -58,7 +58,7 @@ def _problem_in_object(value: dict[str, Any], schema: Schema, place: str) -> str
         if name in known:
             problem = problem_with(each, known[name], prefix + name)
         elif others is False:
-            problem = f"{where} has {shown(name)}, which is not known; there are: {', '.join(known)}"
+            problem = f"{where} has {show(name)}, which is not known; there are: {', '.join(known)}"
         else:
             problem = problem_with(each, others, prefix + name) if isinstance(others, dict) else ""
         if problem:
@@ -77,16 +77,16 @@ def _article(kind: str) -> str:
     return {"null": "null"}.get(kind, f"a{'n' * (kind[0] in 'aio')} {kind}")
 
 
-def checked_parameters(given: dict[str, list[str]], parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+def check_parameters(given: dict[str, list[str]], parameters: tuple[Parameter, ...]) -> dict[str, Any]:
     """The query parameters by name, of their types, with the defaults."""
     known = {p.name: p for p in parameters}
     for name in given:
         if name not in known:
             there = f"there are: {', '.join(known)}" if known else "there are none"
-            raise Refusal("argument", f"the parameter {shown(name)} is not known here; {there}")
+            raise Refusal("argument", f"the parameter {show(name)} is not known here; {there}")
     found = {}
     for name, parameter in known.items():
-        values = [_typed(text, parameter) for text in given.get(name, ())]
+        values = [_convert_type(text, parameter) for text in given.get(name, ())]
         if parameter.repeated:
             found[name] = values
         elif len(values) > 1:
@@ -96,10 +96,10 @@ def checked_parameters(given: dict[str, list[str]], parameters: tuple[Parameter,
     return found
 
 
-def _typed(text: str, parameter: Parameter) -> Any:
+def _convert_type(text: str, parameter: Parameter) -> Any:
     if parameter.type == "boolean":
         if text not in TRUTHS:
-            raise Refusal("argument", f"{parameter.name} must be true or false, not {shown(text)}")
+            raise Refusal("argument", f"{parameter.name} must be true or false, not {show(text)}")
         return TRUTHS[text]
     if parameter.type == "integer":
         value = integer_of(text, parameter.name)
@@ -111,12 +111,12 @@ def _typed(text: str, parameter: Parameter) -> Any:
             )
         return value
     if parameter.choices and text not in parameter.choices:
-        raise Refusal("argument", f"{parameter.name} must be one of {', '.join(parameter.choices)}, not {shown(text)}")
+        raise Refusal("argument", f"{parameter.name} must be one of {', '.join(parameter.choices)}, not {show(text)}")
     return text
 
 
 def integer_of(text: str, name: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-        raise Refusal("argument", f"{name} must be an integer of 64 bits, not {shown(text)}")
+        raise Refusal("argument", f"{name} must be an integer of 64 bits, not {show(text)}")
     return int(text)

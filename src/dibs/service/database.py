@@ -54,13 +54,13 @@ class Database:
         self.path, self.read_only = path, read_only
         self._turn = threading.Lock()
         try:
-            self._connection = self._opened()
+            self._connection = self._open()
         except sqlite3.Error as e:
             raise StorageError(
                 path, f"cannot be opened ({e}): check the permissions, and that it is a file of Dibs"
             ) from e
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)

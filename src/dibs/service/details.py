@@ -89,14 +89,14 @@ class Details:
     def of_owner(self, owner: str, after: Id | None, limit: int) -> list[Detail]:
         return self._after("AND owner = ?", (owner,), after, limit)
 
-    def paused(self, after: Id | None, limit: int) -> list[Detail]:
+    def list_paused(self, after: Id | None, limit: int) -> list[Detail]:
         return self._after("AND paused", (), after, limit)
 
     def count_paused(self) -> int:
         query = "SELECT count(*) FROM details WHERE tenant = ? AND paused"
         return int(self._database.read(query, (self._tenant,))[0][0])
 
-    def unsettled(self) -> list[Detail]:
+    def list_unsettled(self) -> list[Detail]:
         return self._select("AND NOT settled")
 
     def all(self) -> Iterator[Detail]:

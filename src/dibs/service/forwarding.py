@@ -61,7 +61,7 @@ class Forwarder:
             if started:
                 raise
             refusal = Refusal("unavailable", "the writer does not answer now", headers={"Retry-After": "1"})
-            await Answer.refused(refusal).send(send)
+            await Answer.refuse(refusal).send(send)
 
     async def hand_over(self, metrics: dict[str, Any]) -> None:
         headers = {SECRET.decode(): self._secret}

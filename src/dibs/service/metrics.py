@@ -48,7 +48,7 @@ class Metrics:
         found[-1] += seconds
         self.latest[route].append(seconds)
 
-    def handed_over(self) -> dict[str, Any]:
+    def hand_over(self) -> dict[str, Any]:
         """For another process, as JSON."""
         counters = [[name, labels, value] for (name, labels), value in self.counters.items()]
         return {"counters": counters, "seconds": self.seconds}
@@ -88,7 +88,7 @@ class Metrics:
             found = sorted(s for s in samples if s[0] == name)
             if found or (name == "dibs_request_seconds" and seconds):
                 lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{_shown(labels)} {value:g}" for _, labels, value in found]
+            lines += [f"{name}{_show_value(labels)} {value:g}" for _, labels, value in found]
             if name == "dibs_request_seconds":
                 lines += _histogram(name, seconds)
         return "\n".join(lines) + "\n"
@@ -100,13 +100,13 @@ def _histogram(name: str, seconds: dict[str, list[float]]) -> list[str]:
         below = 0.0
         for edge, count in zip((*map(str, BUCKETS), "+Inf"), found):
             below += count
-            lines.append(f"{name}_bucket{_shown((('le', edge), ('route', route)))} {below:g}")
-        lines.append(f"{name}_sum{_shown((('route', route),))} {found[-1]:g}")
-        lines.append(f"{name}_count{_shown((('route', route),))} {below:g}")
+            lines.append(f"{name}_bucket{_show_value((('le', edge), ('route', route)))} {below:g}")
+        lines.append(f"{name}_sum{_show_value((('route', route),))} {found[-1]:g}")
+        lines.append(f"{name}_count{_show_value((('route', route),))} {below:g}")
     return lines
 
 
-def _shown(labels: Labels) -> str:
+def _show_value(labels: Labels) -> str:
     def escaped(text: str) -> str:
         return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 

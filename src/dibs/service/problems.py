@@ -70,7 +70,7 @@ def problem_of(problem: Problem) -> dict[str, Any]:
     return {name: getattr(problem, name) for name in names}
 
 
-def rejected_of(rejected: Rejected) -> dict[str, Any]:
+def list_rejected(rejected: Rejected) -> dict[str, Any]:
     found: dict[str, Any] = {"position": rejected.position, "id": rejected.id, "detail": str(rejected.error)}
     if isinstance(rejected.error, ExpressionError):
         found["problems"] = [problem_of(p) for p in rejected.error.problems]
@@ -85,7 +85,7 @@ def refusal_of(error: Exception) -> Refusal:
     if isinstance(error, ExpressionError):
         return Refusal("expression", text, {"problems": [problem_of(p) for p in error.problems]})
     if isinstance(error, SubscriptionErrors):
-        listed = [rejected_of(r) for r in error.rejected[:SHOWN]]
+        listed = [list_rejected(r) for r in error.rejected[:SHOWN]]
         return Refusal("subscriptions", text, {"rejected": listed, "count": len(error.rejected)})
     if isinstance(error, DuplicateId):
         return Refusal("duplicate-id", text, {"id": error.id})

@@ -75,9 +75,9 @@ class Publisher:
         wishes, self._waiting = self._waiting[:GATHERED], self._waiting[GATHERED:]
         self._is_busy = True
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._pool, self._work, wishes, loop).add_done_callback(self._done)
+        loop.run_in_executor(self._pool, self._work, wishes, loop).add_done_callback(self._finish)
 
-    def _done(self, done: asyncio.Future[None]) -> None:
+    def _finish(self, done: asyncio.Future[None]) -> None:
         self._is_busy = False
         done.result()
         self._next()
@@ -87,25 +87,25 @@ class Publisher:
         ready: list[Matched] = []
         for wish in wishes:
             try:
-                ready.append(_matched(wish))
+                ready.append(_match(wish))
             except Exception as error:
                 loop.call_soon_threadsafe(_fail, wish, error)
         try:
-            answers = self._kept(ready)
+            answers = self._keep(ready)
         except Exception as error:
             if len(ready) == 1:
                 loop.call_soon_threadsafe(_fail, ready[0].wish, error)
                 return
             for one in ready:  # one of them may be too much: the others are not to suffer
                 try:
-                    self._tell(one, self._kept([one])[0], loop)
+                    self._tell(one, self._keep([one])[0], loop)
                 except Exception as error:
                     loop.call_soon_threadsafe(_fail, one.wish, error)
             return
         for one, told in zip(ready, answers):
             self._tell(one, told, loop)
 
-    def _kept(self, ready: list[Matched]) -> list[list[Enqueued]]:
+    def _keep(self, ready: list[Matched]) -> list[list[Enqueued]]:
         """On the disk."""
         publications: list[Publication] = []
         of_outbox: list[bool] = []
@@ -116,7 +116,7 @@ class Publisher:
                 continue
             for number, (text, ids) in enumerate(zip(one.texts, one.ids)):
                 key = one.wish.key if one.wish.key is None else f"{one.wish.key}/{one.positions[number]}"
-                matches = [_matched_destination(id, receivers[id]) for id in ids if id in receivers]
+                matches = [_match_destination(id, receivers[id]) for id in ids if id in receivers]
                 publications.append(Publication(text, tuple(matches), key, one.wish.tenant.name))
         told = iter(self._outbox.enqueue_many(publications)) if publications else iter(())
         return [[next(told) if kept else Enqueued(_new_id()) for _ in one.texts] for one, kept in zip(ready, of_outbox)]
@@ -135,7 +135,7 @@ class Publisher:
             loop.call_soon_threadsafe(tenant.show, events)
 
 
-def _matched(wish: Wish) -> Matched:
+def _match(wish: Wish) -> Matched:
     texts = wish.texts
     matcher = wish.tenant.matcher
     if len(texts) == 1 and not wish.skip:
@@ -149,7 +149,7 @@ def _matched(wish: Wish) -> Matched:
     return Matched(wish, [texts[p] for p in good], good, [ids[p] for p in good], sorted(bad.items()))
 
 
-def _matched_destination(id: Id, receiver: Receiver) -> MatchedDestination:
+def _match_destination(id: Id, receiver: Receiver) -> MatchedDestination:
     return MatchedDestination(id, receiver.destination, Mode.of(receiver.mode), receiver.version, receiver.weight)
 
 

@@ -98,7 +98,7 @@ class RecentEvents:
         compiled = Expressions([expression], None)
         table, events = self._as_table()
         values = read_events(table, WantedNames(compiled.names), EVENT, on_error="skip")
-        [found] = compiled.found(values)
+        [found] = compiled.find(values)
         places = found.tolist()
         now = time.time()
         first = events[0].time if events else now

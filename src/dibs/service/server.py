@@ -119,7 +119,7 @@ def _run_processes(settings: Settings, listening: socket.socket, told: Callable[
         running: list[BaseProcess] = []
         try:
             for target, arguments in targets:
-                running.append(_started(context, target, arguments))
+                running.append(_start(context, target, arguments))
             told(settings)
             while not stopping:
                 time.sleep(0.05)
@@ -127,7 +127,7 @@ def _run_processes(settings: Settings, listening: socket.socket, told: Callable[
                     if not process.is_alive() and not stopping:
                         log.warning("a process ended (%s); it is started again", process.exitcode)
                         time.sleep(AGAIN)
-                        running[number] = _started(context, *targets[number])
+                        running[number] = _start(context, *targets[number])
         finally:
             _stop(running[1:])  # those that listen first: what they forward is still answered
             _stop(running[:1])
@@ -135,7 +135,7 @@ def _run_processes(settings: Settings, listening: socket.socket, told: Callable[
                 signal.signal(number, handler)
 
 
-def _started(context: Any, target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:
+def _start(context: Any, target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:
     process: BaseProcess = context.Process(target=target, args=arguments)
     process.start()
     return process

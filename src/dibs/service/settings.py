@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dibs.errors import ArgumentError, shown
+from dibs.errors import ArgumentError, show
 
 MAIN = "main"  # the tenant whose matcher is the folder itself
 ALL = "*"  # of a token: every tenant
@@ -17,12 +17,12 @@ DATABASE = "service.sqlite"
 TENANTS = "tenants"  # the folder of the other tenants' matchers
 
 
-def checked_tenant(name: object) -> str:
+def check_tenant(name: object) -> str:
     """A tenant's name is the name of a folder, too."""
     if isinstance(name, str) and TENANT.match(name):
         return name
     expected = "up to 63 lower-case letters, digits, dashes and underscores, beginning with a letter or digit"
-    raise ArgumentError(f"a tenant's name is {expected}, not {shown(name)}")
+    raise ArgumentError(f"a tenant's name is {expected}, not {show(name)}")
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Limits:
             if name not in known:
                 raise ArgumentError(f"there is no limit {name!r}; there are: {', '.join(sorted(known))}")
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise ArgumentError(f"the limit {name} must be a number from 0 (none) on, not {shown(number)}")
+                raise ArgumentError(f"the limit {name} must be a number from 0 (none) on, not {show(number)}")
         return replace(default, **value)
 
-    def shown(self) -> dict[str, int]:
+    def show(self) -> dict[str, int]:
         return asdict(self)
 
 
@@ -95,4 +95,4 @@ class Settings:
 
     def folder_of(self, tenant: str) -> Path:
         """Where the tenant's matcher lies. Matchers are apart, so that no tenant can meet another's subscriptions."""
-        return self.folder if tenant == MAIN else self.folder / TENANTS / checked_tenant(tenant)
+        return self.folder if tenant == MAIN else self.folder / TENANTS / check_tenant(tenant)

@@ -82,7 +82,7 @@ class Subscriptions:
 
     def settle(self) -> None:
         """On opening: makes every row of the details true."""
-        for detail in self.details.unsettled():
+        for detail in self.details.list_unsettled():
             self._make_true(detail)
         gone = []
         for detail in self.details.all():
@@ -130,13 +130,13 @@ class Subscriptions:
             return detail
         if id not in self.matcher:
             return None
-        return _joined(self.matcher.get(id), detail)
+        return _join(self.matcher.get(id), detail)
 
     def page(self, wanted: Filter, after: Id | None, limit: int) -> tuple[list[Detail], Id | None]:
         """The next ones in the order of ids, and the id to go on after: None if there are no more."""
         found: list[Detail] = []
         last, looked = after, 0
-        for detail in self._ordered(wanted, after, limit):
+        for detail in self._list_in_order(wanted, after, limit):
             if len(found) == limit or looked == LOOKED_AT + limit:
                 return found, last
             last, looked = detail.id, looked + 1
@@ -144,14 +144,14 @@ class Subscriptions:
                 found.append(detail)
         return found, None
 
-    def _ordered(self, wanted: Filter, after: Id | None, limit: int) -> Iterator[Detail]:
+    def _list_in_order(self, wanted: Filter, after: Id | None, limit: int) -> Iterator[Detail]:
         if wanted.owner is not None:
             return self._of_owner(wanted.owner, after)
         if wanted.paused:
-            return self._paused(after)
+            return self._list_paused(after)
         batch = limit + 1 if wanted == Filter() else 1_000
         key = lambda detail: id_order(detail.id)  # noqa: E731
-        return merge(self._matching(after, batch), self._paused(after), key=key)
+        return merge(self._matching(after, batch), self._list_paused(after), key=key)
 
     def _matching(self, after: Id | None, batch: int) -> Iterator[Detail]:
         durable = self.matcher.durable
@@ -163,8 +163,8 @@ class Subscriptions:
                 if detail is None or not detail.paused:
                     yield _of_entry(entry, detail)
 
-    def _paused(self, after: Id | None) -> Iterator[Detail]:
-        while found := self.details.paused(after, 1_000):
+    def _list_paused(self, after: Id | None) -> Iterator[Detail]:
+        while found := self.details.list_paused(after, 1_000):
             yield from found
             after = found[-1].id
 
@@ -323,13 +323,13 @@ def _of_entry(entry: Entry, detail: Detail | None) -> Detail:
     return replace(base, expression=entry.text, weight=entry.weight, version=entry.version, time=entry.time)
 
 
-def _joined(found: Any, detail: Detail | None) -> Detail:
+def _join(found: Any, detail: Detail | None) -> Detail:
     base = Detail(found.id) if detail is None else detail
     text, weight, version = found.expression, found.weight, found.version
     return replace(base, expression=text, weight=weight, version=version, time=found.time or 0)
 
 
-def shown_subscription(detail: Detail) -> dict[str, Any]:
+def show_subscription(detail: Detail) -> dict[str, Any]:
     """As the API shows it."""
     return {
         "id": detail.id,

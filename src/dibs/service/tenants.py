@@ -84,7 +84,7 @@ class Tenants:
     def __iter__(self) -> Iterator[Tenant]:
         return iter(list(self._open.values()))
 
-    def found(self, name: str) -> Tenant | None:
+    def find(self, name: str) -> Tenant | None:
         """If it is open."""
         return self._open.get(name)
 
@@ -96,7 +96,7 @@ class Tenants:
         future = self._opening.get(name)
         if future is None:
             loop = asyncio.get_running_loop()
-            future = self._opening[name] = asyncio.ensure_future(loop.run_in_executor(None, self._opened, name))
+            future = self._opening[name] = asyncio.ensure_future(loop.run_in_executor(None, self._open_tenant, name))
         try:
             tenant = await asyncio.shield(future)
         finally:
@@ -108,7 +108,7 @@ class Tenants:
         """Whether it has a folder. Only the writer makes one."""
         return name in self._open or is_durable(self._settings.folder_of(name))
 
-    def _opened(self, name: str) -> Tenant:
+    def _open_tenant(self, name: str) -> Tenant:
         rows = self._database.read("SELECT limits FROM tenants WHERE name = ?", (name,))
         limits = Limits.of(orjson.loads(rows[0][0]), self._settings.limits) if rows else self._settings.limits
         folder = self._settings.folder_of(name)

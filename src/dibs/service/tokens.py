@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.service.database import Database
 from dibs.service.routes import Role
-from dibs.service.settings import ALL, MAIN, checked_tenant
+from dibs.service.settings import ALL, MAIN, check_tenant
 
 PREFIX = "dibs_"
 ROLES = tuple(role for role in get_args(Role) if role not in ("any", "nobody"))
@@ -63,11 +63,11 @@ def create_token(
     database: Database, tenant: str = MAIN, roles: Iterable[str] = ("read",), about: str = "", days: float | None = None
 ) -> tuple[str, str]:
     """The token's name and its secret, which nobody can look up again."""
-    tenant = ALL if tenant == ALL else checked_tenant(tenant)
+    tenant = ALL if tenant == ALL else check_tenant(tenant)
     wanted = list(dict.fromkeys(roles))
     for role in wanted:
         if role not in ROLES:
-            raise ArgumentError(f"a role is one of {', '.join(ROLES)}, not {shown(role)}")
+            raise ArgumentError(f"a role is one of {', '.join(ROLES)}, not {show(role)}")
     if not wanted:
         raise ArgumentError(f"a token needs a role: {', '.join(ROLES)}")
     if tenant == ALL and wanted != ["admin"]:

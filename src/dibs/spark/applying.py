@@ -73,6 +73,6 @@ def _check(rejected: list[Rejected], on_error: OnError) -> None:
 
 def _all(matcher: Matcher) -> Iterator[tuple[Id, tuple[str, float]]]:
     for layer in matcher.snapshot().layers:
-        rows, segment = layer.gone.kept(), layer.segment
+        rows, segment = layer.gone.find_kept(), layer.segment
         texts = segment.texts.take(pa.array(rows)).to_pylist()
         yield from zip(segment.ids.at(rows.astype(np.int32)), zip(texts, segment.weights_at(rows).tolist()))

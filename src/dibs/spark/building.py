@@ -26,22 +26,22 @@ from dibs.segments.segment import Choice, Segment, merge
 from dibs.spark.access import access_keys, reach_of
 from dibs.spark.differences import find_changes as find_changes
 from dibs.spark.places import Place, place_of
-from dibs.spark.tasks import ADD, BAD, COUNT, GONE, Job, bad_rows, collected, compiled, counted, told
+from dibs.spark.tasks import ADD, BAD, COUNT, GONE, Job, bad_rows, collect_rows, compile_rows, count_rows, tell_rows
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
 
 
 def build_at_once(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
     """Of the first version, if it is not sharded: all rows of some ids become a segment, and that is all."""
-    table = collected(batches, job).sort_by("position")
+    table = collect_rows(batches, job).sort_by("position")
     place = place_of(job.path)
-    numbers = counted(table)
-    yield told({"counted": dict(zip(map(str, numbers["position"].to_pylist()), numbers["row"].to_pylist()))})
-    matcher, bad = compiled(table, job)
+    numbers = count_rows(table)
+    yield tell_rows({"counted": dict(zip(map(str, numbers["position"].to_pylist()), numbers["row"].to_pylist()))})
+    matcher, bad = compile_rows(table, job)
     for layer in matcher.snapshot().layers:
-        yield told(_saved(place, layer.segment, 0, job))
+        yield tell_rows(_save(place, layer.segment, 0, job))
     if bad:
-        yield told(_write_bad(place, bad_rows(job, bad, table["position"]), job))
+        yield tell_rows(_write_bad(place, bad_rows(job, bad, table["position"]), job))
 
 
 def build(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
@@ -59,24 +59,24 @@ def build(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatc
         sums: dict[str, int] = {}
         for partition, count in numbers:
             sums[partition] = sums.get(partition, 0) + count
-        yield told({"counted": sums})
+        yield tell_rows({"counted": sums})
     bad = table.filter(pa.array(what == BAD))
     if bad.num_rows:
-        yield told(_write_bad(place, bad.combine_chunks().to_batches()[0], job))
+        yield tell_rows(_write_bad(place, bad.combine_chunks().to_batches()[0], job))
     gone = table.filter(pa.array(what == GONE))
     for part in gone["part"].unique().to_pylist():
         rows = gone.filter(pc.equal(gone["part"], part))["row"].to_numpy()
-        yield told(_removed(place, part - job.shards, rows, job))
+        yield tell_rows(_remove_rows(place, part - job.shards, rows, job))
     table = table.filter(pa.array(what == ADD))
     for shard in sorted(table["part"].unique().to_pylist()):
         own = table.filter(pc.equal(table["part"], shard)).sort_by("id")
         for start in range(0, own.num_rows, job.rows_of_a_segment):
-            matcher, _ = compiled(own.slice(start, job.rows_of_a_segment), job)
+            matcher, _ = compile_rows(own.slice(start, job.rows_of_a_segment), job)
             for layer in matcher.snapshot().layers:
-                yield told(_saved(place, layer.segment, shard, job))
+                yield tell_rows(_save(place, layer.segment, shard, job))
 
 
-def _saved(place: Place, segment: Segment, shard: int, job: Job) -> dict[str, Any]:
+def _save(place: Place, segment: Segment, shard: int, job: Job) -> dict[str, Any]:
     segment = replace(segment, versions=np.full(len(segment), job.version, np.int64))
     staged = place.staging
     stored = versions.save_segment(staged, segment, shard)
@@ -87,12 +87,12 @@ def _saved(place: Place, segment: Segment, shard: int, job: Job) -> dict[str, An
     return result
 
 
-def _removed(place: Place, number: int, rows: NDArray[np.int64], job: Job) -> dict[str, Any]:
+def _remove_rows(place: Place, number: int, rows: NDArray[np.int64], job: Job) -> dict[str, Any]:
     """Rows of a segment of the old version go too."""
     assert job.old is not None
     stored = job.old.segments[number]
-    fetched = place.fetched(replace(job.old, segments=(stored,)))
-    before = versions.removed_rows(fetched, stored)
+    fetched = place.fetch(replace(job.old, segments=(stored,)))
+    before = versions.read_removed(fetched, stored)
     staged = place.staging
     name, head = versions.save_removed(staged, np.union1d(before, rows))
     place.upload(staged, [name])
@@ -116,8 +116,8 @@ def old_rows(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordB
     for batch in batches:
         for number in batch.column(0).to_pylist():
             one = replace(job.old, segments=(job.old.segments[number],))
-            (layer,) = versions.load_state(place.fetched(one), one).layers
-            rows = layer.gone.kept()
+            (layer,) = versions.load_state(place.fetch(one), one).layers
+            rows = layer.gone.find_kept()
             for start in range(0, len(rows), 65_536):
                 own = rows[start : start + 65_536]
                 chosen, segment = pa.array(own), layer.segment
@@ -145,12 +145,12 @@ def merge_parts(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Reco
         for text in batch.column(0).to_pylist():
             stored = tuple(VersionSegment(**s) for s in json.loads(text))
             version = Version(job.version, job.index, "", job.weighted, {}, stored)
-            yield told(_merged(place, version, job))
+            yield tell_rows(_merge(place, version, job))
 
 
-def _merged(place: Place, version: Version, job: Job) -> dict[str, Any]:
-    layers = versions.load_state(place.fetched(version), version).layers
-    parts = [(layer.segment, layer.gone.kept()) for layer in layers if len(layer)]
+def _merge(place: Place, version: Version, job: Job) -> dict[str, Any]:
+    layers = versions.load_state(place.fetch(version), version).layers
+    parts = [(layer.segment, layer.gone.find_kept()) for layer in layers if len(layer)]
     result: dict[str, Any] = {"merged": [s.file for s in version.segments]}
     if parts:
         staged = place.staging
@@ -165,9 +165,9 @@ def sample(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBat
     table = pa.Table.from_batches(list(batches) or [pa.record_batch({"id": pa.array([], pa.int64())})])
     if not table.num_rows:
         return
-    matcher, _ = compiled(table, replace(job, weighted=False))
+    matcher, _ = compile_rows(table, replace(job, weighted=False))
     for layer in matcher.snapshot().layers:
         access = access_keys(layer.segment)
         counts = np.bincount(access.of_row, minlength=len(access.keys)).tolist()
         size = sum(layer.segment.nbytes.values())
-        yield told({"rows": len(layer.segment), "bytes": size, "keys": list(zip(access.keys, counts))})
+        yield tell_rows({"rows": len(layer.segment), "bytes": size, "keys": list(zip(access.keys, counts))})

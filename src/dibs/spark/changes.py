@@ -21,7 +21,7 @@ from dibs.segments.state import Layer, State
 from dibs.spark.access import Cuts, access_keys, reach_of, route, widen
 from dibs.spark.merging import due
 from dibs.spark.places import Place, place_of
-from dibs.spark.tasks import Job, compiled
+from dibs.spark.tasks import Job, compile_rows
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
 from dibs.thresholds import thresholds
@@ -51,20 +51,20 @@ def apply_changes(
         old=old,
     )
     new = table.filter(pc.invert(deleted))
-    matcher, bad = compiled(new, job)
+    matcher, bad = compile_rows(new, job)
     places = np.flatnonzero(pc.invert(deleted).to_numpy())
     bad = [Rejected(int(places[r.position]), r.id, r.expression, r.error) for r in bad]
     if bad and on_error == "raise":
         raise SubscriptionErrors(bad)
     ids = set(table["id"].to_pylist()) - {r.id for r in bad}
-    before = versions.load_state(place.fetched(old), old)
+    before = versions.load_state(place.fetch(old), old)
     segments = _without(place, old, before, before.without(ids))
-    kinds, sharding = dict(old.kinds), _copied(old.sharding)
+    kinds, sharding = dict(old.kinds), _copy(old.sharding)
     for layer in matcher.snapshot().layers:
         versions.add_kinds(kinds, versions.kinds_in(layer.segment))
-        segments += _saved(place, layer.segment, job, sharding)
+        segments += _save(place, layer.segment, job, sharding)
     for group in due(segments):
-        segments = [s for s in segments if s not in group] + _merged(place, old, group)
+        segments = [s for s in segments if s not in group] + _merge(place, old, group)
     version = replace(
         old,
         version=job.version,
@@ -100,7 +100,7 @@ def _cuts(version: Version) -> Cuts | None:
     return None if cuts is None else Cuts(tuple((a, k, v) for a, k, v in cuts))
 
 
-def _copied(sharding: dict[str, Any]) -> dict[str, Any]:
+def _copy(sharding: dict[str, Any]) -> dict[str, Any]:
     if not sharding:
         return {}
     return {**sharding, "reach": [{a: list(asked) for a, asked in its.items()} for its in sharding["reach"]]}
@@ -112,7 +112,7 @@ def _without(place: Place, old: Version, before: State, after: State) -> list[Ve
     for stored, was, now in zip(old.segments, before.layers, after.layers):
         if now.gone.count > was.gone.count:
             staged = place.staging
-            name, head = versions.save_removed(staged, now.gone.listed())
+            name, head = versions.save_removed(staged, now.gone.list_rows())
             place.upload(staged, [name])
             stored = replace(stored, removed=name, removed_head=head, removed_rows=now.gone.count)
         if stored.removed_rows < stored.rows:
@@ -120,11 +120,11 @@ def _without(place: Place, old: Version, before: State, after: State) -> list[Ve
     return result
 
 
-def _saved(place: Place, segment: Segment, job: Job, sharding: dict[str, Any]) -> list[VersionSegment]:
+def _save(place: Place, segment: Segment, job: Job, sharding: dict[str, Any]) -> list[VersionSegment]:
     """The new segment, or one for each shard that its rows belong to."""
     segment = replace(segment, versions=np.full(len(segment), job.version, np.int64))
     if job.cuts is None:
-        return [_stored(place, segment, 0)]
+        return [_store(place, segment, 0)]
     access = access_keys(segment)
     shard = job.cuts.place(access)
     result = []
@@ -132,20 +132,20 @@ def _saved(place: Place, segment: Segment, job: Job, sharding: dict[str, Any]) -
         rows = np.flatnonzero(shard == number)
         for attribute, asked in reach_of(access, rows).items():
             widen(sharding["reach"][number], attribute, asked)
-        result.append(_stored(place, merge([(segment, rows)], Choice(job.index)), number))
+        result.append(_store(place, merge([(segment, rows)], Choice(job.index)), number))
     sharding["routes"] = list(map(route, sharding["reach"]))
     return result
 
 
-def _stored(place: Place, segment: Segment, shard: int) -> VersionSegment:
+def _store(place: Place, segment: Segment, shard: int) -> VersionSegment:
     staged = place.staging
     stored = versions.save_segment(staged, segment, shard)
     place.upload(staged, [stored.file])
     return stored
 
 
-def _merged(place: Place, old: Version, group: list[VersionSegment]) -> list[VersionSegment]:
+def _merge(place: Place, old: Version, group: list[VersionSegment]) -> list[VersionSegment]:
     wanted = replace(old, segments=tuple(group))
-    layers: tuple[Layer, ...] = versions.load_state(place.fetched(wanted), wanted).layers
-    parts = [(layer.segment, layer.gone.kept()) for layer in layers if len(layer)]
-    return [_stored(place, merge(parts, Choice(old.index)), group[0].shard)] if parts else []
+    layers: tuple[Layer, ...] = versions.load_state(place.fetch(wanted), wanted).layers
+    parts = [(layer.segment, layer.gone.find_kept()) for layer in layers if len(layer)]
+    return [_store(place, merge(parts, Choice(old.index)), group[0].shard)] if parts else []

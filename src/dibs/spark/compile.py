@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from dibs.arguments import OnError, check_on_error, checked_number
-from dibs.errors import ArgumentError, DibsError, FormatError, Rejected, SubscriptionErrors, shown
+from dibs.arguments import OnError, check_number, check_on_error
+from dibs.errors import ArgumentError, DibsError, FormatError, Rejected, SubscriptionErrors, show
 from dibs.index import AUTO
 from dibs.matcher import Matcher
 from dibs.spark.access import Cuts, cuts_of, route, widen
@@ -92,9 +92,9 @@ def compile(
     table = subscription_columns(_frame(session, subscriptions), feed=changes)
     place = place_of(path)
     compiling = _Compiling(session, place, table, changes, index, progress)
-    memory = half_of_memory() if memory is None else checked_number("memory", memory)
+    memory = half_of_memory() if memory is None else check_number("memory", memory)
     version, files = compiling.run(shards, memory)
-    rejected = rejected_frame(session, place, version, table.id_type)
+    rejected = frame_rejected(session, place, version, table.id_type)
     if version.rejected and on_error == "raise":
         rows = rejected.orderBy("position").limit(LISTED).collect()
         place.discard(files)
@@ -125,7 +125,7 @@ def rows_of(matcher: Matcher) -> pa.Table:
     """The subscriptions of a matcher as a table."""
     parts = []
     for layer in matcher.snapshot().layers:
-        rows = layer.gone.kept()
+        rows = layer.gone.find_kept()
         chosen, segment = pa.array(rows), layer.segment
         weights = pa.array(segment.weights_at(rows))
         columns = [segment.ids.ids.take(chosen), segment.texts.take(chosen), weights]
@@ -182,11 +182,11 @@ class _Compiling:
         cuts = self._cuts(count, shards, memory)
         job = self._job = replace(self._job, cuts=cuts)
         self.tell(f"building {count:,} subscriptions", 10)
-        news = self._built(count, job)
+        news = self._build(count, job)
         self.tell("merging", 80)
         segments = self._segments(news)
-        files = [s.file for s in segments if s.file not in self._known()]
-        segments, merged = self._merged(segments, job)
+        files = [s.file for s in segments if s.file not in self._read_known()]
+        segments, merged = self._merge(segments, job)
         version = self._version(segments, news, job)
         counted: dict[str, int] = {}  # rows of each partition of the table
         for partition, rows in (item for n in news for item in n.get("counted", {}).items()):
@@ -198,11 +198,11 @@ class _Compiling:
             "merged": merged,
             "counted": counted,
         }
-        files = sorted({*files, *(s.file for s in segments if s.file not in self._known())})
+        files = sorted({*files, *(s.file for s in segments if s.file not in self._read_known())})
         files += [n["file"] for n in news if "file" in n]
         return replace(version, about=about), files
 
-    def _known(self) -> set[str]:
+    def _read_known(self) -> set[str]:
         return set() if self._old is None else {s.file for s in self._old.segments}
 
     # ---- shards ----
@@ -212,8 +212,8 @@ class _Compiling:
             cuts = self._old.sharding.get("cuts")
             return None if cuts is None else Cuts(tuple((a, k, v) for a, k, v in cuts))
         if shards != "auto" and not isinstance(shards, int):
-            raise ArgumentError(f'shards must be "auto" or a positive number, not {shown(shards)}')
-        wanted = None if shards == "auto" else checked_number("shards", shards)
+            raise ArgumentError(f'shards must be "auto" or a positive number, not {show(shards)}')
+        wanted = None if shards == "auto" else check_number("shards", shards)
         if wanted == 1 or (wanted is None and count * ROOMY <= memory):
             return None
         self.tell("sampling", 5)
@@ -229,7 +229,7 @@ class _Compiling:
 
     # ---- jobs ----
 
-    def _built(self, count: int, job: Job) -> list[dict[str, Any]]:
+    def _build(self, count: int, job: Job) -> list[dict[str, Any]]:
         cores = cores_of(self._session)
         parts = max(min(cores, count // thresholds.spark_task), math.ceil(count / job.rows_of_a_segment), 1)
         new = self._table.frame.withColumn("position", F.monotonically_increasing_id())
@@ -272,7 +272,7 @@ class _Compiling:
         new = [VersionSegment(**n["segment"]) for n in news if "segment" in n]
         return [s for s in old if s.removed_rows < s.rows] + sorted(new, key=lambda s: (s.shard, -s.rows, s.file))
 
-    def _merged(self, segments: list[VersionSegment], job: Job) -> tuple[list[VersionSegment], int]:
+    def _merge(self, segments: list[VersionSegment], job: Job) -> tuple[list[VersionSegment], int]:
         """With those merged that should be."""
         groups = due(segments)
         if not groups:
@@ -322,7 +322,7 @@ def cores_of(session: SparkSession) -> int:
 
 def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """What Spark pickles: by value, and with plain values, so that a worker without Dibs can say so."""
-    fields = job.packed()
+    fields = job.pack()
 
     def dibs_compile(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib.util
@@ -335,7 +335,7 @@ def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
         from dibs.spark import building
         from dibs.spark.tasks import Job
 
-        return getattr(building, name)(batches, Job.unpacked(fields))
+        return getattr(building, name)(batches, Job.unpack(fields))
 
     return dibs_compile
 
@@ -343,7 +343,7 @@ def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
 listed = ["position", "id", "expression", "error"]  # the columns of what was rejected
 
 
-def rejected_frame(
+def frame_rejected(
     session: SparkSession, place: Place, version: Version, id_type: DataType, shared: bool = True
 ) -> DataFrame:
     """The bad subscriptions with their positions in the table: as many rows as the partitions before theirs have, and

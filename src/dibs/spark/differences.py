@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from dibs.arguments import DEFAULT_WEIGHT
 from dibs.segments.ids import IdIndex
 from dibs.spark.access import access_keys
-from dibs.spark.tasks import ADD, COUNT, GONE, Job, bad_rows, collected, compiled, counted
+from dibs.spark.tasks import ADD, COUNT, GONE, Job, bad_rows, collect_rows, compile_rows, count_rows
 from dibs.spark.tasks import rows as rows_of
 
 
 def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
     """All rows of some ids, those of the new table and those of the old version (which have a segment): what is to be
     done, as rows (what, part, id, expression, weight, position, row, error)."""
-    table = collected(batches, job)
+    table = collect_rows(batches, job)
     is_old = table["segment"].is_valid()
     new, old = table.filter(pc.invert(is_old)).sort_by("position"), table.filter(is_old)
-    yield rows_of(job, COUNT, **counted(new))
+    yield rows_of(job, COUNT, **count_rows(new))
     changed, leaving = _differences(new, old, job)
-    matcher, bad = compiled(changed, replace(job, index="scan"))  # scanning needs no index
+    matcher, bad = compile_rows(changed, replace(job, index="scan"))  # scanning needs no index
     if bad:
         yield bad_rows(job, bad, changed["position"])
     for layer in matcher.snapshot().layers:
@@ -54,7 +54,7 @@ def _differences(new: pa.Table, old: pa.Table, job: Job) -> tuple[pa.Table, NDAr
         group = _groups(new["id"].combine_chunks())
         new = new.take(pa.array(np.sort(len(new) - 1 - np.unique(group[::-1], return_index=True)[1])))
     ids = new["id"].combine_chunks()
-    places, rows = _found(old, ids)
+    places, rows = _find(old, ids)
     same = np.zeros(len(new), np.bool_)
     if len(places):
         ours, theirs = new.take(pa.array(places)), old.take(pa.array(rows))
@@ -75,7 +75,7 @@ def _differences(new: pa.Table, old: pa.Table, job: Job) -> tuple[pa.Table, NDAr
     return new.filter(pa.array(~same)) if same.any() else new, np.flatnonzero(~staying)
 
 
-def _found(old: pa.Table, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _find(old: pa.Table, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places among the ids, and the old rows that have them."""
     if not len(old) or not len(ids):
         return np.empty(0, np.int64), np.empty(0, np.int64)

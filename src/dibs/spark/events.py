@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.frames import is_frame
 from dibs.storage.versions import NUMBERS, Version
 
@@ -54,7 +54,7 @@ def as_frame(events: Any, session: SparkSession) -> DataFrame:
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(
             f"events are a DataFrame of Spark, pandas or polars, an Arrow table or a list of dicts, not "
-            f"{shown(events)} ({e})"
+            f"{show(events)} ({e})"
         ) from e
     return session.createDataFrame(table)
 
@@ -160,7 +160,7 @@ def warn_of_mistakes(events: DataFrame, version: Version, attributes: str | None
             numbers = sorted(name for name, kinds in version.kinds.items() if kinds == NUMBERS)
             if numbers:
                 _tell(
-                    f"subscriptions compare {_listed(numbers)} with numbers, but the values of {attributes!r} are "
+                    f"subscriptions compare {_list(numbers)} with numbers, but the values of {attributes!r} are "
                     "strings, which are equal to no number: cast the values, map<string,double>"
                 )
         if not isinstance(kind, StructType):
@@ -172,11 +172,11 @@ def warn_of_mistakes(events: DataFrame, version: Version, attributes: str | None
         advice = f"; did they mean {nearest!r}?" if nearest is not None else ""
         _tell(f"subscriptions mention {name!r}, which the events do not have: to them it is always null{advice}")
     if len(missing) > 3:
-        _tell(f"the events do not have {len(missing):,} attributes that subscriptions mention: {_listed(missing)}")
+        _tell(f"the events do not have {len(missing):,} attributes that subscriptions mention: {_list(missing)}")
     strings = {path for path, kind in known.items() if isinstance(kind, StringType)}
     numbers = sorted(name for name in strings & version.attributes if version.kinds[name] == NUMBERS)
     if numbers:
-        _tell(f"subscriptions compare {_listed(numbers)} with numbers, but the events have strings there: cast them")
+        _tell(f"subscriptions compare {_list(numbers)} with numbers, but the events have strings there: cast them")
 
 
 def _paths(schema: StructType) -> dict[str, DataType]:
@@ -202,7 +202,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     return same[found[0]] if found else None
 
 
-def _listed(names: list[str]) -> str:
+def _list(names: list[str]) -> str:
     return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dibs.arguments import OnError
-from dibs.errors import ArgumentError, DibsError, Rejected, shown
+from dibs.errors import ArgumentError, DibsError, Rejected, show
 from dibs.matcher import Matcher
 from dibs.spark.applying import Change, apply_changes, become
 
@@ -106,7 +106,7 @@ def feed_of(subscriptions: Any, spark: SparkSession, state: Path, on_error: OnEr
         return FrameFeed(subscriptions, folder, on_error)
     raise ArgumentError(
         "the subscriptions of a stream are the path of a folder or table, a Table, a Topic or a DataFrame, not "
-        f"{shown(subscriptions)}; save a Matcher (Matcher.save) or open it as a folder (Matcher.open) and give its path"
+        f"{show(subscriptions)}; save a Matcher (Matcher.save) or open it as a folder (Matcher.open) and give its path"
     )
 
 
@@ -128,7 +128,7 @@ class _Fed:
         if len(rejected) > 10:
             log.warning("%d subscriptions were left out", len(rejected))
 
-    def _taken(self) -> int:
+    def _take(self) -> int:
         rejected, self._rejected = self._rejected, 0
         return rejected
 
@@ -145,10 +145,10 @@ class FrameFeed(_Fed):
         self._frame = frame
 
     def start(self, stay: bool) -> None:
-        self.tell(become(self._matcher, _collected(self._frame), self._on_error))
+        self.tell(become(self._matcher, _collect(self._frame), self._on_error))
 
     def check(self) -> int:
-        return self._taken()
+        return self._take()
 
 
 class TableFeed(_Fed):
@@ -163,14 +163,14 @@ class TableFeed(_Fed):
 
     def check(self) -> int:
         self._refresh()
-        return self._taken()
+        return self._take()
 
     def _refresh(self) -> None:
         stamp = self._files()
         if stamp != self._stamp:
             frame = self._table.read(self._spark)
             _check_columns(frame)
-            self.tell(become(self._matcher, _collected(frame), self._on_error))
+            self.tell(become(self._matcher, _collect(frame), self._on_error))
             self._stamp = stamp
 
     def _files(self) -> object:
@@ -231,7 +231,7 @@ class ChangeStream(_Fed):
         failed = None if self._query is None else self._query.exception()
         if failed is not None:
             raise DibsError(f"the stream of changes has ended: {failed}")
-        return self._taken()
+        return self._take()
 
     def close(self) -> None:
         if self._query is not None:
@@ -239,7 +239,7 @@ class ChangeStream(_Fed):
         super().close()
 
 
-def _collected(frame: DataFrame) -> pa.Table:
+def _collect(frame: DataFrame) -> pa.Table:
     wanted: list[Any] = ["id", "expression"]
     if "weight" in frame.columns:
         wanted.append(F.coalesce(F.col("weight").cast("double"), F.lit(1.0)).alias("weight"))

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.places import is_url
 
 COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
@@ -114,5 +114,5 @@ def session_of(*given: Any) -> SparkSession:
 def not_subscriptions(value: object) -> ArgumentError:
     return ArgumentError(
         f"subscriptions are a DataFrame of Spark with the columns {COLUMNS}, a Matcher, or the path of one that was "
-        f"saved or compiled, not {shown(value)}: make a frame of it, spark.createDataFrame(...)"
+        f"saved or compiled, not {show(value)}: make a frame of it, spark.createDataFrame(...)"
     )

@@ -54,7 +54,7 @@ class Ledger:
 
     def write(self, batch: int, snapshot: Snapshot, query: str) -> None:
         about = {"format": FORMAT, "query": query, "batch": batch, "version": snapshot.version}
-        content = about | {"snapshot": snapshot.described()}
+        content = about | {"snapshot": snapshot.describe()}
         replace_bytes(self._path(batch), json.dumps(content, indent=1).encode())
 
     def _batches(self) -> list[int]:

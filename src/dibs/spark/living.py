@@ -50,7 +50,7 @@ class DurableFolder:
         if latest is None or news is None or self._is_due(latest):
             latest, news = self._new_base()
         if len(latest.steps) >= thresholds.steps_since_base:
-            latest, news = self._joined(latest)
+            latest, news = self._join(latest)
         if news.version > latest.version:
             latest = replace(latest, steps=(*latest.steps, self._step(news)))
         self._latest = latest
@@ -65,7 +65,7 @@ class DurableFolder:
         except (FileNotFoundError, FormatError):
             return False
 
-    def _joined(self, latest: Snapshot) -> tuple[Snapshot, News]:
+    def _join(self, latest: Snapshot) -> tuple[Snapshot, News]:
         """For one step in place of all since the base: what has become of an id may be told twice."""
         news = self._catalog.news(latest.base_version)
         return self._new_base() if news is None else (replace(latest, steps=()), news)
@@ -74,13 +74,13 @@ class DurableFolder:
         for _ in range(TRIES):
             name = f"base-{secrets.token_hex(8)}"
             manifest = take_snapshot(self._folder, self._state / BASES / name)
-            version = self._compiled(name) if manifest is None else manifest.version
+            version = self._compile(name) if manifest is None else manifest.version
             news = self._catalog.news(version)
             if news is not None:
                 return Snapshot(self._catalog.identity, name, version), news
         raise StorageError(self._folder, "its writer saves faster than a snapshot can be taken: try again later")
 
-    def _compiled(self, name: str) -> int:
+    def _compile(self, name: str) -> int:
         """Makes a base of all that is in the catalog."""
         with Matcher.load(self._folder) as matcher:
             matcher.save(self._state / BASES / name)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dibs.errors import FormatError
 from dibs.jit.parcel import Parcel, unpack
-from dibs.spark.opening import written_here
+from dibs.spark.opening import write_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
 from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE
 from dibs.storage.manifest import HEAD
@@ -125,7 +125,7 @@ def _base(base: Path, shipment: Shipment) -> Path:
             f"{base} is not there on a worker's machine, and too large to be sent: give state=, a folder on a "
             "filesystem that the driver and all workers share"
         )
-    return written_here(shipment.snapshot.base, shipment.base.value)
+    return write_here(shipment.snapshot.base, shipment.base.value)
 
 
 def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:

@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from dibs.arguments import check_on_error, checked_number
+from dibs.arguments import check_number, check_on_error
 from dibs.errors import DibsError
-from dibs.jit.parcel import packed
+from dibs.jit.parcel import pack
 from dibs.matcher import Matcher, OnError
 from dibs.spark.compile import cores_of, half_of_memory
 from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
 from dibs.spark.frames import is_frame, is_local, session_of
-from dibs.spark.output import Output, checked_output, counts, gathered, shaped, worker_schema
+from dibs.spark.output import Output, check_output, counts, gather_shards, shape_result, worker_schema
 from dibs.spark.plans import Plan, choose
 from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
 from dibs.spark.worker import Task, make_router, match_partition
@@ -107,7 +107,7 @@ def match(
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
-    output = checked_output(how, top, keep, explain, count_only)
+    output = check_output(how, top, keep, explain, count_only)
     matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, output.keep)
     chosen = matching.plan(plan, memory)
     if observe is None and matching.streaming:
@@ -118,8 +118,8 @@ def match(
     rows = matching.rows(output, chosen, partitions, warn=observe is None)
     if observe is not None:
         rows = rows.observe(observe, *counts(output))
-    found = shaped(rows, output, matching.events.keep)
-    return found if on_error == "raise" else (found, matching.source.rejected(rows.sparkSession))
+    found = shape_result(rows, output, matching.events.keep)
+    return found if on_error == "raise" else (found, matching.source.frame_rejected(rows.sparkSession))
 
 
 def problems(
@@ -185,19 +185,19 @@ class _Matching:
         return bool(self.given.isStreaming)
 
     def plan(self, plan: str, memory: int | None) -> Plan:
-        memory = half_of_memory() if memory is None else checked_number("memory", memory)
+        memory = half_of_memory() if memory is None else check_number("memory", memory)
         return choose(plan, self.source.version, memory, self.few, self.streaming)
 
     def rows(self, output: Output, plan: Plan, partitions: int | None, warn: bool, matches: bool = True) -> DataFrame:
         """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
         events, source = self.events, self.source
         session = self.given.sparkSession
-        files = None if plan.plan == "local" else _carried_files(source, is_local(session))
+        files = None if plan.plan == "local" else _carry_files(source, is_local(session))
         task = Task(
             path=source.place.name,
             version=versions.to_text(source.version),
             files=files,
-            kernels=None if is_local(session) or plan.plan == "local" else _carried_kernels(files),
+            kernels=None if is_local(session) or plan.plan == "local" else _carry_kernels(files),
             names=events.names,
             attributes=events.attributes,
             carried=events.carried,
@@ -211,11 +211,11 @@ class _Matching:
         )
         frame = events.frame
         if partitions is not None:
-            frame = frame.repartition(checked_number("partitions", partitions))
+            frame = frame.repartition(check_number("partitions", partitions))
         carried = [frame.schema[name] for name in events.carried]
         schema = worker_schema(carried, output, source.id_type, task.weighted)
         if plan.plan == "sharded":
-            return self._sharded(frame, task, output, schema)
+            return self._match_shards(frame, task, output, schema)
         if plan.plan == "local":
             found = list(match_partition(collect(frame).to_batches(), task))
             if not found:
@@ -223,7 +223,7 @@ class _Matching:
             return session.createDataFrame(pa.Table.from_batches(found), schema)
         return frame.mapInArrow(_worker_function("match_partition", task), schema)
 
-    def _sharded(self, frame: DataFrame, task: Task, output: Output, schema: StructType) -> DataFrame:
+    def _match_shards(self, frame: DataFrame, task: Task, output: Output, schema: StructType) -> DataFrame:
         if output.by_event and self.streaming:
             raise DibsError(
                 "the matches of an event come from several shards, and a stream cannot wait for all of them: "
@@ -242,7 +242,7 @@ class _Matching:
         visits = visits.sortWithinPartitions("shard") if not self.streaming else visits
         own = StructType([StructField("row", LongType()), *schema.fields])
         rows = visits.mapInArrow(_worker_function("match_shards", task), own)
-        return gathered(rows, output, self.events.carried) if output.by_event else rows.drop("row")
+        return gather_shards(rows, output, self.events.carried) if output.by_event else rows.drop("row")
 
 
 def _nullable(schema: StructType) -> list[StructField]:
@@ -269,20 +269,20 @@ def _open(
     )
 
 
-def _carried_files(source: Source, local: bool) -> dict[str, bytes] | None:
+def _carry_files(source: Source, local: bool) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
     if source.shared or local:
         return None
     if source.version.bytes > CARRIED_BYTES:
         raise too_large(source.version.bytes, "take")
-    folder = source.place.fetched(source.version)
+    folder = source.place.fetch(source.version)
     return {name: (folder / name).read_bytes() for name in source.version.files()}
 
 
-def _carried_kernels(files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
+def _carry_kernels(files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
     """What is compiled on the driver, so that workers need not compile. None: it is too much beside the files; then
     each of their machines compiles once."""
-    kernels = packed()
+    kernels = pack()
     if kernels is None or len(kernels.content) + sum(map(len, (files or {}).values())) > CARRIED_BYTES:
         return None
     return kernels.processor, kernels.content  # a plain tuple: what is no class of Dibs can be unpickled without it

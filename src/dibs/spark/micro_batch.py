@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from dibs.errors import ArgumentError, DibsError
-from dibs.jit.parcel import packed
+from dibs.jit.parcel import pack
 from dibs.spark.events import attribute_places, check_arrow, event_place
 from dibs.spark.feeds import Feed
 from dibs.spark.frames import is_local
@@ -24,7 +24,7 @@ from dibs.spark.living import Living
 from dibs.spark.living_worker import MatchColumns, Shipment
 from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
 from dibs.spark.sinks import Parquet, Sink
-from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, mixed_ids, step_path
+from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
 
 CARRIED = ("version", "subscription_version", "weight")
 REMEMBERED = 1_000  # batches whose metrics are kept
@@ -87,7 +87,7 @@ class MicroBatches:
             self._ledger.write(batch, snapshot, query)
         self._ledger.tidy(batch, snapshot, query)
         matcher = self._follower.bring_to(self._base(snapshot), snapshot, self._ledger.state)
-        id_type = self._checked_id_type(id_type_of(matcher))
+        id_type = self._check_id_type(id_type_of(matcher))
         changes = 0 if self._before is None else max(0, snapshot.version - self._before)
         taken = Taken(
             batch=batch,
@@ -113,19 +113,19 @@ class MicroBatches:
             raise DibsError(f"{base} is missing, which a batch that must be run again was begun with: put it back")
         return base
 
-    def _checked_id_type(self, found: pa.DataType | None) -> pa.DataType:
+    def _check_id_type(self, found: pa.DataType | None) -> pa.DataType:
         """The type of the column of ids: that of the first ids that there were. It cannot change."""
         if found is None:
             return self._id_type or pa.large_string()
         if self._id_type is not None and self._id_type != found:
-            raise mixed_ids()
+            raise refuse_mixed_ids()
         self._id_type = found
         return found
 
     def _matches(self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, counts: Any) -> DataFrame:
         wanted = self._wanted
         id_place = event_place(events, wanted.event_id, "event_id")
-        places = attribute_places(events, self._mentioned(snapshot), id_place, wanted.attributes)
+        places = attribute_places(events, self._find_mentioned(snapshot), id_place, wanted.attributes)
         # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
         numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
         columns = [F.col(f"c{id_place}").alias("event_id"), *(F.col(f"c{p}").alias(f"a{p}") for p in places)]
@@ -154,7 +154,7 @@ class MicroBatches:
             matches = matches.withColumn("version", F.lit(snapshot.version).cast("bigint"))
         return matches
 
-    def _mentioned(self, snapshot: Snapshot) -> frozenset[str]:
+    def _find_mentioned(self, snapshot: Snapshot) -> frozenset[str]:
         """The attributes that subscriptions mention, if the events' columns are attributes."""
         if self._wanted.attributes is not None:
             return frozenset()
@@ -169,7 +169,7 @@ class MicroBatches:
             return Shipment(str(state), snapshot, None, None, None)
         steps = {step.name: step_path(state, step.name).read_bytes() for step in snapshot.steps}
         if self._kernels is None:
-            kernels = packed()
+            kernels = pack()
             content = None if kernels is None else (kernels.processor, kernels.content)
             self._kernels = events.sparkSession.sparkContext.broadcast(content)
         return Shipment(str(state), snapshot, steps, self._broadcast_of(events, snapshot), self._kernels)

@@ -18,11 +18,11 @@ OPENED = 4  # indexes, or shards of one, that a worker keeps mapped
 
 def open_matcher(path: str, version: Version, files: dict[str, bytes] | None, shard: int | None = None) -> Matcher:
     """The version, or a shard of it. files: its content, for a machine that does not see the path."""
-    return _opened(_here(path, version, files, shard), versions.to_text(version), shard)
+    return _open(_here(path, version, files, shard), versions.to_text(version), shard)
 
 
 @lru_cache(maxsize=OPENED)  # workers live on from job to job
-def _opened(folder: Path, text: str, shard: int | None) -> Matcher:
+def _open(folder: Path, text: str, shard: int | None) -> Matcher:
     version = versions.from_text(text, "a job")
     state = versions.load_state(folder, version, shard)
     return Matcher.of_state(state, version.index, threads=1)  # Spark runs a worker on each core already
@@ -32,7 +32,7 @@ def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: in
     """The folder of this machine that has the files."""
     place = place_of(path)
     if not isinstance(place, Folder):
-        return place.fetched(version, shard)
+        return place.fetch(version, shard)
     names = version.files(shard)
     if files is None or all((place.path / name).exists() for name in names):
         if not place.path.is_dir():
@@ -41,10 +41,10 @@ def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: in
                 "workers share, or a URL"
             )
         return place.path
-    return written_here(version.fingerprint, files)
+    return write_here(version.fingerprint, files)
 
 
-def written_here(name: str, files: dict[str, bytes]) -> Path:
+def write_here(name: str, files: dict[str, bytes]) -> Path:
     """A folder of this machine with these files. name: by which it is found again."""
     root = cache_folder()
     target = root / name

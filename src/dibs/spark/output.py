@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringType, StructField, StructType
 
-from dibs.arguments import check_flag, checked_number
-from dibs.errors import ArgumentError, shown
+from dibs.arguments import check_flag, check_number
+from dibs.errors import ArgumentError, show
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Output:
         return self.every_event or self.top is not None
 
 
-def checked_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -> Output:
+def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -> Output:
     if how not in ("long", "array"):
-        raise ArgumentError(f'how must be "long" or "array", not {shown(how)}')
+        raise ArgumentError(f'how must be "long" or "array", not {show(how)}')
     check_flag("explain", explain)
     check_flag("count_only", count_only)
     if count_only and (explain or top is not None):
         raise ArgumentError("count_only gives no matches: it does not go with top= or explain=")
     if isinstance(keep, str) or not isinstance(keep, Iterable):
-        raise ArgumentError(f"keep must be a list of columns of the events, not {shown(keep)}")
-    return Output(how, None if top is None else checked_number("top", top), tuple(keep), explain, count_only)
+        raise ArgumentError(f"keep must be a list of columns of the events, not {show(keep)}")
+    return Output(how, None if top is None else check_number("top", top), tuple(keep), explain, count_only)
 
 
-def found_fields(output: Output, id_type: DataType, weighted: bool) -> list[StructField]:
+def list_found_fields(output: Output, id_type: DataType, weighted: bool) -> list[StructField]:
     """The columns of the workers behind those that are carried."""
     if output.count_only:
         fields = [StructField("matches", LongType())]
@@ -65,7 +65,7 @@ def counts(output: Output) -> list[Column]:
     ]
 
 
-def gathered(rows: DataFrame, output: Output, carried: list[str]) -> DataFrame:
+def gather_shards(rows: DataFrame, output: Output, carried: list[str]) -> DataFrame:
     """The rows of shards: those of one event (which has a number, `row`) as one."""
     names = [field.name for field in rows.schema.fields if field.name not in ("row", *carried)]
     own = [F.first(name).alias(name) for name in carried]
@@ -93,7 +93,7 @@ def gathered(rows: DataFrame, output: Output, carried: list[str]) -> DataFrame:
     return result.select(*carried, *(F.col(f"zipped.{name}").alias(name) for name in lists), "problem")
 
 
-def shaped(rows: DataFrame, output: Output, keep: list[str]) -> DataFrame:
+def shape_result(rows: DataFrame, output: Output, keep: list[str]) -> DataFrame:
     """The result."""
     names = rows.columns
     carried = [F.col("event_id"), *(F.col(f"k{i}").alias(name) for i, name in enumerate(keep))]
@@ -114,4 +114,4 @@ def shaped(rows: DataFrame, output: Output, keep: list[str]) -> DataFrame:
 
 def worker_schema(carried: Iterable[StructField], output: Output, id_type: DataType, weighted: bool) -> StructType:
     own = [StructField(field.name, field.dataType) for field in carried]
-    return StructType([*own, *found_fields(output, id_type, weighted)])
+    return StructType([*own, *list_found_fields(output, id_type, weighted)])

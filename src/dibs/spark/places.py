@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from dibs.arguments import checked_path
+from dibs.arguments import check_path
 from dibs.errors import DibsError, FormatError, StorageError
 from dibs.storage import versions
 from dibs.storage.versions import VERSIONS, Version
@@ -60,7 +60,7 @@ class Folder:
     def upload(self, staged: Path, names: Iterable[str]) -> None:
         pass
 
-    def fetched(self, version: Version, shard: int | None = None) -> Path:
+    def fetch(self, version: Version, shard: int | None = None) -> Path:
         """A folder of this machine that has the files of the version."""
         return self.path
 
@@ -89,14 +89,14 @@ class Remote:
             wanted = "" if number is None else f" of version {number:,}"
             raise FormatError(f"{self.name} holds no compiled subscriptions{wanted}; it has the versions {there[-5:]}")
         name = versions.version_name(there[-1] if number is None else number)
-        with self._told(), self._files.open_input_stream(f"{self._root}/{name}") as file:
+        with self._tell(), self._files.open_input_stream(f"{self._root}/{name}") as file:
             return versions.from_text(file.read(), f"{self.name}/{name}")
 
     def commit(self, version: Version) -> None:
         if version.version in self.numbers():
-            raise versions.taken(self.name, version.version)
+            raise versions.refuse_taken(self.name, version.version)
         name, partial = versions.version_name(version.version), f"{VERSIONS}/{secrets.token_hex(8)}.partial"
-        with self._told():
+        with self._tell():
             self._files.create_dir(f"{self._root}/{VERSIONS}", recursive=True)
             with self._files.open_output_stream(f"{self._root}/{partial}") as file:
                 file.write(versions.to_text(version).encode())
@@ -108,13 +108,13 @@ class Remote:
 
     def upload(self, staged: Path, names: Iterable[str]) -> None:
         """Brings new files from where they were written to where they belong, and removes them there."""
-        with self._told():
+        with self._tell():
             for name in names:
                 self._files.create_dir(os.path.dirname(f"{self._root}/{name}"), recursive=True)
                 fs.copy_files(str(staged / name), f"{self._root}/{name}", fs.LocalFileSystem(), self._files)
         shutil.rmtree(staged, ignore_errors=True)
 
-    def fetched(self, version: Version, shard: int | None = None) -> Path:
+    def fetch(self, version: Version, shard: int | None = None) -> Path:
         folder = cache_folder() / blake2b(self.name.encode(), digest_size=12).hexdigest()
         folder.mkdir(exist_ok=True)
         for name in version.files(shard):
@@ -122,7 +122,7 @@ class Remote:
             if not target.exists():
                 target.parent.mkdir(exist_ok=True)
                 partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")
-                with self._told():
+                with self._tell():
                     fs.copy_files(f"{self._root}/{name}", str(partial), self._files, fs.LocalFileSystem())
                 partial.rename(target)
         folder.touch()
@@ -138,16 +138,16 @@ class Remote:
         return gone
 
     def discard(self, names: Iterable[str]) -> None:
-        with self._told():
+        with self._tell():
             for name in names:
                 self._files.delete_file(f"{self._root}/{name}")
 
     def _list(self, folder: str) -> list[str]:
-        with self._told():
+        with self._tell():
             chosen = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
             return [info.base_name for info in self._files.get_file_info(chosen)]
 
-    def _told(self) -> _Told:
+    def _tell(self) -> _Told:
         return _Told(self.name)
 
 
@@ -180,7 +180,7 @@ def place_of(path: str | os.PathLike[str]) -> Place:
         path = unquote(urlsplit(path).path)
     if isinstance(path, str) and is_url(path):
         return _remote(path)
-    return Folder(checked_path(path).absolute())
+    return Folder(check_path(path).absolute())
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.storage.versions import Version
 
 PLANS = ("auto", "replicated", "sharded", "local")
@@ -46,7 +46,7 @@ class Plan:
 def choose(plan: Any, version: Version, memory: int, few: bool, streaming: bool) -> Plan:
     """The plan. few: the events are no DataFrame of Spark, so they are on the driver already."""
     if plan not in PLANS:
-        raise ArgumentError(f"plan must be one of {', '.join(map(repr, PLANS))}, not {shown(plan)}")
+        raise ArgumentError(f"plan must be one of {', '.join(map(repr, PLANS))}, not {show(plan)}")
     size = version.bytes
     if plan == "sharded" and version.shards == 1:
         raise DibsError(

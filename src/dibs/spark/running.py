@@ -105,16 +105,16 @@ class RunningStream:
         from rich.live import Live
 
         console = console or Console(stderr=True)
-        with Live(self.shown(), console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
+        with Live(self.show(), console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
             while not self.awaitTermination(A_LOOK):
-                live.update(self.shown())
-            live.update(self.shown())
+                live.update(self.show())
+            live.update(self.show())
 
-    def shown(self, batches: int = 10) -> Any:
+    def show(self, batches: int = 10) -> Any:
         """The latest batches, as a table of rich."""
         from rich.table import Table
 
-        table = Table(title=self.name or None, caption=self._told(), box=None, header_style="dim", padding=(0, 1))
+        table = Table(title=self.name or None, caption=self._tell(), box=None, header_style="dim", padding=(0, 1))
         for title in (
             "batch",
             "version",
@@ -135,7 +135,7 @@ class RunningStream:
             table.add_row(str(m.batch), f"{m.version:,}", *(f"{n:,}" for n in counts), *times)
         return table
 
-    def _told(self) -> str:
+    def _tell(self) -> str:
         status = self.query.status["message"] if self.isActive else "ended"
         lately = [m for m in self.metrics if m.finished_at > time.time() - 60]
         return f"{status}; {sum(m.events for m in lately):,} events in the last minute"

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.webhook import Webhook as Webhook
 
 
@@ -123,6 +123,5 @@ def sink_of(sink: Any) -> Sink:
     if callable(sink):
         return Function(sink)
     raise ArgumentError(
-        "a sink is a path (Parquet), a sink of dibs.spark.sinks or a function of (matches, batch id), not "
-        f"{shown(sink)}"
+        f"a sink is a path (Parquet), a sink of dibs.spark.sinks or a function of (matches, batch id), not {show(sink)}"
     )

@@ -51,7 +51,7 @@ class Snapshot:
         """Since the base."""
         return sum(step.changes for step in self.steps)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
@@ -68,7 +68,7 @@ def write_step(state: Path, name: str, removed: list[Id], changed: list[Subscrip
     ids = [*removed, *(s.id for s in changed)]
     texts = any(isinstance(id, str) for id in ids)
     if texts and not all(isinstance(id, str) for id in ids):
-        raise mixed_ids()
+        raise refuse_mixed_ids()
     columns = {
         "id": pa.array(ids, pa.string() if texts else pa.int64()),
         "expression": pa.array([*[None] * len(removed), *(s.expression for s in changed)], pa.large_string()),
@@ -96,7 +96,7 @@ def read_step(content: bytes) -> tuple[list[Id], list[Subscription]]:
     return removed, changed
 
 
-def mixed_ids() -> FormatError:
+def refuse_mixed_ids() -> FormatError:
     return FormatError(
         "some ids of the subscriptions are integers and some are strings, and a column of Spark has one type: make all "
         "of them strings"
@@ -130,5 +130,5 @@ def id_type_of(matcher: Matcher) -> pa.DataType | None:
     """int64 or large_string; None: there are no subscriptions. Raises FormatError when there are both."""
     found = {layer.id_type for layer in matcher.snapshot().layers if len(layer)}
     if len(found) > 1:
-        raise mixed_ids()
+        raise refuse_mixed_ids()
     return next(iter(found), None)

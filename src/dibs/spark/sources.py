@@ -36,10 +36,10 @@ from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
-from dibs.spark.compile import compile, listed, rejected_frame
+from dibs.spark.compile import compile, frame_rejected, listed
 from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
 from dibs.spark.places import Folder, Place, place_of
-from dibs.spark.tasks import Job, bad_rows, compiled
+from dibs.spark.tasks import Job, bad_rows, compile_rows
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
 from dibs.thresholds import thresholds
@@ -63,8 +63,8 @@ class Source:
     def id_type(self) -> DataType:
         return LongType() if self.version.ids == "int64" else StringType()
 
-    def rejected(self, session: SparkSession) -> DataFrame:
-        return rejected_frame(session, self.place, self.version, self.id_type, self.shared)
+    def frame_rejected(self, session: SparkSession) -> DataFrame:
+        return frame_rejected(session, self.place, self.version, self.id_type, self.shared)
 
 
 def open_source(
@@ -79,14 +79,14 @@ def open_source(
     if isinstance(subscriptions, (str, os.PathLike)):
         frame = None if _is_index(subscriptions) else table_frame(session, subscriptions)
         if frame is None:
-            return _checked(_of_path(subscriptions, session, version), subscriptions)
+            return _check(_of_path(subscriptions, session, version), subscriptions)
         subscriptions = frame
     if version is not None:
         raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
     if isinstance(subscriptions, Matcher):
         if subscriptions.joins:
             raise DibsError("joins over history are not supported on Spark yet: the matcher has some")
-        return _checked(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
+        return _check(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
     if not is_frame(subscriptions):
         raise not_subscriptions(subscriptions)
     return _of_frame(subscriptions, index, on_error, index_dir)
@@ -99,7 +99,7 @@ def _is_index(path: str | os.PathLike[str]) -> bool:
     return versions.is_versioned(place.path) or (place.path / store.HEAD).exists() or store.is_durable(place.path)
 
 
-def _checked(source: Source, named: Any) -> Source:
+def _check(source: Source, named: Any) -> Source:
     if source.version.ids == "mixed":
         raise DibsError(
             f"the ids in {named} are integers and strings, and a column of Spark has one type: save two indexes, or "
@@ -118,20 +118,20 @@ def _of_path(path: str | os.PathLike[str], session: SparkSession, version: int |
     if version is not None:
         raise DibsError(f"{path} has no versions: dibs.spark.compile writes them")
     if store.is_durable(place.path):
-        matcher = _followed(place.path)
+        matcher = _follow(place.path)
         return _of_state(matcher.snapshot(), matcher.index, None)
     manifest, segments = store.load_all(place.path)
     saved = versions.of_saved(place.path, manifest, segments)
-    return Source(_pinned(place, saved) if is_local(session) else place, saved, shared=True)
+    return Source(_pin(place, saved) if is_local(session) else place, saved, shared=True)
 
 
 @lru_cache(maxsize=16)
-def _followed(folder: Path) -> Matcher:
+def _follow(folder: Path) -> Matcher:
     """A durable matcher, which follows its writer: of its next state only what is new is saved."""
     return Matcher.open(folder, read_only=True)
 
 
-def _pinned(place: Folder, saved: Version) -> Place:
+def _pin(place: Folder, saved: Version) -> Place:
     """A folder with the same files under further names, which stay when something is saved over the index."""
     folder = own_folder() / f"pinned-{saved.fingerprint}"
     try:
@@ -157,7 +157,7 @@ def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None
             known = _stored[layer.segment] = (root, versions.save_segment(root, layer.segment))
         file = known[1]
         if layer.gone.count:
-            name, head = versions.save_removed(root, layer.gone.listed())
+            name, head = versions.save_removed(root, layer.gone.list_rows())
             file = replace(file, removed=name, removed_head=head, removed_rows=layer.gone.count)
         stored.append(file)
     version = versions.describe(state.version, index, tuple(stored), [x.segment for x in state.layers])
@@ -219,7 +219,7 @@ def _compile_here(
     table = collect(frame)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
     job = Job(place.name, 1, index, weighted, text_ids, len(table), None, False, None)
-    matcher, bad = compiled(table, job)
+    matcher, bad = compile_rows(table, job)
     if bad and on_error == "raise":
         raise SubscriptionErrors(bad)
     staged = place.staging

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from dibs import loading
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.feeds import Feed, Table, Topic, feed_of
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import DurableFolder, Living, SavedFolder
@@ -78,7 +78,7 @@ def stream(
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
-    batches, feed = _prepared(
+    batches, feed = _prepare(
         events, subscriptions, sink, checkpoint, state, Wanted(event_id, attributes, tuple(carry), event_time), on_error
     )
     check_callable("on_batch", on_batch)
@@ -120,7 +120,7 @@ def backfill(
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
-    batches, feed = _prepared(
+    batches, feed = _prepare(
         events, subscriptions, sink, checkpoint, state, Wanted(event_id, attributes, tuple(carry), event_time), on_error
     )
     try:
@@ -134,7 +134,7 @@ def backfill(
             feed.close()
 
 
-def _prepared(
+def _prepare(
     events: DataFrame,
     subscriptions: Any,
     sink: Any,
@@ -178,7 +178,7 @@ def _living(
 def _state_folder(checkpoint: Any, state: Any) -> Path:
     for name, path in (("checkpoint", checkpoint), ("state", state)):
         if not isinstance(path, (str, os.PathLike)) and not (name == "state" and path is None):
-            raise ArgumentError(f"{name} must be the path of a folder, not {shown(path)}")
+            raise ArgumentError(f"{name} must be the path of a folder, not {show(path)}")
     local = _local(checkpoint if state is None else state)
     if local is None:
         raise DibsError(

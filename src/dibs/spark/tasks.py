@@ -43,24 +43,24 @@ class Job:
     def shards(self) -> int:
         return 1 if self.cuts is None else self.cuts.shards
 
-    def packed(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Plain values, which a worker without Dibs can unpickle."""
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
         cuts = None if self.cuts is None else self.cuts.cuts
         return {**own, "cuts": cuts, "old": None if self.old is None else versions.to_text(self.old)}
 
     @classmethod
-    def unpacked(cls, fields: dict[str, Any]) -> Job:
+    def unpack(cls, fields: dict[str, Any]) -> Job:
         old, cuts = fields["old"], fields["cuts"]
         old = None if old is None else versions.from_text(old, "a job")
         return cls(**{**fields, "old": old, "cuts": None if cuts is None else Cuts(cuts)})
 
 
-def told(what: dict[str, Any]) -> pa.RecordBatch:
+def tell_rows(what: dict[str, Any]) -> pa.RecordBatch:
     return pa.record_batch({"told": [json.dumps(what)]})
 
 
-def collected(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
+def collect_rows(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
     """All rows, in the columns of the job's table."""
     kept = list(batches)
     if not kept:
@@ -72,13 +72,13 @@ def collected(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
     return table.set_column(1, "expression", table["expression"].cast(pa.large_string())).combine_chunks()
 
 
-def counted(new: pa.Table) -> dict[str, pa.Array]:
+def count_rows(new: pa.Table) -> dict[str, pa.Array]:
     """How many rows came from each input partition."""
     found, count = np.unique(new["position"].to_numpy() >> PARTITION_BITS, return_counts=True)
     return {"part": pa.array(np.zeros(len(found), np.int32)), "position": pa.array(found), "row": pa.array(count)}
 
 
-def compiled(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
+def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
     """The rows of the table, compiled, and the bad ones by their places in it."""
     matcher = Matcher(index=job.index, threads=1)
     matcher.changes.no_joins = NO_JOINS

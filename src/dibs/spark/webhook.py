@@ -109,7 +109,7 @@ def post(webhook: Webhook, key: str, body: bytes) -> tuple[int, str | None]:
             error = f"{refused.code} {refused.reason}"
             if refused.code not in WORTH_TRYING_AGAIN:
                 return attempt, error
-            wait = max(wait, _asked_to_wait(refused.headers.get("Retry-After")))
+            wait = max(wait, _read_retry_after(refused.headers.get("Retry-After")))
         except OSError as failure:  # no connection, a name that is unknown, a timeout
             error = str(getattr(failure, "reason", failure)) or type(failure).__name__
         if attempt < webhook.attempts:
@@ -118,5 +118,5 @@ def post(webhook: Webhook, key: str, body: bytes) -> tuple[int, str | None]:
     return webhook.attempts, error
 
 
-def _asked_to_wait(header: str | None) -> float:
+def _read_retry_after(header: str | None) -> float:
     return float(header) if header is not None and header.isdigit() else 0.0

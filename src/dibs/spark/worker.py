@@ -65,7 +65,7 @@ def match_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
     """Rows (carried columns, ids, weights, why, matches, problem), one for each event: see `_found_rows`."""
     _prepare(task)
     matcher = open_matcher(task.path, task.opened_version, task.files)
-    yield from _matched(batches, task, lambda _: matcher)
+    yield from _match(batches, task, lambda _: matcher)
 
 
 def match_shards(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
@@ -84,7 +84,7 @@ def match_shards(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.R
                 yield _rows(rest, task, _nothing(len(part), task), part.column(1))
             else:
                 matcher = open_matcher(task.path, task.opened_version, task.files, int(shards[start]))
-                yield from _matched([rest], task, lambda _, matcher=matcher: matcher, problems=False)
+                yield from _match([rest], task, lambda _, matcher=matcher: matcher, problems=False)
 
 
 def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ def _prepare(task: Task) -> None:
         unpack(Parcel(*task.kernels))
 
 
-def _matched(
+def _match(
     batches: Iterable[pa.RecordBatch], task: Task, matcher_of: Any, problems: bool = True
 ) -> Iterator[pa.RecordBatch]:
     events = malformed = 0
@@ -135,7 +135,7 @@ def _matched(
         while start < batch.num_rows:
             part = batch.slice(start, size)
             start += part.num_rows
-            found, said, pairs = _found(part, task, matcher_of(part))
+            found, said, pairs = _find(part, task, matcher_of(part))
             texts = _problem_texts(said) if problems else {}
             malformed += len(texts)
             events += part.num_rows
@@ -148,7 +148,7 @@ def _matched(
         )
 
 
-def _found(part: pa.RecordBatch, task: Task, matcher: Matcher) -> tuple[dict[str, pa.Array], list[EventProblem], int]:
+def _find(part: pa.RecordBatch, task: Task, matcher: Matcher) -> tuple[dict[str, pa.Array], list[EventProblem], int]:
     """The columns of the matches, what is wrong with the events, and how many pairs there are."""
     columns = _attribute_columns(part, task)
     if task.count_only and task.matches:
@@ -186,7 +186,7 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
     if weights is not None:
         result["weights"] = pa.ListArray.from_arrays(at, pa.array(weights))
     if task.explain:
-        texts = _explained(matcher, ids, event, columns, task)
+        texts = _explain(matcher, ids, event, columns, task)
         result["why"] = pa.ListArray.from_arrays(at, pa.array(texts, pa.string()))
     return result
 
@@ -202,7 +202,7 @@ def _heaviest(event: Any, ids: pa.Array, weights: Any, top: int) -> Any:
     return order[place < top]
 
 
-def _explained(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:
+def _explain(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:
     rows = columns.to_pylist()
     if task.attributes is not None:
         rows = [_as_dict(row[task.attributes]) for row in rows]

@@ -38,7 +38,7 @@ from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage import catalog_check as checking
 from dibs.storage.catalog_changes import IdsInUse, NewRows, forget_removals, put, put_new
-from dibs.storage.catalog_check import Seal, SealFile, removed_rows
+from dibs.storage.catalog_check import Seal, SealFile, read_removed
 from dibs.storage.catalog_rows import (
     CatalogColumns,
     Entry,
@@ -48,7 +48,7 @@ from dibs.storage.catalog_rows import (
     entries_of,
     seed_of,
     total,
-    wrapped,
+    wrap,
 )
 from dibs.storage.catalog_schema import COLUMNS, CatalogState, LaterFormat, create_catalog, read_state, write_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, Session, file_size
@@ -87,8 +87,8 @@ class Catalog:
         try:
             seal = checking.read_seal(folder)
             self._sealed = checking.is_sealed(folder, seal)
-            state = self._verified(whole=not self._sealed)
-            changes = self._read(checking.committed)
+            state = self._verify(whole=not self._sealed)
+            changes = self._read(checking.count_committed)
             checking.check_seal(folder, seal, state.identity, changes)
             self.identity = state.identity  # random, made with the catalog
             self._row_seed = seed_of(state.identity)
@@ -142,8 +142,8 @@ class Catalog:
             if not busy and file_size(self.folder / LOG) == 0:
                 self._reader.close()
                 self._reader = Session(self.folder, read_only=True)  # one that must read from the disk
-                state = self._verified(whole=True)
-                seal.write(checking.sealed(self.folder, state.identity, self._read(checking.committed)))
+                state = self._verify(whole=True)
+                seal.write(checking.make_seal(self.folder, state.identity, self._read(checking.count_committed)))
                 self._sealed = True
 
     def _end(self) -> None:
@@ -181,7 +181,7 @@ class Catalog:
     def __len__(self) -> int:
         return self._state().subscriptions
 
-    def counted(self) -> tuple[int, int]:
+    def count(self) -> tuple[int, int]:
         """The version, and how many subscriptions there are at it."""
         state = self._state()
         return state.version, state.subscriptions
@@ -214,8 +214,8 @@ class Catalog:
         """What is wrong with the files now; [] if nothing is."""
         try:
             seal = checking.read_seal(self.folder)
-            identity = self._verified(whole=True).identity
-            checking.check_seal(self.folder, seal, identity, self._read(checking.committed))
+            identity = self._verify(whole=True).identity
+            checking.check_seal(self.folder, seal, identity, self._read(checking.count_committed))
         except DamagedError as e:
             return [str(e)]
         return []
@@ -258,7 +258,7 @@ class Catalog:
             state = read_state(connection)
             portions = list(all_rows(connection, self._row_seed))
             count, found = sum(len(sums) for _, sums in portions), sum(total(sums) for _, sums in portions)
-            if (count, wrapped(found)) != (state.subscriptions, state.subscriptions_sum):
+            if (count, wrap(found)) != (state.subscriptions, state.subscriptions_sum):
                 raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
             return state.version, columns_of([rows for rows, _ in portions])
 
@@ -274,7 +274,7 @@ class Catalog:
             if state.trimmed > since:
                 return None
             entries = entries_of(connection.execute(query, (since,)).fetchall(), self._row_seed)
-            gone = {entry.id for entry in entries_of(removed_rows(connection, since), self._row_seed)}
+            gone = {entry.id for entry in entries_of(read_removed(connection, since), self._row_seed)}
             history = None if change is None else read_news(connection, state.identity, change, end)
             return News(state.version, list(gone.difference(entry.id for entry in entries)), entries, history)
 
@@ -335,7 +335,7 @@ class Catalog:
         stamp = self._reader.stamp()
         seen, state, _ = self._seen
         if seen != stamp:
-            state, changes = self._read(lambda c: (read_state(c), checking.committed(c)))
+            state, changes = self._read(lambda c: (read_state(c), checking.count_committed(c)))
             self._seen = (stamp, state, changes - state.version)
         return state
 
@@ -353,7 +353,7 @@ class Catalog:
         return self._writer
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._reader.read(self._told(work))
+        return self._reader.read(self._tell(work))
 
     def _write(self, work: Callable[[sqlite3.Connection], CatalogState]) -> None:
         """`work` returns the new state."""
@@ -364,29 +364,29 @@ class Catalog:
         writer = self._check_writable()
 
         def whole(connection: sqlite3.Connection) -> tuple[T, int]:
-            return work(connection), checking.committed(connection)
+            return work(connection), checking.count_committed(connection)
 
         self._sealed = False
-        result, changes = writer.write(self._told(whole))
+        result, changes = writer.write(self._tell(whole))
         if self._seal is not None:
             self._seal.write(Seal(self.identity, changes))
         return result
 
-    def _verified(self, whole: bool) -> CatalogState:
+    def _verify(self, whole: bool) -> CatalogState:
         """The state, after a look at everything if `whole`."""
         if not whole:
             return self._read(checking.check_head)
         by_two = file_size(self.folder / DATA) >= thresholds.catalog_checked_by_two
-        found = self._verified_by_two() if by_two else None
+        found = self._verify_by_two() if by_two else None
         return found or self._read(checking.verify)
 
-    def _verified_by_two(self) -> CatalogState | None:
+    def _verify_by_two(self) -> CatalogState | None:
         """By two threads. None: somebody writes, so that they have seen different states."""
         other = Session(self.folder, read_only=True)
         try:
             with ThreadPoolExecutor(1, thread_name_prefix="dibs") as pool:
                 try:
-                    future = pool.submit(other.read, self._told(checking.check_structure))
+                    future = pool.submit(other.read, self._tell(checking.check_structure))
                 except RuntimeError:  # at the end of a program there are no new threads
                     return None
                 rows, structure = self._read(checking.check_rows), future.result()
@@ -394,9 +394,9 @@ class Catalog:
             other.close()
         if rows.state != structure.state:
             return None
-        return self._read(lambda _: checking.agreed(rows, structure))
+        return self._read(lambda _: checking.agree(rows, structure))
 
-    def _told(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+    def _tell(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
         """The same, with what is unsound as an error that names the file."""
 
         def telling(connection: sqlite3.Connection) -> T:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.segments.ids import Id
-from dibs.storage.catalog_rows import Entry, Unsound, checksums_of, rows_of, rows_of_columns, seed_of, total, wrapped
+from dibs.storage.catalog_rows import Entry, Unsound, checksums_of, rows_of, rows_of_columns, seed_of, total, wrap
 from dibs.storage.catalog_schema import BY_ID, COLUMNS, CatalogState
 from dibs.thresholds import thresholds
 
@@ -57,9 +57,9 @@ def put(connection: sqlite3.Connection, state: CatalogState, changes: RowChanges
     return state._replace(
         version=state.version + len(changes),
         subscriptions=state.subscriptions - old + len(new),
-        subscriptions_sum=wrapped(state.subscriptions_sum - old_sums + total(new_sums)),
+        subscriptions_sum=wrap(state.subscriptions_sum - old_sums + total(new_sums)),
         removed=state.removed + len(gone),
-        removed_sum=wrapped(state.removed_sum + total(gone_sums)),
+        removed_sum=wrap(state.removed_sum + total(gone_sums)),
     )
 
 
@@ -99,7 +99,7 @@ def put_new(connection: sqlite3.Connection, state: CatalogState, rows: NewRows) 
     return state._replace(
         version=state.version + n,
         subscriptions=state.subscriptions + n,
-        subscriptions_sum=wrapped(state.subscriptions_sum + total(sums)),
+        subscriptions_sum=wrap(state.subscriptions_sum + total(sums)),
     )
 
 
@@ -124,5 +124,5 @@ def forget_removals(connection: sqlite3.Connection, state: CatalogState, version
     sums = [checksum for (checksum,) in connection.execute(query, (version,)).fetchall()]
     connection.execute("DELETE FROM removed WHERE version <= ?", (version,))
     return state._replace(
-        trimmed=version, removed=state.removed - len(sums), removed_sum=wrapped(state.removed_sum - sum(sums))
+        trimmed=version, removed=state.removed - len(sums), removed_sum=wrap(state.removed_sum - sum(sums))
     )

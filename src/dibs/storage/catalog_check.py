@@ -35,7 +35,7 @@ from dibs.storage.catalog_rows import (
     index_rows,
     seed_of,
     total,
-    wrapped,
+    wrap,
 )
 from dibs.storage.catalog_schema import CatalogState, check_schema, read_state
 from dibs.storage.catalog_session import ADVICE, DATA, LOG, file_size
@@ -57,10 +57,10 @@ class Half(NamedTuple):
 
 def verify(connection: sqlite3.Connection) -> CatalogState:
     """Looks at everything. Raises Unsound, LaterFormat, sqlite3.Error."""
-    return agreed(check_rows(connection), check_structure(connection))
+    return agree(check_rows(connection), check_structure(connection))
 
 
-def agreed(rows: Half, structure: Half) -> CatalogState:
+def agree(rows: Half, structure: Half) -> CatalogState:
     """Both halves, of one state, say the same."""
     if rows != structure:
         raise Unsound("the index of ids differs from the subscriptions")
@@ -73,7 +73,7 @@ def check_head(connection: sqlite3.Connection) -> CatalogState:
     return read_state(connection)
 
 
-def committed(connection: sqlite3.Connection) -> int:
+def count_committed(connection: sqlite3.Connection) -> int:
     """How many changes were committed."""
     state = read_state(connection)
     return state.version + read_head(connection, state.identity).change
@@ -89,14 +89,14 @@ def check_rows(connection: sqlite3.Connection) -> Half:
         keys += total(checksums_of(bare(rows), seed))
         if not 0 < rows.versions[0] <= rows.versions[-1] <= state.version:
             raise Unsound(f"there are subscriptions of later versions than {state.version}")
-    if (count, wrapped(found)) != (state.subscriptions, state.subscriptions_sum):
+    if (count, wrap(found)) != (state.subscriptions, state.subscriptions_sum):
         raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
-    removed = removed_rows(connection, 0)
+    removed = read_removed(connection, 0)
     entries_of(removed, seed)
-    if (len(removed), wrapped(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
+    if (len(removed), wrap(sum(row[5] for row in removed))) != (state.removed, state.removed_sum):
         raise Unsound(f"not the {state.removed:,} removals that were written are there")
     check_history(connection, state.identity)
-    return Half(state, count, wrapped(keys))
+    return Half(state, count, wrap(keys))
 
 
 def check_structure(connection: sqlite3.Connection) -> Half:
@@ -109,10 +109,10 @@ def check_structure(connection: sqlite3.Connection) -> Half:
     count = keys = 0
     for rows in index_rows(connection):
         count, keys = count + len(rows.versions), keys + total(checksums_of(rows, seed))
-    return Half(state, count, wrapped(keys))
+    return Half(state, count, wrap(keys))
 
 
-def removed_rows(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
+def read_removed(connection: sqlite3.Connection, since: int) -> list[tuple[Any, ...]]:
     query = "SELECT id, '', 0.0, version, time, checksum FROM removed WHERE version > ?"
     return connection.execute(query, (since,)).fetchall()
 
@@ -151,7 +151,7 @@ def is_sealed(folder: Path, seal: Seal | None) -> bool:
     return _file_checksum(folder / DATA) == seal.checksum
 
 
-def sealed(folder: Path, identity: str, changes: int) -> Seal:
+def make_seal(folder: Path, identity: str, changes: int) -> Seal:
     """The seal of a catalog that nobody writes now, and that has no log any more."""
     path = folder / DATA
     return Seal(identity, changes, path.stat().st_size, _file_checksum(path))

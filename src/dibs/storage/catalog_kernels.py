@@ -33,7 +33,7 @@ def _step(h, word):
 
 
 @kernel
-def _hashed(data, start, end, h):
+def _hash(data, start, end, h):
     """Each step is bijective in the hash and in the word: a difference within one word of 8 bytes is always seen, any
     other goes unseen about once in 2**64 times."""
     size = end - start
@@ -51,8 +51,8 @@ def fill_checksums(rows, seed, result):
     numbers = rows.weights.view(np.uint64)
     for i in range(len(result)):
         h = _step(seed, np.uint64(rows.kinds[i]))
-        h = _hashed(rows.ids, rows.id_starts[i], rows.id_starts[i + 1], h)
-        h = _hashed(rows.texts, rows.text_starts[i], rows.text_starts[i + 1], h)
+        h = _hash(rows.ids, rows.id_starts[i], rows.id_starts[i + 1], h)
+        h = _hash(rows.texts, rows.text_starts[i], rows.text_starts[i + 1], h)
         h = _step(_step(h, numbers[i]), np.uint64(rows.versions[i]))
         result[i] = np.int64(_step(h, np.uint64(rows.times[i])))
 

@@ -70,10 +70,10 @@ def seed_of(identity: str) -> np.uint64:
 
 def total(sums: NDArray[np.int64]) -> int:
     """The sum of checksums, as SQLite can keep it."""
-    return wrapped(int(sums.view(np.uint64).sum(dtype=np.uint64)))
+    return wrap(int(sums.view(np.uint64).sum(dtype=np.uint64)))
 
 
-def wrapped(value: int) -> int:
+def wrap(value: int) -> int:
     return ((value + SIGN) & MASK) - SIGN
 
 
@@ -85,15 +85,15 @@ def rows_of(entries: Sequence[Entry]) -> CatalogArrays:
     texts = [e.text.encode() for e in entries]
     return CatalogArrays(
         np.array([isinstance(e.id, str) for e in entries], np.uint8),
-        *_joined(ids),
-        *_joined(texts),
+        *_join(ids),
+        *_join(texts),
         np.array([e.weight for e in entries], np.float64) + 0.0,
         np.array([e.version for e in entries], np.int64),
         np.array([e.time for e in entries], np.int64),
     )
 
 
-def _joined(parts: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _join(parts: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     starts = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=starts[1:])
     return starts, np.frombuffer(b"".join(parts), np.uint8)

@@ -94,7 +94,7 @@ class Session:
         except BaseException as e:
             self._roll_back()
             if isinstance(e, FAILURES):
-                raise translated(self.path, e) from e
+                raise translate(self.path, e) from e
             raise
 
     def execute(self, command: str) -> list[Any]:
@@ -103,7 +103,7 @@ class Session:
             try:
                 return self._ready().execute(command).fetchall()
             except FAILURES as e:
-                raise translated(self.path, e) from e
+                raise translate(self.path, e) from e
 
     def stamp(self) -> tuple[int, ...]:
         """Another one after each commit of another session, whosever that is."""
@@ -113,7 +113,7 @@ class Session:
             try:
                 [number] = self._ready().execute("PRAGMA data_version").fetchone()
             except FAILURES as e:
-                raise translated(self.path, e) from e
+                raise translate(self.path, e) from e
             return self._opened, number
 
     # ---- the connection ----
@@ -144,9 +144,9 @@ class Session:
         _check_inherited(self.path)
         self._alone = None
         if not self.read_only:
-            return self._connected("mode=rw")
+            return self._ensure_connected("mode=rw")
         try:
-            return self._connected("mode=ro")
+            return self._ensure_connected("mode=ro")
         except sqlite3.OperationalError as e:
             self._alone = self._file()
             if self._alone[0]:  # there is a log, which must not be left out
@@ -154,9 +154,9 @@ class Session:
                     raise
                 advice = "make the folder writable, or open it once where it is"
                 raise StorageError(self.path, f"has a log, which cannot be read from here ({e}): {advice}") from e
-            return self._connected("mode=ro&immutable=1")
+            return self._ensure_connected("mode=ro&immutable=1")
 
-    def _connected(self, mode: str) -> sqlite3.Connection:
+    def _ensure_connected(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?{mode}",
             uri=True,
@@ -271,7 +271,7 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def translated(path: Path, error: Exception) -> DibsError:
+def translate(path: Path, error: Exception) -> DibsError:
     """What SQLite says, as an error of Dibs."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError):

@@ -49,7 +49,7 @@ class CheckedRows(NamedTuple):
         return CheckedRows(self.ids.take(places), self.texts.take(places), self.weights[rows], self.versions[rows])
 
 
-def checked(folder: Path) -> list[Finding]:
+def check_folder(folder: Path) -> list[Finding]:
     """All parts of a durable folder. Raises FormatError when it is none."""
     if not (folder / CATALOG).is_dir():
         raise FormatError(f"{folder} holds no durable matcher: it has no folder {CATALOG}")
@@ -117,23 +117,23 @@ def _segments(folder: Path, catalog: Catalog | None, manifest: Manifest) -> list
             try:
                 gone = load_removed(folder / stored.removed, stored.removed_head)
             except (DibsError, FileNotFoundError) as e:
-                problems["removed"].append(_told(folder / stored.removed, e))
+                problems["removed"].append(_tell(folder / stored.removed, e))
         try:
             found.append(_rows(folder, stored, gone))
         except (DibsError, FileNotFoundError, KeyError) as e:
-            problems["segments"].append(_told(folder / stored.file, e))
+            problems["segments"].append(_tell(folder / stored.file, e))
     parts = [Finding(kind, _sizes(folder, names[kind]), problems[kind]) for kind in names]
     if catalog is None or any(part.problems for part in parts):
         return parts
     try:
-        same, changes, differences = _compared(catalog, manifest.version, found)
+        same, changes, differences = _compare(catalog, manifest.version, found)
     except DibsError as e:
         return [*parts, Finding("agreement", "cannot be told", [str(e)])]
     about = f"{same:,} subscriptions are the same in segments and catalog; {changes:,} changes to replay"
     return [*parts, Finding("agreement", about, differences)]
 
 
-def _told(path: Path, error: Exception) -> str:
+def _tell(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{path} is missing; {REBUILT}"
     return f"{error if isinstance(error, DibsError) else f'{path} lacks {error}'}; {REBUILT}"
@@ -160,7 +160,7 @@ def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Check
 # ---- segments against catalog ----
 
 
-def _compared(catalog: Catalog, since: int, segments: Sequence[CheckedRows]) -> tuple[int, int, list[str]]:
+def _compare(catalog: Catalog, since: int, segments: Sequence[CheckedRows]) -> tuple[int, int, list[str]]:
     """(subscriptions that are the same, changes since, differences). Only those that no change since concerns are
     compared; the others are what the log is replayed for."""
     _, columns = catalog.columns()
@@ -171,15 +171,15 @@ def _compared(catalog: Catalog, since: int, segments: Sequence[CheckedRows]) -> 
     same, differences = 0, []
     for id_type in ID_TYPES:
         changed = pa.array([id for id in ids if isinstance(id, str) == (id_type != pa.int64())], id_type)
-        ours = _ordered([rows for rows in segments if rows.ids.type == id_type], id_type, changed)
-        truth = _ordered([CheckedRows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
+        ours = _is_ordered([rows for rows in segments if rows.ids.type == id_type], id_type, changed)
+        truth = _is_ordered([CheckedRows(*c[:4]) for c in columns if c[0].type == id_type], id_type, changed)
         found = list(_differences(ours, truth))
         differences += found
         same += 0 if found else len(truth.ids)
     return same, news.version - since, differences
 
 
-def _ordered(parts: Sequence[CheckedRows], id_type: pa.DataType, changed: pa.Array) -> CheckedRows:
+def _is_ordered(parts: Sequence[CheckedRows], id_type: pa.DataType, changed: pa.Array) -> CheckedRows:
     """All parts as one in the order of ids, without those that changed."""
     none = np.empty(0)
     empty = CheckedRows(pa.array([], id_type), pa.array([], pa.large_string()), none, none.astype(np.int64))

@@ -36,7 +36,7 @@ def checksums(contents: list[NDArray[np.uint8]]) -> list[int]:
     counts = [max(1, -(-len(content) // PIECE)) for content in contents]
     pieces = [c[i * PIECE : (i + 1) * PIECE] for c, count in zip(contents, counts) for i in range(count)]
     threads = min(THREADS, os.cpu_count() or 1, len(pieces))
-    shared = None if threads < 2 or sum(map(len, contents)) < WORTH_THREADS else _shared(pieces, threads)
+    shared = None if threads < 2 or sum(map(len, contents)) < WORTH_THREADS else _share(pieces, threads)
     found = [_piece(piece) for piece in pieces] if shared is None else shared
     result, end = [], 0
     for count in counts:
@@ -45,7 +45,7 @@ def checksums(contents: list[NDArray[np.uint8]]) -> list[int]:
     return result
 
 
-def _shared(pieces: list[NDArray[np.uint8]], threads: int) -> list[int] | None:
+def _share(pieces: list[NDArray[np.uint8]], threads: int) -> list[int] | None:
     """None: no thread can be started, as at the end of a program."""
     with ThreadPoolExecutor(threads, thread_name_prefix="dibs") as pool:
         try:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
-from dibs.storage.catalog_rows import Unsound, wrapped
+from dibs.storage.catalog_rows import Unsound, wrap
 from dibs.storage.catalog_schema import HISTORY, HISTORY_FORMAT
 from dibs.storage.history_rows import DocumentRow, HistoryChange, HistoryHead, HistoryNews
 
@@ -45,7 +45,7 @@ def read_news(connection: sqlite3.Connection, identity: str, change: int, end: i
     if head.change == change:
         return None
     rows = list(_rows(connection, identity, end)) if head.rows else []
-    gone = frozenset(_gone(connection, 0)) if head.gone else frozenset()
+    gone = frozenset(_read_gone(connection, 0)) if head.gone else frozenset()
     _check_gone(identity, head, gone)
     return HistoryNews(head, rows, gone)
 
@@ -68,15 +68,15 @@ def put_change(connection: sqlite3.Connection, identity: str, version: int, time
         values = (*whole, checksum)
         connection.execute(f"INSERT INTO documents ({COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
         came_sum += checksum
-    no_more = list(_gone(connection, 0, change.head.first))
+    no_more = list(_read_gone(connection, 0, change.head.first))
     connection.execute("DELETE FROM gone WHERE number < ?", (change.head.first,))
     more = [number for number in change.gone if number >= change.head.first]
     connection.executemany("INSERT INTO gone VALUES (?)", ((number,) for number in more))
     head = change.head._replace(
         rows=old.rows - went + len(change.rows),
-        rows_sum=wrapped(old.rows_sum - went_sum + came_sum),
+        rows_sum=wrap(old.rows_sum - went_sum + came_sum),
         gone=old.gone - len(no_more) + len(more),
-        gone_sum=wrapped(old.gone_sum - _sum(identity, no_more) + _sum(identity, more)),
+        gone_sum=wrap(old.gone_sum - _sum(identity, no_more) + _sum(identity, more)),
     )
     fields = ", ".join(f"{name} = ?" for name in (*HistoryHead._fields, "checksum"))
     connection.execute(f"UPDATE history SET {fields}", (*head, _checksum(identity, head)))
@@ -88,13 +88,13 @@ def check_history(connection: sqlite3.Connection, identity: str) -> None:
         return
     head = read_head(connection, identity)
     count = total = 0
-    for row, checksum in _checked_rows(connection, identity, -1):
+    for row, checksum in _check_rows(connection, identity, -1):
         count, total = count + 1, total + checksum
         if not row.number < row.number + row.size <= head.end:
             raise Unsound(f"there are documents of later numbers than {head.end}")
-    if (count, wrapped(total)) != (head.rows, head.rows_sum):
+    if (count, wrap(total)) != (head.rows, head.rows_sum):
         raise Unsound(f"not the {head.rows:,} rows of documents that were written are there")
-    _check_gone(identity, head, frozenset(_gone(connection, 0)))
+    _check_gone(identity, head, frozenset(_read_gone(connection, 0)))
 
 
 def _has_history(connection: sqlite3.Connection) -> bool:
@@ -104,10 +104,10 @@ def _has_history(connection: sqlite3.Connection) -> bool:
 
 def _rows(connection: sqlite3.Connection, identity: str, end: int) -> Iterator[DocumentRow]:
     """Those from the document `end` on."""
-    return (row for row, _ in _checked_rows(connection, identity, end - 1))
+    return (row for row, _ in _check_rows(connection, identity, end - 1))
 
 
-def _checked_rows(connection: sqlite3.Connection, identity: str, last: int) -> Iterator[tuple[DocumentRow, int]]:
+def _check_rows(connection: sqlite3.Connection, identity: str, last: int) -> Iterator[tuple[DocumentRow, int]]:
     """The rows of documents after this one, with their checksums, which fit."""
     cursor = connection.execute(f"SELECT {COLUMNS} FROM documents WHERE number > ? ORDER BY number", (last,))
     seed = blake2b(digest_size=8, key=identity.encode())
@@ -129,7 +129,7 @@ def _delete(connection: sqlite3.Connection, first: int) -> tuple[int, int]:
     return len(found), sum(checksum for *_, checksum in found)
 
 
-def _gone(connection: sqlite3.Connection, low: int, high: int = 2**63 - 1) -> Iterator[int]:
+def _read_gone(connection: sqlite3.Connection, low: int, high: int = 2**63 - 1) -> Iterator[int]:
     query = "SELECT number FROM gone WHERE number >= ? AND number < ?"
     return (number for (number,) in connection.execute(query, (low, high)).fetchall())
 
@@ -141,7 +141,7 @@ def _check_gone(identity: str, head: HistoryHead, gone: frozenset[int]) -> None:
 
 def _sum(identity: str, numbers: Iterable[int]) -> int:
     seed = blake2b(digest_size=8, key=identity.encode())
-    return wrapped(sum(_checksum_of(seed, (number,)) for number in numbers))
+    return wrap(sum(_checksum_of(seed, (number,)) for number in numbers))
 
 
 def _checksum(identity: str, values: tuple[Any, ...]) -> int:

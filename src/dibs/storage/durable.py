@@ -68,7 +68,7 @@ class _UnreadableManifest(Exception):
 class Follower(Protocol):
     """A history that is brought to the state of the catalog."""
 
-    def known(self) -> tuple[int, int]:
+    def read_position(self) -> tuple[int, int]:
         """The last change, and the number of the next document."""
 
     def take(self, news: HistoryNews) -> None: ...
@@ -158,12 +158,12 @@ class Durable:
 
     def restore(self, layers: Layers) -> None:
         """Fills the layers with what is in the folder."""
-        layers.restore(self._saved(layers) or self._compiled(layers))
+        layers.restore(self._restore_saved(layers) or self._compile_all(layers))
         self.catch_up(layers)
-        version, count = self.catalog.counted()
+        version, count = self.catalog.count()
         if version == layers.state.version and count != len(layers):  # a writer may have gone on meanwhile
             _tell(f"{self.folder}: its catalog holds {count:,} subscriptions, its segments {len(layers):,}", count)
-            layers.restore(self._compiled(layers))
+            layers.restore(self._compile_all(layers))
             self.catch_up(layers)
         if not self.read_only:
             own, its = weakref.ref(self), weakref.ref(layers)  # the upkeep keeps nobody alive
@@ -180,7 +180,7 @@ class Durable:
                 self._remove_files()
             layers.upkeep.wake()
 
-    def _saved(self, layers: Layers) -> State | None:
+    def _restore_saved(self, layers: Layers) -> State | None:
         """The state of the manifest; None: they must be rebuilt, which is told."""
         damage = self._damage
         for _ in range(TRIES):
@@ -219,11 +219,11 @@ class Durable:
         removed = Gone(len(segment)).including(gone)
         if not layers.choice.is_of(segment.index) and len(segment) > thresholds.scanned_rows:
             self._unsaved = True
-            return Layer.of(merge([(segment, removed.kept())], layers.choice))
+            return Layer.of(merge([(segment, removed.find_kept())], layers.choice))
         self._stored[segment] = stored, removed.count
         return Layer(segment, removed)
 
-    def _compiled(self, layers: Layers) -> State:
+    def _compile_all(self, layers: Layers) -> State:
         """The state of everything in the catalog."""
         self._unsaved = True
         version, columns = self.catalog.columns()
@@ -253,7 +253,7 @@ class Durable:
     def catch_up(self, layers: Layers) -> None:
         """Brings the layers and the history to the state of the catalog, both as of one moment."""
         history = None if self.history is None else self.history()
-        change, end = (None, 0) if history is None else history.known()
+        change, end = (None, 0) if history is None else history.read_position()
         if self.catalog.version == layers.state.version and change in (None, self.catalog.change):
             return
         for _ in range(TRIES):
@@ -282,7 +282,7 @@ class Durable:
         if manifest is None or manifest.version <= layers.state.version:
             return False
         self._manifest = manifest
-        layers.restore(self._saved(layers) or self._compiled(layers))
+        layers.restore(self._restore_saved(layers) or self._compile_all(layers))
         return True
 
     # ---- changing ----
@@ -306,7 +306,7 @@ class Durable:
                 self.folder, "was opened before this process was forked; open it in the process that uses it"
             )
 
-    def timed(self, subscription: Subscription) -> Subscription:
+    def with_time(self, subscription: Subscription) -> Subscription:
         entry = self.catalog.get(subscription.id)
         if entry is None or entry.version != subscription.version:
             return subscription
@@ -327,7 +327,7 @@ class Durable:
         self.check_process()
         with self._saving:
             state = layers.flush()
-            stored = tuple(map(self._saved_layer, state.layers))
+            stored = tuple(map(self._save_layer, state.layers))
             old = self._manifest
             name, options = layers.choice.name, dict(layers.choice.options)
             new = Manifest(name, state.version, self.catalog.identity, self._next_file, stored, options)
@@ -337,7 +337,7 @@ class Durable:
                 self._remove_files()
             self._unsaved = False
 
-    def _saved_layer(self, layer: Layer) -> StoredSegment:
+    def _save_layer(self, layer: Layer) -> StoredSegment:
         """How the layer is saved."""
         number, self._next_file = self._next_file, self._next_file + 1
         stored, gone = self._stored.get(layer.segment, (None, 0))
@@ -347,7 +347,7 @@ class Durable:
             stored, gone = StoredSegment(file, len(layer.segment), None, head), 0
         if layer.gone.count != gone:
             file = removed_name(number)
-            head = store.save_removed(layer.gone.listed(), self.folder / file)
+            head = store.save_removed(layer.gone.list_rows(), self.folder / file)
             stored = replace(stored, removed=file, removed_head=head)
         self._stored[layer.segment] = stored, layer.gone.count
         return stored

@@ -30,14 +30,14 @@ def take_snapshot(folder: Path, target: Path) -> Manifest | None:
                 manifest = read_manifest(folder)
             except (FileNotFoundError, DamagedError):
                 return None
-            if _linked(folder, manifest, target):
+            if _link_all(folder, manifest, target):
                 return manifest
     except OSError as e:
         raise storage_error(target, e) from e
     return None
 
 
-def _linked(folder: Path, manifest: Manifest, target: Path) -> bool:
+def _link_all(folder: Path, manifest: Manifest, target: Path) -> bool:
     """Whether all files were still there."""
     beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
     beside.mkdir()

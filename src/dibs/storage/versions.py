@@ -167,7 +167,7 @@ def write_version(folder: Path, version: Version) -> None:
         try:
             os.link(partial, target)  # fails where os.replace would write over
         except FileExistsError:
-            raise taken(str(folder), version.version) from None
+            raise refuse_taken(str(folder), version.version) from None
         finally:
             partial.unlink()
     except OSError as e:
@@ -178,7 +178,7 @@ def _write(file: Any, version: Version) -> None:
     file.write(to_text(version).encode())
 
 
-def taken(folder: str, number: int) -> FormatError:
+def refuse_taken(folder: str, number: int) -> FormatError:
     return FormatError(
         f"somebody else has just written version {number:,} of {folder}, which has one writer at a time: try again"
     )
@@ -241,7 +241,7 @@ def load_state(folder: Path, version: Version, shard: int | None = None) -> Stat
 def _layer(folder: Path, stored: VersionSegment) -> Layer:
     try:
         segment = store.load(folder / stored.file, stored.head)
-        gone = Gone(len(segment)).including(removed_rows(folder, stored))
+        gone = Gone(len(segment)).including(read_removed(folder, stored))
     except FileNotFoundError as e:
         raise FormatError(
             f"{e.filename} is not there any more: the index was saved over, or its version removed, while a job used "
@@ -250,7 +250,7 @@ def _layer(folder: Path, stored: VersionSegment) -> Layer:
     return Layer(segment, gone)
 
 
-def removed_rows(folder: Path, stored: VersionSegment) -> NDArray[np.int64]:
+def read_removed(folder: Path, stored: VersionSegment) -> NDArray[np.int64]:
     """The rows of a segment that are gone."""
     if stored.removed is None:
         return np.empty(0, np.int64)

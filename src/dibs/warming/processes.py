@@ -58,7 +58,7 @@ def warm(
     return Warmed(folder, size_of(folder), count.compiled, time.monotonic() - begin)
 
 
-def expected(everything: bool = False) -> int:
+def guess_kernels(everything: bool = False) -> int:
     """About how many kernels there are to compile."""
     return kernels_in(kernel_modules() if everything else own_modules())
 

@@ -11,7 +11,7 @@ values are integers from 0 to cardinality - 1. The shapes:
     ads         122 attributes, 4 to 12 predicates, mostly equality: advertisement targeting
     retail      20,000 attributes, 1 to 4 predicates: saved searches over a wide catalogue
 
-    workload = boolean.named("sparse", 1_000_000)
+    workload = boolean.make_named("sparse", 1_000_000)
     matcher.add_table(workload.subscription_table())
     matcher.match_batch(workload.event_batch(), attributes="attributes")
 """
@@ -156,7 +156,7 @@ class Workload:
         return pc.binary_join(pa.ListArray.from_arrays(pa.array(starts), predicates), " AND ")
 
 
-def named(name: str, subscriptions: int, events: int = 1_000, seed: int = 1) -> Workload:
+def make_named(name: str, subscriptions: int, events: int = 1_000, seed: int = 1) -> Workload:
     """One of the SHAPES in the size wanted."""
     if name not in SHAPES:
         raise ValueError(f"no workload is called {name!r}; there are: {', '.join(SHAPES)}")
@@ -179,7 +179,7 @@ def generate(shape: Shape, subscriptions: int, events: int = 1_000, seed: int = 
     value = np.empty(offsets[-1], np.int32)
     for start in range(0, subscriptions, TEXTS_AT_ONCE):
         stop = min(start + TEXTS_AT_ONCE, subscriptions)
-        order = _shuffled_heads(random, stop - start, shape.event_size, shape.largest)
+        order = _shuffle_heads(random, stop - start, shape.event_size, shape.largest)
         wanted = np.arange(shape.largest) < size[start:stop, None]
         place = order[wanted]
         event = np.repeat(np.arange(start, stop) % events, size[start:stop])
@@ -202,7 +202,7 @@ def _choose_attributes(random: np.random.Generator, shape: Shape, events: int) -
     return chosen
 
 
-def _shuffled_heads(random: np.random.Generator, rows: int, width: int, head: int) -> NDArray[np.int64]:
+def _shuffle_heads(random: np.random.Generator, rows: int, width: int, head: int) -> NDArray[np.int64]:
     """The first `head` places of a random order of 0 .. width - 1, for each row: a Fisher-Yates shuffle that stops."""
     order = np.tile(np.arange(width), (rows, 1))
     row = np.arange(rows)

@@ -76,7 +76,7 @@ def _pstree(about: str, x: str, values: tuple[float, ...], vary: Callable[[Shape
     return [of("100 dimensions", DENSE), of("30,000 dimensions", SPARSE)]
 
 
-def _named(name: str, both: list[Experiment]) -> dict[str, Experiment]:
+def _by_name(name: str, both: list[Experiment]) -> dict[str, Experiment]:
     return {f"{name}a": both[0], f"{name}b": both[1]}
 
 
@@ -108,7 +108,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         lambda v: (SPARSE, v),
         PSTREE_SERIES,
     ),
-    **_named(
+    **_by_name(
         "pstree-7",
         _pstree("PS-Tree, figure 7: distribution", "alpha of Zipf", (0, 1, 2, 3), lambda s, v: replace(s, zipf=v)),
     ),
@@ -119,7 +119,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         lambda v: (replace(DENSE, attributes=v), 1_000_000),
         PSTREE_SERIES,
     ),
-    **_named(
+    **_by_name(
         "pstree-9",
         _pstree(
             "PS-Tree, figure 9: cardinality",
@@ -128,14 +128,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             lambda s, v: replace(s, cardinality=v),
         ),
     ),
-    **_named("pstree-10", _pstree("PS-Tree, figure 10: subscription size", "predicates", (5, 10, 15, 20, 25), _sizes)),
-    **_named(
+    **_by_name(
+        "pstree-10", _pstree("PS-Tree, figure 10: subscription size", "predicates", (5, 10, 15, 20, 25), _sizes)
+    ),
+    **_by_name(
         "pstree-11",
         _pstree(
             "PS-Tree, figure 11: event size", "values", (30, 42, 54, 66, 78, 90), lambda s, v: replace(s, event_size=v)
         ),
     ),
-    **_named(
+    **_by_name(
         "pstree-13",
         _pstree(
             "PS-Tree, figure 13: equality",
@@ -208,13 +210,13 @@ def measure_point(name: str, value: float, scale: float, seed: int = 1, say: Say
     names = frozenset(attribute for attribute, _ in domains.attributes)
     events = code_events(read_events(workload.event_batch(), names, attributes="attributes"), domains)
     series = wanted.series if isinstance(wanted.series, tuple) else wanted.series(value)
-    rows = _measured(clauses, events, series, say)
+    rows = _measure(clauses, events, series, say)
     counts = {row["matches"] for row in rows.values() if "matches" in row}
     assert len(counts) == 1, f"{name} at {value}: structures differ in their matches: {rows}"
     return {"x": value, "subscriptions": workload.subscriptions, "events": EVENTS, "rows": rows}
 
 
-def _measured(clauses: Clauses, events: CodedEvents, series: tuple[Series, ...], say: Say) -> dict[str, dict[str, Any]]:
+def _measure(clauses: Clauses, events: CodedEvents, series: tuple[Series, ...], say: Say) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     built = {}
     for label, index, options in series:

@@ -248,7 +248,7 @@ def categories() -> list[Category]:
     for line in CATEGORIES.strip().splitlines():
         name, _, rest = line.partition(": ")
         nouns, _, parts = rest.partition("; ")
-        said = [_said_about(part) for part in parts.split(", ")]
+        said = [_describe_part(part) for part in parts.split(", ")]
         # First one property of every part, then the second of every part: people name the main thing of each.
         own = [attribute for turn in zip(*said, strict=True) for attribute in turn]
         found.append(Category(name, nouns.split(", "), own))
@@ -259,7 +259,7 @@ def brands() -> list[str]:
     return [start + end for end in BRAND_ENDS.split() for start in BRAND_STARTS.split()]
 
 
-def _said_about(part: str, properties: int = 5) -> list[tuple[str, str]]:
+def _describe_part(part: str, properties: int = 5) -> list[tuple[str, str]]:
     """A part's attributes. Which ones depends on nothing but its name: 7 and the number of PROPERTIES have no common
     divisor, so the five are different."""
     first = zlib.crc32(part.encode())

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.coding.events.arrow_columns import plan_of, read_columns
-from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrapped
+from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrap
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
 from dibs.coding.events.json_lane import read_json_columns
 from dibs.coding.events.rows import ValueParts
@@ -79,7 +79,7 @@ def _texts(batches: Iterable[pa.Table | pa.RecordBatch], column: int) -> Iterato
 
 def _plain(array: pa.Array) -> pa.Array:
     while ROLE.get(array.type.id) in WRAPPERS:
-        array = unwrapped(array)
+        array = unwrap(array)
     return array
 
 
@@ -141,7 +141,7 @@ class _ArrowReader:
                 stack.append(_list_elements(elements))
             elif role in WRAPPERS:
                 keep = None if elements.which is None else elements.which >= 0
-                stack.append(elements._replace(array=unwrapped(elements.array, keep)))
+                stack.append(elements._replace(array=unwrap(elements.array, keep)))
             else:
                 self._leaves(elements, role)
 
@@ -154,7 +154,7 @@ class _ArrowReader:
             if all(useful):
                 yield _Elements(array.field(place), event, inner, which)
             elif any(useful):
-                yield _Elements(array.field(place), event, *_kept(inner, useful, which))
+                yield _Elements(array.field(place), event, *_keep(inner, useful, which))
 
     def _entries(self, elements: _Elements) -> Iterator[_Elements]:
         array, event, paths, _ = elements
@@ -190,7 +190,7 @@ class _ArrowReader:
             pair = np.where((which >= 0) & (key >= 0), pair, -1)
         useful = self._useful(inner, array.type.item_type)
         if any(useful):
-            yield _Elements(array.items.slice(first, count), event, *_kept(inner, useful, pair))
+            yield _Elements(array.items.slice(first, count), event, *_keep(inner, useful, pair))
 
     def _leaves(self, elements: _Elements, role: str | None) -> None:
         """Values of no inner structure: by kind into the parts."""
@@ -256,7 +256,7 @@ def _without_nulls(elements: _Elements) -> NDArray[np.int32] | None:
     return np.where(valid, np.int32(0) if which is None else which, np.int32(-1))
 
 
-def _kept(paths: list[str], useful: list[bool], which: Any) -> tuple[list[str], NDArray[np.int32]]:
+def _keep(paths: list[str], useful: list[bool], which: Any) -> tuple[list[str], NDArray[np.int32]]:
     """The useful paths, and `which` for these only."""
     number = np.where(useful, np.cumsum(useful) - 1, -1).astype(np.int32)
     return list(compress(paths, useful)), np.where(which >= 0, number[which], np.int32(-1))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.jit.addresses import value_at
-from dibs.jit.borrowing import borrowed
+from dibs.jit.borrowing import borrow
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit
 
@@ -77,7 +77,7 @@ def count_values(batch, columns):
 @kernel
 def take_values(batch, columns, event, room):
     """Fills the room, column by column. event: the number of the first row."""
-    columns, room = borrowed(columns), borrowed(room)
+    columns, room = borrow(columns), borrow(room)
     counts = np.zeros(4, np.int64)
     if len(room.text_offsets) > 0:
         room.text_offsets[0] = 0

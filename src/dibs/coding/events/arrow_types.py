@@ -38,7 +38,7 @@ WRAPPERS = ("dictionary", "runs", "extension")  # only another way to write a pl
 LISTS = ("list", "list view")
 
 
-def unwrapped(array: pa.Array, keep: NDArray[np.bool_] | None = None) -> pa.Array:
+def unwrap(array: pa.Array, keep: NDArray[np.bool_] | None = None) -> pa.Array:
     """The array inside a wrapper. `keep`: the elements that count; others may become anything."""
     role = ROLE[array.type.id]
     if role == "extension":

@@ -36,7 +36,7 @@ def _decimal_keys(array: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.int1
     3. From 2**53 on an integral decimal needs its rest as well: Python's Decimal, for these values only.
     """
     scale = array.type.scale
-    unscaled, fits = _unscaled(array)
+    unscaled, fits = _unscale(array)
     if scale == 0 and fits.all():
         return integer_keys(unscaled)
     exact = fits & (np.abs(unscaled) < 2**53) & (unscaled != _LIMITS.min)
@@ -54,7 +54,7 @@ def _decimal_keys(array: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.int1
     return value + 0.0, rest
 
 
-def _unscaled(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _unscale(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The lowest 64 bits of the unscaled values, and whether they are the whole of them."""
     width = array.type.bit_width
     count, offset, data = len(array), array.offset, array.buffers()[1]
@@ -75,16 +75,16 @@ def microseconds(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] 
     """
     type_ = array.type
     if pa.types.is_date32(type_):
-        return _scaled(array.view(pa.int32()).to_numpy().astype(np.int64), MICROSECONDS_A_DAY)
+        return _scale(array.view(pa.int32()).to_numpy().astype(np.int64), MICROSECONDS_A_DAY)
     ticks = array.view(pa.int64()).to_numpy()
     if pa.types.is_date64(type_):
-        return _scaled(ticks // _MILLISECONDS_A_DAY, MICROSECONDS_A_DAY)
+        return _scale(ticks // _MILLISECONDS_A_DAY, MICROSECONDS_A_DAY)
     if type_.unit == "ns":
         return ticks // 1_000, None
-    return _scaled(ticks, _MICROSECONDS[type_.unit])
+    return _scale(ticks, _MICROSECONDS[type_.unit])
 
 
-def _scaled(ticks: NDArray[np.int64], factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+def _scale(ticks: NDArray[np.int64], factor: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
     if factor == 1:
         return ticks, None
     outside = (ticks > _LIMITS.max // factor) | (ticks < -(_LIMITS.max // factor))

@@ -205,9 +205,9 @@ class _DictReader:
         if path not in self.below:
             self.below[path] = {} if self.wanted.leads(path) else None
         known = self.below[path]
-        return None if known is None else self._known_fields(path, known, value)
+        return None if known is None else self._find_known_fields(path, known, value)
 
-    def _known_fields(
+    def _find_known_fields(
         self, path: str, known: dict[str, tuple[str, int]], value: Mapping[Any, Any]
     ) -> Iterator[tuple[str, int, Any]]:
         for key, inner in value.items():

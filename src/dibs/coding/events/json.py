@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from dibs.coding.events.dicts import BrokenEvent
-from dibs.coding.lines import numbered_lines
+from dibs.coding.lines import number_lines
 
 _JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
 
@@ -25,7 +25,7 @@ def json_content(data: bytes | bytearray | memoryview | str) -> bytes:
 
 def json_lines(content: bytes) -> Iterator[object]:
     """The events of JSON lines. Blank lines are no events, and so are not counted as any."""
-    for number, line in numbered_lines(content, longest=None):
+    for number, line in number_lines(content, longest=None):
         yield json_line(number, line)
 
 
@@ -33,7 +33,7 @@ def json_line(number: int, line: bytes) -> object:
     try:
         event = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return BrokenEvent(_broken(f"line {number}, ", line, error))
+        return BrokenEvent(_describe_broken(f"line {number}, ", line, error))
     return event if type(event) is dict else BrokenEvent(_no_object(f"line {number}: ", event))
 
 
@@ -42,7 +42,7 @@ def json_text(text: bytes | str) -> object:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        return BrokenEvent(_broken("", content, error))
+        return BrokenEvent(_describe_broken("", content, error))
     return event if type(event) is dict else BrokenEvent(_no_object("", event))
 
 
@@ -68,7 +68,7 @@ def attributes_of(events: Iterable[object], attributes: str) -> Iterator[object]
             )
 
 
-def _broken(place: str, line: bytes, error: orjson.JSONDecodeError) -> str:
+def _describe_broken(place: str, line: bytes, error: orjson.JSONDecodeError) -> str:
     try:
         line.decode()
     except UnicodeDecodeError as undecodable:  # orjson does not tell where

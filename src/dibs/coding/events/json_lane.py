@@ -64,7 +64,7 @@ def _blocks_of_lines(content: bytes) -> Iterator[EventTexts]:
             if cut < 0:
                 cut = content.find(b"\n", end)
             end = cut + 1 or len(content)
-        data = block.padded(np.frombuffer(content, np.uint8, min(end, len(content)) - at, at))
+        data = block.pad(np.frombuffer(content, np.uint8, min(end, len(content)) - at, at))
         room = len(data) // 2 + 1
         start, stop, number = block.column(0, room), block.column(1, room), block.column(2, room)
         kept, lines = split_lines(data, start, stop, number)
@@ -79,7 +79,7 @@ class _Block:
         self._data = np.empty(0, np.uint8)
         self._columns = [np.empty(0, np.int64)] * 3
 
-    def padded(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def pad(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
         size = len(data) + PADDING
         if len(self._data) < size:
             self._data = fresh(size, np.uint8)
@@ -108,9 +108,7 @@ def _blocks_of_column(chunk: pa.Array) -> Iterator[EventTexts]:
         start, end = offsets[first:last] - offsets[first], offsets[first + 1 : last + 1] - offsets[first]
         if null is not None:
             end = np.where(null[first:last], -1, end)
-        yield EventTexts(
-            block.padded(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text)
-        )
+        yield EventTexts(block.pad(data[offsets[first] : offsets[last]]), start, end, lambda i, text: json_text(text))
         first = last
 
 
@@ -171,16 +169,16 @@ class _Reader:
         if len(f.name) <= size // 2:
             f = Found.room(size)._replace(starts=f.starts, data=f.data, counts=f.counts)
         self._found = f._replace(
-            starts=_grown(f.starts, strings + 1, size // 3 + 1, more), data=_grown(f.data, string_bytes, size, more)
+            starts=_grow(f.starts, strings + 1, size // 3 + 1, more), data=_grow(f.data, string_bytes, size, more)
         )
         self._batch = LaneBatch(
-            _grown(b.offsets, int(b.counts[0]) + 1, events, more),
-            _grown(b.name, values, size // 2 + 1, more),
-            _grown(b.kind, values, size // 2 + 1, more),
-            _grown(b.key, values, size // 2 + 1, more),
-            _grown(b.rest, values, size // 2 + 1, more),
-            _grown(b.string_event, strings, size // 3 + 1, more),
-            _grown(b.string_name, strings, size // 3 + 1, more),
+            _grow(b.offsets, int(b.counts[0]) + 1, events, more),
+            _grow(b.name, values, size // 2 + 1, more),
+            _grow(b.kind, values, size // 2 + 1, more),
+            _grow(b.key, values, size // 2 + 1, more),
+            _grow(b.rest, values, size // 2 + 1, more),
+            _grow(b.string_event, strings, size // 3 + 1, more),
+            _grow(b.string_name, strings, size // 3 + 1, more),
             b.counts,
         )
         self._read += size - PADDING
@@ -212,7 +210,7 @@ class _Reader:
         return _with_others(result, self.others) if self.others else result
 
 
-def _grown(column: NDArray[Any], used: int, needed: int, more: float) -> NDArray[Any]:
+def _grow(column: NDArray[Any], used: int, needed: int, more: float) -> NDArray[Any]:
     """The same with room for as many as are needed now, and for `more` times those that are used."""
     if used + needed <= len(column):
         return column
@@ -224,9 +222,9 @@ def _grown(column: NDArray[Any], used: int, needed: int, more: float) -> NDArray
 def _with_others(values: EventValues, others: list[tuple[NDArray[np.int32], EventValues]]) -> EventValues:
     """With the events that were read in another way, which have no values yet."""
     result = EventValues(values.events, values.names)
-    result.numbers = Numbers(*_joined(values.numbers, [(number, part.numbers) for number, part in others]))
-    result.booleans = Booleans(*_joined(values.booleans, [(number, part.booleans) for number, part in others]))
-    event, name = _joined(values.strings[:2], [(number, part.strings[:2]) for number, part in others])
+    result.numbers = Numbers(*_join(values.numbers, [(number, part.numbers) for number, part in others]))
+    result.booleans = Booleans(*_join(values.booleans, [(number, part.booleans) for number, part in others]))
+    event, name = _join(values.strings[:2], [(number, part.strings[:2]) for number, part in others])
     texts = [values.strings, *(part.strings for _, part in others)]
     lengths = np.concatenate([np.diff(part.offsets) for part in texts])
     offsets = np.zeros(len(lengths) + 1, np.int64)
@@ -241,7 +239,7 @@ def _with_others(values: EventValues, others: list[tuple[NDArray[np.int32], Even
     return result
 
 
-def _joined(own: tuple[Any, ...], others: list[tuple[NDArray[np.int32], tuple[Any, ...]]]) -> list[NDArray[Any]]:
+def _join(own: tuple[Any, ...], others: list[tuple[NDArray[np.int32], tuple[Any, ...]]]) -> list[NDArray[Any]]:
     """Columns, of which the first is the event: that of others is counted among them."""
     rows = [own, *((number[part[0]], *part[1:]) for number, part in others)]
     return [np.concatenate(column) for column in zip(*rows, strict=True)]

@@ -28,7 +28,7 @@ class WantedNames:
 
     Immutable; make it once for many batches, because it takes time in proportion to the number of names. A name's
     number is its place in `names`, the same in every batch (`EventValues.names` is this very list). The names are
-    sorted, but for those by which it was `extended`: they stand behind the others.
+    sorted, but for those by which it was extended: they stand behind the others.
     """
 
     def __init__(self, names: Iterable[str]):
@@ -46,7 +46,7 @@ class WantedNames:
     def is_sorted(self) -> bool:
         return self._sorted is self
 
-    def extended(self, names: Iterable[str]) -> WantedNames | None:
+    def extend_by(self, names: Iterable[str]) -> WantedNames | None:
         """With more names, whose numbers follow: a new name costs a copy, not a new order of a million. None: they are
         too many for that, or it was done already (all extensions of a list extend each other: see Names.extends)."""
         new = sorted({name for name in names if name not in self.codes})
@@ -59,7 +59,7 @@ class WantedNames:
                 return None
             self._extended = True
         result = WantedNames(())
-        result.names = self.names.extended(new)
+        result.names = self.names.extend_by(new)
         result.codes = result.names.codes
         result._dotted = self._dotted.copy()
         for name in new:

@@ -49,7 +49,7 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     anchor_offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.bincount(rows[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
     unknown = kind[alone] == REGEX
-    grams, pairs, sizes, slots, entries = _filed(text, texts)
+    grams, pairs, sizes, slots, entries = _file_pattern(text, texts)
     result = Filter(
         grams=grams,
         pairs=pairs,
@@ -66,7 +66,7 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     return result, alone[unknown]
 
 
-def _filed(
+def _file_pattern(
     text: NDArray[np.uint8], texts: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(grams, pairs, sizes, slots, entries) of the texts that are looked for."""

@@ -186,7 +186,7 @@ def _character(data, at, stop, text, end):
     to which a plain character was added)."""
     byte = data[at]
     if byte == 92:
-        return _escaped(data, at, stop, text, end)
+        return _read_escape(data, at, stop, text, end)
     if byte == 91:  # [
         return np.int64(0), _class_end(data, at, stop), end
     if byte == 46 or byte == 94 or byte == 36:  # . ^ $
@@ -202,7 +202,7 @@ def _character(data, at, stop, text, end):
 
 
 @phase(inline=False)
-def _escaped(data, at, stop, text, end):
+def _read_escape(data, at, stop, text, end):
     if at + 1 >= stop:
         return _GIVEN_UP, at, end
     byte = data[at + 1]

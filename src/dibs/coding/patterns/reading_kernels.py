@@ -82,7 +82,7 @@ def _read_like(data, at, stop, pieces, count, text, end):
             open_end = False
             break
         if byte == 92:
-            byte, at = _unescaped(data, at, stop)
+            byte, at = _unescape(data, at, stop)
             if byte == _END:
                 open_end = False
                 break
@@ -109,7 +109,7 @@ _NO_BYTE, _END = 256, 257
 
 
 @phase(inline=False)
-def _unescaped(data, at, stop):
+def _unescape(data, at, stop):
     """(the byte behind a backslash that stands for itself, where it ends). Instead of the byte: _END for the end of
     the string, _NO_BYTE for anything else."""
     if at + 1 >= stop:

@@ -46,7 +46,7 @@ class Regexes:
         self.large = [(p, i) for p, i in left.items() if program_size(p) > LARGE_PROGRAM]
         for p, _ in self.large:
             del left[p]
-        for part in _parted(list(left)):
+        for part in _part(list(left)):
             self.groups.append((Group(part), [left[p] for p in part]))
 
     def __bool__(self) -> bool:
@@ -63,7 +63,7 @@ class Regexes:
             yield from ((string, number) for string, text in enumerate(texts) if search(text))
 
 
-def _parted(patterns: list[bytes]) -> list[list[bytes]]:
+def _part(patterns: list[bytes]) -> list[list[bytes]]:
     """The patterns in groups of bounded size."""
     parts: list[list[bytes]] = []
     size = 0

@@ -24,7 +24,7 @@ from dibs.coding.patterns.filter_kernels import (
 )
 from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS, Filter, PatternPieces, PatternSpace
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
-from dibs.jit.borrowing import borrowed
+from dibs.jit.borrowing import borrow
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
@@ -36,7 +36,7 @@ MUCH = 16  # bytes of a text that were there, but not the whole of it
 def search_strings(programs, filed, offsets, data, work):
     """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order; RE2 decides about those that
     are negative, ~p for pattern p. programs, filed, work: as plain tuples, which cost less in a call."""
-    programs, filed, work = borrowed(PatternPieces(*programs)), borrowed(Filter(*filed)), borrowed(PatternSpace(*work))
+    programs, filed, work = borrow(PatternPieces(*programs)), borrow(Filter(*filed)), borrow(PatternSpace(*work))
     patterns, strings, shift = len(programs.kind), len(offsets) - 1, hash_shift(64 * len(filed.grams))
     found, ends = np.empty(patterns + min(patterns, 4096), np.int32), np.zeros(strings + 1, np.int64)
     gram, string = np.uint64(0), 0

@@ -248,7 +248,7 @@ def _is_narrowing(asked, c, base, is_multiple):
 
 
 @phase
-def _narrowed(asked, run, start, stop, c, base):
+def _narrow(asked, run, start, stop, c, base):
     """The stretch of a group that all tests on the last column leave."""
     tests, ops = asked.tests, asked.ops
     for t in range(asked.conjunctions.order[c], asked.conjunctions.rest[c]):
@@ -343,7 +343,7 @@ def take_conjunction(asked, j, c, e, result):
                 if _take_ranges(asked, run, a, b, j, c, e, result):
                     return True
                 continue
-            a, b = _narrowed(asked, run, a, b, c, base)
+            a, b = _narrow(asked, run, a, b, c, base)
             are_there = len(sight.gone) == 0 and oldest >= first and newest < end
             stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
             if _take_stretch(asked, run, stretch, j, e, is_alone, result):
@@ -353,7 +353,7 @@ def take_conjunction(asked, j, c, e, result):
 
 
 @phase
-def _scaled(key, tie, factor):
+def _scale(key, tie, factor):
     """(key, tie) of a number times a factor, as float64 multiplies them."""
     bits = key if key >= 0 else key ^ _SIGN
     value = number_of_bits(bits)
@@ -371,7 +371,7 @@ def _compare_one(asked, j, e, kind, key, tie):
     """The truth of the comparison of a join's value with those of the event."""
     joins, ops = asked.joins, asked.ops
     if kind == NUMBER and not np.isnan(joins.factor[j]):
-        key, tie = _scaled(key, tie, joins.factor[j])
+        key, tie = _scale(key, tie, joins.factor[j])
     elif not np.isnan(joins.factor[j]):
         return 0
     truth, base = 0, e * asked.slots + joins.slot[j]

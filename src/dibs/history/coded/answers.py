@@ -99,10 +99,10 @@ class Answering:
         self._bound: _Bound | None = None
         self._memo: tuple[Any, Memo] | None = None
 
-    def bound(self, snapshot: Snapshot) -> tuple[Program, Ends]:
+    def bind(self, snapshot: Snapshot) -> tuple[Program, Ends]:
         bound = self._bound
         if bound is None or bound.snapshot is not snapshot:
-            bound = self._bound = _Bound(snapshot, *self.compiled.bound(snapshot))
+            bound = self._bound = _Bound(snapshot, *self.compiled.bind(snapshot))
         return bound.program, bound.ends
 
     def memo(self, state: State) -> Memo:
@@ -114,7 +114,7 @@ class Answering:
             memo = self._memo = (state, made)
         return memo[1]
 
-    def answered(
+    def answer(
         self,
         values: EventValues,
         snapshot: Snapshot,
@@ -124,7 +124,7 @@ class Answering:
         witness: bool = False,
     ) -> tuple[Answers, int]:
         """Answers, and how many values there are among them. needed: event, join (of those that are taken)."""
-        program, ends = self.bound(snapshot)
+        program, ends = self.bind(snapshot)
         operands = operands_of(values, self.compiled, ends, snapshot)
         return run(program, operands, snapshot, view, needed, memo, witness)
 
@@ -231,13 +231,13 @@ def _with_values(
     own = kind == NUMBER
     if own.any():
         number = order_bits(key[own].view(np.float64)).view(np.float64)
-        n = Numbers(*_appended(n, event[own], name[own], number, tie[own].astype(np.int16)))
+        n = Numbers(*_append(n, event[own], name[own], number, tie[own].astype(np.int16)))
     own = kind == TIME
     if own.any():
-        t = Times(*_appended(t, event[own], name[own], key[own]))
+        t = Times(*_append(t, event[own], name[own], key[own]))
     own = kind == BOOLEAN
     if own.any():
-        b = Booleans(*_appended(b, event[own], name[own], key[own].astype(np.uint8)))
+        b = Booleans(*_append(b, event[own], name[own], key[own].astype(np.uint8)))
     own = kind == STRING
     if own.any():
         texts = snapshot.texts
@@ -249,5 +249,5 @@ def _with_values(
     return replace(values, numbers=n, strings=s, times=t, booleans=b)
 
 
-def _appended(old: Any, *new: Any) -> list[Any]:
+def _append(old: Any, *new: Any) -> list[Any]:
     return [np.append(a, b).astype(a.dtype) for a, b in zip(old, new)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
 from dibs.coding.values import EventValues
-from dibs.history.coded.indexes import Index, IndexKey, grown, table_of
+from dibs.history.coded.indexes import Index, IndexKey, grow_index, table_of
 from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING, TIME, UNREADABLE, Documents
 from dibs.history.coded.text_kernels import file_texts, find_texts, number_texts
 from dibs.history.verify import constant_test
@@ -48,16 +48,16 @@ class Texts:
     def none(cls) -> Texts:
         return cls(np.zeros(2, np.int64), np.zeros(8, np.uint8), np.zeros(16, np.int32), 0)
 
-    def added(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Texts, Any, Any]:
+    def add(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Texts, Any, Any]:
         """With these texts; and the key and the tie of each."""
         new = self._with_room(len(offsets) - 1, int(offsets[-1] - offsets[0]))
         key, tie, count = number_texts(offsets, data, new.start, new.data, new.slots, new.count)
         return replace(new, count=int(count)), key, tie
 
-    def copied(self) -> Texts:
+    def copy(self) -> Texts:
         return Texts(self.start.copy(), self.data.copy(), self.slots.copy(), self.count)
 
-    def found(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Any, Any]:
+    def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Any, Any]:
         return find_texts(offsets, data, self.start, self.data, self.slots, self.count)
 
     def _with_room(self, texts: int, size: int) -> Texts:
@@ -143,7 +143,7 @@ class Snapshot:
         new = self._with_rows(end)
         new.kind[:, first:end] = MISSING
         cells = long_form(values, new.columns)
-        return replace(new._filled(*cells, first, count), size=end)
+        return replace(new._fill(*cells, first, count), size=end)
 
     def with_columns(self, names: Sequence[str], batches: Iterator[tuple[int, EventValues]]) -> Snapshot:
         """With more attributes. batches: the number of the first, and values."""
@@ -156,11 +156,11 @@ class Snapshot:
             own[: len(self.names), : self.size] = old[:, : self.size]
         # Events may be remembered meanwhile, behind what this snapshot knows: with them, nothing that grows is shared.
         kinds, keys, ties = self.extra
-        extra, texts = (kinds.copy(), keys.copy(), ties.copy()), self.texts.copied()
+        extra, texts = (kinds.copy(), keys.copy(), ties.copy()), self.texts.copy()
         new = replace(self, names=(*self.names, *names), kind=kind, key=key, tie=tie, extra=extra, texts=texts)
         columns = {name: new.columns[name] for name in names}
         for first, values in batches:
-            new = new._filled(*long_form(values, columns), first, values.events)
+            new = new._fill(*long_form(values, columns), first, values.events)
         return new
 
     def with_indexes(self, keys: Iterable[IndexKey]) -> Snapshot:
@@ -169,7 +169,7 @@ class Snapshot:
         for key in dict.fromkeys([*self.indexes, *keys]):
             columns = np.array([self.columns[name] for name in key.names], np.int32)
             old = self.indexes.get(key) or Index.none(columns, key.equated)
-            made[key] = grown(old, self.documents, self.texts, self.size)
+            made[key] = grow_index(old, self.documents, self.texts, self.size)
         if list(made) == list(self.indexes) and all(made[key] is self.indexes[key] for key in made):
             return self
         return replace(self, indexes=made)
@@ -200,7 +200,7 @@ class Snapshot:
             own[:, : self.size] = old[:, : self.size]
         return replace(self, kind=kind, key=key, tie=tie)
 
-    def _filled(self, column: Any, row: Any, kind: Any, value: Any, tie: Any, first: int, count: int) -> Snapshot:
+    def _fill(self, column: Any, row: Any, kind: Any, value: Any, tie: Any, first: int, count: int) -> Snapshot:
         """With these values of the documents from `first` on. Those of strings are places in the tie's array of texts
         until here."""
         place = column * count + row
@@ -213,7 +213,7 @@ class Snapshot:
             tie, (offsets, data) = tie
         strings = kind == STRING
         if len(offsets) > 1:
-            texts, text_key, text_tie = texts.added(offsets, data)
+            texts, text_key, text_tie = texts.add(offsets, data)
             value, tie = value.copy(), tie.copy()
             value[strings], tie[strings] = text_key[value[strings]], text_tie[tie[strings]]
             new = replace(new, texts=texts)

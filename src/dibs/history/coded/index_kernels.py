@@ -12,7 +12,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @phase
-def mixed(h, kind, key, tie):
+def mix(h, kind, key, tie):
     """The hash h with one more value."""
     h = (h ^ np.uint64(key)) * _MIX
     h ^= h >> np.uint64(29)
@@ -50,7 +50,7 @@ def count_entries(docs, columns, first, end):
 
 
 @phase
-def _numbered(groups, count, docs, columns, equated, row, combination):
+def _number_group(groups, count, docs, columns, equated, row, combination):
     """The number of the group that a combination of a document's values is in; count: it is new, and -1: none."""
     h = np.uint64(equated)
     left = combination
@@ -63,7 +63,7 @@ def _numbered(groups, count, docs, columns, equated, row, combination):
         groups.kind[count * equated + at] = kind
         groups.key[count * equated + at] = key
         groups.tie[count * equated + at] = tie
-        h = mixed(h, kind, key, tie)
+        h = mix(h, kind, key, tie)
     return look_up(groups, count, equated, count, h, True)
 
 
@@ -109,7 +109,7 @@ def make_entries(docs, columns, equated, bounds, groups, count):
         for combination in range(product):
             g = np.int64(0)
             if equated:
-                g = _numbered(groups, count, docs, columns, equated, r, combination % prefix)
+                g = _number_group(groups, count, docs, columns, equated, r, combination % prefix)
                 if g < 0:
                     continue
             if is_ordered:
@@ -134,7 +134,7 @@ def file_groups(groups, count, equated):
         h = np.uint64(equated)
         for k in range(equated):
             i = g * equated + k
-            h = mixed(h, groups.kind[i], groups.key[i], groups.tie[i])
+            h = mix(h, groups.kind[i], groups.key[i], groups.tie[i])
         mask = np.uint64(len(groups.slots) - 1)
         at = h & mask
         while groups.slots[at] != 0:

@@ -55,7 +55,7 @@ class Index:
         return sum(each.nbytes for sorted in self.runs for each in sorted.run) + sum(x.nbytes for x in self.groups)
 
 
-def grown(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
+def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     """With the documents up to `size`, if they have become many."""
     waiting = size - index.sorted
     if waiting < thresholds.history_tail:
@@ -69,7 +69,7 @@ def grown(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     runs = index.runs
     if len(columns[0]):
         run = _in_order(Run(*columns), texts)
-        runs = _merged((*runs, Sorted(run, int(run.row.min()), int(run.row.max()))), docs)
+        runs = _merge((*runs, Sorted(run, int(run.row.min()), int(run.row.max()))), docs)
     return Index(index.columns, index.equated, groups, int(count), runs, size, index.is_multiple or bool(is_multiple))
 
 
@@ -85,15 +85,15 @@ def _in_order(run: Run, texts: Texts) -> Run:
             tie[strings] = texts.ranks(run.tie[strings])
         keys.insert(0, tie)
     order = np.lexsort(keys)
-    return _taken(run._replace(tie=run.tie if run.tie.any() else run.tie[:0]), order)
+    return _take_run(run._replace(tie=run.tie if run.tie.any() else run.tie[:0]), order)
 
 
-def _taken(run: Run, order: NDArray[Any]) -> Run:
+def _take_run(run: Run, order: NDArray[Any]) -> Run:
     columns: list[Any] = [each[order] if len(each) else each for each in run]
     return Run(*columns)
 
 
-def _merged(runs: tuple[Sorted, ...], docs: Documents) -> tuple[Sorted, ...]:
+def _merge(runs: tuple[Sorted, ...], docs: Documents) -> tuple[Sorted, ...]:
     """With the last run merged into those before it that are at most twice as long as all that come after."""
     *older, last = runs
     while older and len(older[-1].run.group) <= 2 * len(last.run.group):
@@ -103,7 +103,7 @@ def _merged(runs: tuple[Sorted, ...], docs: Documents) -> tuple[Sorted, ...]:
         if len(a.tie) != len(b.tie) and (len(a.tie) == 0 or len(b.tie) == 0):
             a, b = _with_ties(a), _with_ties(b)
         both: list[Any] = [np.concatenate(each) for each in zip(tuple[Any, ...](a), tuple[Any, ...](b))]
-        last = Sorted(_taken(Run(*both), order), min(before.oldest, last.oldest), max(before.newest, last.newest))
+        last = Sorted(_take_run(Run(*both), order), min(before.oldest, last.oldest), max(before.newest, last.newest))
     return (*older, last)
 
 

@@ -75,7 +75,7 @@ class KnownValues:
     def operands(self, compiled: Compiled, constants: Ends, snapshot: Snapshot, slots: Ints) -> Operands:
         """As operands behind the constants of a program. slots: for each of its slots, the attribute."""
         rows, names = self.status.shape
-        ends = self.ends.resolved(np.repeat(self.kind, 2), snapshot)
+        ends = self.ends.resolve(np.repeat(self.kind, 2), snapshot)
         first, shift = len(constants.key), len(constants.data)
         of_attribute = np.full(names, -1, np.int64)
         of_attribute[slots] = np.arange(len(slots))

@@ -25,7 +25,7 @@ def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapsh
         strings = kind == STRING
         if strings.any():
             places = tie[strings]
-            text_key, text_tie = snapshot.texts.found(offsets, data)
+            text_key, text_tie = snapshot.texts.find(offsets, data)
             key, tie, start, stop = key.copy(), tie.copy(), start.copy(), stop.copy()
             key[strings], tie[strings] = text_key[places], text_tie[places]
             start[strings], stop[strings] = offsets[places], offsets[places + 1]
@@ -79,7 +79,7 @@ def _with_ranges(
         for column, value in zip((slot, event, kind, low, high), (at, number, span.kind, *numbers)):
             column.append(value)
     kinds, ends_new = ends_of(cells)
-    ends_new = ends_new.resolved(kinds, snapshot)
+    ends_new = ends_new.resolve(kinds, snapshot)
     shift = len(own.data)
     moved = ends_new._replace(start=ends_new.start + shift, stop=ends_new.stop + shift)
     pairs: list[Any] = list(zip(own, moved))

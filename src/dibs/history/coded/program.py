@@ -211,7 +211,7 @@ class Ends(NamedTuple):
     stop: NDArray[np.int64]
     data: NDArray[np.uint8]
 
-    def resolved(self, kind: NDArray[np.uint8], snapshot: Snapshot) -> Ends:
+    def resolve(self, kind: NDArray[np.uint8], snapshot: Snapshot) -> Ends:
         """With the numbers of texts that the snapshot has. kind: of each."""
         strings = np.flatnonzero(kind == STRING)
         if not len(strings):
@@ -221,7 +221,7 @@ class Ends(NamedTuple):
         offsets = np.append(0, np.cumsum(sizes))
         data = self.data[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
         key, tie = self.key.copy(), self.tie.copy()
-        key[strings], tie[strings] = snapshot.texts.found(offsets, np.ascontiguousarray(data))
+        key[strings], tie[strings] = snapshot.texts.find(offsets, np.ascontiguousarray(data))
         return self._replace(key=key, tie=tie)
 
 
@@ -256,7 +256,7 @@ class Compiled:
     end_kind: NDArray[np.uint8]
     ends: Ends
 
-    def bound(self, snapshot: Snapshot) -> tuple[Program, Ends]:
+    def bind(self, snapshot: Snapshot) -> tuple[Program, Ends]:
         """With the numbers of a snapshot, which has all that is asked for."""
         columns = np.array([snapshot.columns[name] for name in self.names] or [0], np.int32)
         indexes = np.array([*(snapshot.index_numbers[key] for key in self.indexes), -1], np.int32)
@@ -270,7 +270,7 @@ class Compiled:
         own = [np.where(each < 0, -1, columns[each]).astype(np.int32) for each in (joins.attribute, joins.by)]
         joins = joins._replace(attribute=own[0], by=own[1])
         conjunctions = conjunctions._replace(number=indexes[conjunctions.number])
-        return Program(joins, conjunctions, tests, slots), self.ends.resolved(self.end_kind, snapshot)
+        return Program(joins, conjunctions, tests, slots), self.ends.resolve(self.end_kind, snapshot)
 
 
 def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.history.coded.comparing import compare_end
-from dibs.history.coded.index_kernels import mixed
+from dibs.history.coded.index_kernels import mix
 from dibs.history.coded.layout import (
     AT_LEAST,
     AT_MOST,
@@ -68,7 +68,7 @@ def combinations(ops, tests, first, stop, base):
 
 
 @phase
-def _moved(ops, tests, t, v):
+def _move(ops, tests, t, v):
     """(whether there is one, kind, key, tie): what a document has that is equal to operand v."""
     i = ops.low[v]
     kind, offset = ops.kind[v], tests.offset[t]
@@ -90,11 +90,11 @@ def group_of(table, index, ops, tests, first, stop, base, combination):
     left = combination
     for t in range(first, stop):
         n = operand_count(ops, tests, t, base)
-        exists, kind, key, tie = _moved(ops, tests, t, operand_of(ops, tests, t, base, left % n))
+        exists, kind, key, tie = _move(ops, tests, t, operand_of(ops, tests, t, base, left % n))
         if not exists:
             return np.int64(-1)
         left //= n
-        h = mixed(h, kind, key, tie)
+        h = mix(h, kind, key, tie)
     slots = array_at(table, index + SLOTS, np.int32)
     kinds = array_at(table, index + GROUP_KIND, np.uint8)
     keys = array_at(table, index + GROUP_KEY, np.int64)
@@ -110,7 +110,7 @@ def group_of(table, index, ops, tests, first, stop, base, combination):
         left = combination
         for t in range(first, stop):
             n = operand_count(ops, tests, t, base)
-            _, kind, key, tie = _moved(ops, tests, t, operand_of(ops, tests, t, base, left % n))
+            _, kind, key, tie = _move(ops, tests, t, operand_of(ops, tests, t, base, left % n))
             left //= n
             i = (slot - 1) * equated + (t - first)
             if kinds[i] != kind or keys[i] != key or ties[i] != tie:

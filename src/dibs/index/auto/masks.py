@@ -223,7 +223,7 @@ class Masks:
     def _space(self, lanes: int) -> Space:
         longest = int(self._arrays["entry"][STEPS::ENTRY].max(initial=0))
         return WorkSpace(
-            masks=_aligned_zeros((len(self._arrays["lo"]) + 1) * lanes),
+            masks=_align_zeros((len(self._arrays["lo"]) + 1) * lanes),
             entries_of=np.zeros(len(self._arrays["of_attribute"]), np.int32),
             reach=np.zeros((longest + 2) * len(WIDE), np.uint64),
         )
@@ -238,7 +238,7 @@ def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> N
     return np.bincount(entries.row, weights=each, minlength=rows) * len(WIDE) * WORD < thresholds.few_survivors
 
 
-def _aligned_zeros(words: int) -> NDArray[np.uint64]:
+def _align_zeros(words: int) -> NDArray[np.uint64]:
     """Zeros from a cache line's start on: no mask lies across two lines."""
     room = np.zeros(words + 8, np.uint64)
     skip = -room.ctypes.data // 8 % 8

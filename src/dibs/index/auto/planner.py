@@ -29,7 +29,7 @@ from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.records import Records
 from dibs.index.auto.singles import ForSingles
-from dibs.index.base import Pairs, Sink, in_parts, renumbered
+from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
 from dibs.index.papers.propagation.propagation import Propagation
 from dibs.index.statistics import (
@@ -37,7 +37,7 @@ from dibs.index.statistics import (
     access_predicates,
     cell_shares,
     filing_costs,
-    guessed_presence,
+    guess_presence,
     highest_cells,
     probabilities,
 )
@@ -84,7 +84,7 @@ class Auto:
     @classmethod
     def build(cls, clauses: Clauses, presence: NDArray[np.float64] | None = None) -> Auto:
         """presence: the share of events that have each attribute, if more is known of it than the clauses tell."""
-        shares = guessed_presence(clauses) if presence is None else presence
+        shares = guess_presence(clauses) if presence is None else presence
         index = cls(clauses, *_plan(clauses, shares), shares)
         index._grounds = GUESSED if presence is None else KNOWN
         index._observes = (
@@ -109,7 +109,7 @@ class Auto:
         if self._presence.events >= thresholds.enough_events:
             return self._presence.share()
         if self._planned is None and self._guessed is None:
-            self._guessed = guessed_presence(self._clauses)
+            self._guessed = guess_presence(self._clauses)
         return self._planned if self._planned is not None else cast(NDArray[np.float64], self._guessed)
 
     @property
@@ -232,7 +232,7 @@ class OneByOne:
         self.rows = masks.rows[taken].astype(np.int32)
         self.bits = Propagation.build(own)
         rest = np.sort(masks.rows[left])
-        share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+        share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
         self.left = Masks.build(clauses, plain, programs, share)
 
@@ -240,7 +240,7 @@ class OneByOne:
         return len(self.rows)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
-        return renumbered(partial(self.bits.match, events, threads), None, self.rows, None, sink)
+        return renumber(partial(self.bits.match, events, threads), None, self.rows, None, sink)
 
     @property
     def nbytes(self) -> int:

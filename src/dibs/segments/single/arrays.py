@@ -120,7 +120,7 @@ def clusters_at(plan, own):
 
 
 @kernel(inline="always")
-def found_at(space):
+def find_at(space):
     return Found(
         array_at(space, FOUND, np.int32),
         array_at(space, FOUND + 1, np.uint8),
@@ -153,7 +153,7 @@ def reading_at(space):
 
 
 @kernel(inline="always")
-def coded_at(space):
+def code_at(space):
     return array_at(space, CODED, np.int32), array_at(space, CODED + 1, np.int32)
 
 

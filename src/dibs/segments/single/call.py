@@ -12,7 +12,7 @@ from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
-from dibs.segments.id_lists import sorted_ids
+from dibs.segments.id_lists import sort_ids
 from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
@@ -40,7 +40,7 @@ class Singles:
         names that segments mention."""
         plan = state.single
         if plan is None or self._calls % thresholds.single_looks == 0:
-            plan = self._planned(state, wanted)
+            plan = self._plan(state, wanted)
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
@@ -80,15 +80,15 @@ class Singles:
             return []
         segments = plan.segments
         if len(segments) == 1:
-            return sorted_ids([(segments[0].ids, space.row[:pairs])])
+            return sort_ids([(segments[0].ids, space.row[:pairs])])
         parts, first = [], 0
         for segment, last in zip(segments, space.ends.tolist()):
             if last > first:
                 parts.append((segment.ids, space.row[first:last]))
             first = last
-        return sorted_ids(parts)
+        return sort_ids(parts)
 
-    def _planned(self, state: State, wanted: Callable[[list[Segment]], WantedNames]) -> Any:
+    def _plan(self, state: State, wanted: Callable[[list[Segment]], WantedNames]) -> Any:
         """The plan of the state, as its indexes are now."""
         segments = [layer.segment for layer in state.layers]
         plan = state.single

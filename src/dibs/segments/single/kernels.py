@@ -22,10 +22,10 @@ from dibs.segments.single.arrays import (
     bits_at,
     clauses_at,
     clusters_at,
-    coded_at,
+    code_at,
     domain_at,
     events_at,
-    found_at,
+    find_at,
     jumps_at,
     names_at,
     numbers_at,
@@ -88,7 +88,7 @@ match_text_keeping = keeping(match_text)
 
 @phase(inline=False)
 def _match_event(plan, space, size, most_values):
-    found, progress = found_at(space), array_at(space, PROGRESS, np.int64)
+    found, progress = find_at(space), array_at(space, PROGRESS, np.int64)
     found.counts[0], found.counts[1] = 0, 0
     if read_object(array_at(space, TEXT, np.uint8), 0, size, names_at(plan), found, reading_at(space)) != READ:
         return UNSURE
@@ -101,7 +101,7 @@ def _match_event(plan, space, size, most_values):
     status = DONE
     for layer in range(number_at(plan, LAYERS)):
         own = HEAD + layer * LAYER
-        last, points = _code_values(found, numbers_at(space), domain_at(plan, own), coded_at(space), offsets[layer])
+        last, points = _code_values(found, numbers_at(space), domain_at(plan, own), code_at(space), offsets[layer])
         offsets[layer + 1] = offsets[-1] = last
         flags = number_at(plan, own + FLAGS)
         if last > offsets[layer] or flags & ASKS_FOR_VALUES == 0:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.batch import numbered
+from dibs.coding.batch import number_names
 from dibs.coding.events import WantedNames
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
@@ -83,7 +83,7 @@ class Plan:
         held: list[Any] = [paths]
         table = [np.array([len(parts), LIKE_THIS, *entries_of(paths)], np.int64)]
         for layer, part in zip(state.layers, parts):
-            own = numbered(names.names, layer.segment.domains)[Facet.VALUE]
+            own = number_names(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None
             numbers = part.numbers.copy()
             numbers[2 * OWN : 2 * OWN + 2] = entries_of([own])

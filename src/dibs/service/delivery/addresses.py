@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Union
 from urllib.parse import urlsplit
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 
 Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 PRINTABLE = re.compile(r"[!-~]+\Z")
@@ -59,15 +59,15 @@ def parse_target(target: str) -> Target:
     """Raises ArgumentError."""
     if not isinstance(target, str) or len(target) > LONGEST or not PRINTABLE.match(target):
         expected = f"an address of at most {LONGEST:,} characters of ASCII without spaces (encode others as %..)"
-        raise ArgumentError(f"the target of a webhook must be {expected}, not {shown(target)}")
+        raise ArgumentError(f"the target of a webhook must be {expected}, not {show(target)}")
     try:
         parts = urlsplit(target)
         port = parts.port
     except ValueError as e:
-        raise ArgumentError(f"the target of a webhook is no address ({e}): {shown(target)}") from None
+        raise ArgumentError(f"the target of a webhook is no address ({e}): {show(target)}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "\\" in target:
         raise ArgumentError(
-            f"the target of a webhook must begin with https:// or http:// and a host, not {shown(target)}"
+            f"the target of a webhook must begin with https:// or http:// and a host, not {show(target)}"
         )
     if parts.username is not None or parts.password is not None:
         raise ArgumentError("the target of a webhook has no user and password: deliveries are signed instead")
@@ -82,7 +82,7 @@ def parse_target(target: str) -> Target:
 
 def check_address(address: Address, reach: Reach) -> str:
     """Why a webhook may not go there; "" if it may."""
-    inner = _embedded(address)
+    inner = _find_embedded(address)
     if inner is not None:
         return check_address(inner, reach)
     if address.is_loopback:
@@ -94,7 +94,7 @@ def check_address(address: Address, reach: Reach) -> str:
     return ""
 
 
-def _embedded(address: Address) -> ipaddress.IPv4Address | None:
+def _find_embedded(address: Address) -> ipaddress.IPv4Address | None:
     """The IPv4 address that an IPv6 one leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return None

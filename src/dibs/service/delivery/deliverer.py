@@ -117,13 +117,13 @@ class Deliverer:
         wake = tidy = 0.0
         while not self._stopping.is_set():
             try:
-                stamp = await self._stored(self._sending.stamp)
+                stamp = await self._call_store(self._sending.stamp)
                 ended = self._ended.is_set()
                 if stamp != seen or ended or loop.time() >= wake:
                     seen = stamp
                     self._ended.clear()
-                    await self._stored(self._sending.send_digests)
-                    lanes, later = await self._stored(self._sending.lanes)
+                    await self._call_store(self._sending.send_digests)
+                    lanes, later = await self._call_store(self._sending.lanes)
                     now = self._sending.outbox.clock()
                     wake = loop.time() + min(1.0, max(0.0, later - now) if later is not None else 1.0)
                     for lane in lanes:
@@ -131,7 +131,7 @@ class Deliverer:
                             self._lanes[lane.number] = asyncio.create_task(self._run_lane(lane))
                 if loop.time() >= tidy:
                     tidy = loop.time() + TIDY
-                    await self._stored(self._sending.forget_old)
+                    await self._call_store(self._sending.forget_old)
                 await self._close_idle(loop.time() - IDLE)
             except StorageError:  # a full disk, somebody's long transaction: what waits goes on waiting
                 await self._pause(1.0)
@@ -164,7 +164,7 @@ class Deliverer:
         try:
             failures = lane.failures
             while not self._stopping.is_set():
-                batch = await self._stored(lambda: self._sending.head(lane.number, BATCH))
+                batch = await self._call_store(lambda: self._sending.head(lane.number, BATCH))
                 if not batch:
                     return
                 kept: list[asyncio.Future[None]] = []
@@ -201,10 +201,10 @@ class Deliverer:
         if known is None or known.destination != lane.destination:
             if known is not None:
                 asyncio.get_running_loop().create_task(known.close())
-            self._senders[lane.number] = known = self._made(lane.destination)
+            self._senders[lane.number] = known = self._make(lane.destination)
         return known
 
-    def _made(self, destination: Destination) -> Sender:
+    def _make(self, destination: Destination) -> Sender:
         if destination.kind == "webhook":
             return WebhookSender(destination, self.settings.reach, self.settings.seconds, self._names)
         if destination.kind == "kafka":
@@ -213,7 +213,7 @@ class Deliverer:
 
     # ---- the outbox ----
 
-    async def _stored(self, call: Callable[[], T]) -> T:
+    async def _call_store(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._store, call)
 
     def _settle(self, outcome: Outcome) -> asyncio.Future[None]:
@@ -228,7 +228,7 @@ class Deliverer:
         while self._outcomes:
             waiting, self._outcomes = self._outcomes, []
             try:
-                await self._stored(partial(self._sending.settle, [outcome for outcome, _ in waiting]))
+                await self._call_store(partial(self._sending.settle, [outcome for outcome, _ in waiting]))
             except Exception as e:
                 for _, done in waiting:
                     if not done.cancelled():

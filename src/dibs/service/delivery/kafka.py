@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 from dibs.service.delivery.model import Delivery, Destination
 from dibs.service.delivery.webhook import Failure
 
@@ -31,7 +31,7 @@ def check_kafka_target(target: str, brokers: tuple[str, ...]) -> tuple[str, str]
     """Broker and topic. Raises ArgumentError, KafkaMissing."""
     found = TARGET.match(target)
     if found is None or found[2] in (".", ".."):
-        raise ArgumentError(f"the target of a Kafka destination is kafka://broker:port/topic, not {shown(target)}")
+        raise ArgumentError(f"the target of a Kafka destination is kafka://broker:port/topic, not {show(target)}")
     if found[1] not in brokers:
         known = ", ".join(brokers) or "none"
         raise ArgumentError(f"{found[1]} is no broker that this service delivers to (there are: {known})")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args
 
 from dibs.arguments import DEFAULT_WEIGHT
-from dibs.errors import ArgumentError, DibsError, shown
+from dibs.errors import ArgumentError, DibsError, show
 
 Id = Union[str, int]
 Kind = Literal["webhook", "stream", "kafka"]
@@ -79,15 +79,15 @@ class Mode:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ModeKind):
-            raise ArgumentError(f"a mode is one of {', '.join(get_args(ModeKind))}, not {shown(self.kind)}")
+            raise ArgumentError(f"a mode is one of {', '.join(get_args(ModeKind))}, not {show(self.kind)}")
         timed = self.kind in ("period", "digest")
         if timed and not (_is_number(self.seconds) and 0 < float(self.seconds or 0) <= LONGEST_PERIOD):
             expected = f"a number of seconds above 0 and up to {LONGEST_PERIOD:,.0f}"
-            raise ArgumentError(f"seconds of the mode {self.kind} must be {expected}, not {shown(self.seconds)}")
+            raise ArgumentError(f"seconds of the mode {self.kind} must be {expected}, not {show(self.seconds)}")
         if not timed and self.seconds is not None:
             raise ArgumentError(f"the mode {self.kind} has no seconds: leave them out")
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
-            raise ArgumentError(f"key of a mode must be the name of an attribute, not {shown(self.key)}")
+            raise ArgumentError(f"key of a mode must be the name of an attribute, not {show(self.key)}")
         if self.key is not None and self.kind not in ("transition", "period"):
             raise ArgumentError(f"the mode {self.kind} has no key: leave it out")
 
@@ -99,10 +99,10 @@ class Mode:
         if isinstance(value, str):
             return cls(value)  # type: ignore[arg-type]
         if not isinstance(value, dict) or "kind" not in value or set(value) - {"kind", "key", "seconds"}:
-            raise ArgumentError(f"a mode is a name or an object with kind, key and seconds, not {shown(value)}")
+            raise ArgumentError(f"a mode is a name or an object with kind, key and seconds, not {show(value)}")
         return cls(**value)
 
-    def shown(self) -> dict[str, Any]:
+    def show(self) -> dict[str, Any]:
         """As JSON, which `of` reads."""
         fields = {"kind": self.kind, "key": self.key, "seconds": self.seconds}
         return {name: value for name, value in fields.items() if value is not None}
@@ -125,20 +125,20 @@ class Destination:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.match(self.name):
             expected = "1 to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
-            raise ArgumentError(f"name of a destination must be {expected}, not {shown(self.name)}")
+            raise ArgumentError(f"name of a destination must be {expected}, not {show(self.name)}")
         if self.kind not in get_args(Kind):
-            raise ArgumentError(f"kind of a destination is one of {', '.join(get_args(Kind))}, not {shown(self.kind)}")
+            raise ArgumentError(f"kind of a destination is one of {', '.join(get_args(Kind))}, not {show(self.kind)}")
         for name in ("target", "tenant", "secret"):
             if not isinstance(getattr(self, name), str):
-                raise ArgumentError(f"{name} of a destination must be a string, not {shown(getattr(self, name))}")
+                raise ArgumentError(f"{name} of a destination must be a string, not {show(getattr(self, name))}")
         if self.kind == "stream" and self.target:
             raise ArgumentError("a stream has no target: clients come to it by its name")
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or not 1 <= self.limit <= 10_000_000:
-            raise ArgumentError(f"limit of a destination must be from 1 to 10,000,000, not {shown(self.limit)}")
+            raise ArgumentError(f"limit of a destination must be from 1 to 10,000,000, not {show(self.limit)}")
         if self.when_full not in get_args(WhenFull):
-            raise ArgumentError(f"when_full is one of {', '.join(get_args(WhenFull))}, not {shown(self.when_full)}")
+            raise ArgumentError(f"when_full is one of {', '.join(get_args(WhenFull))}, not {show(self.when_full)}")
         if not isinstance(self.paused, bool):
-            raise ArgumentError(f"paused must be true or false, not {shown(self.paused)}")
+            raise ArgumentError(f"paused must be true or false, not {show(self.paused)}")
 
 
 @dataclass(frozen=True)

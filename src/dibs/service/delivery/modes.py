@@ -31,9 +31,9 @@ class EventKeys:
     def value(self, attribute: str) -> str:
         if not attribute:
             return ""
-        return orjson.dumps(_same(self._found(attribute)), option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(_same(self._find(attribute)), option=orjson.OPT_SORT_KEYS).decode()
 
-    def _found(self, attribute: str) -> Any:
+    def _find(self, attribute: str) -> Any:
         values = self._values
         if isinstance(values, dict) and attribute in values:
             return values[attribute]

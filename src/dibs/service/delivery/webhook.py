@@ -69,7 +69,7 @@ class WebhookSender:
             self._wire = wire if wire.can_go_on() else None
             if self._wire is None:
                 wire.hang_up()
-            return _judged(answer)
+            return _judge(answer)
         except (OSError, h11.ProtocolError, Unreachable, ValueError) as e:
             self._hang_up()
             return Failure(f"{type(e).__name__}: {e}" if isinstance(e, (OSError, h11.ProtocolError)) else str(e))
@@ -159,7 +159,7 @@ def _request(target: Target, secret: str, delivery: Delivery) -> h11.Request:
     return h11.Request(method="POST", target=target.path, headers=list(headers.items()))
 
 
-def _judged(answer: h11.Response) -> Failure | None:
+def _judge(answer: h11.Response) -> Failure | None:
     if 200 <= answer.status_code < 300:
         return None
     if 300 <= answer.status_code < 400:

@@ -96,8 +96,8 @@ class Writing:
         body = {
             "digest": {
                 "subscription": subscription,
-                "from": shown_time(opened),
-                "to": shown_time(self.now),
+                "from": show_time(opened),
+                "to": show_time(self.now),
                 "matches": matches,
                 "left_out": max(0, matches - DIGEST_EVENTS),
             },
@@ -140,13 +140,13 @@ class Writing:
         listed = [{"subscription": m.subscription, "version": m.version, "weight": m.weight} for m in matches]
         return {
             "event_id": event,
-            "published": shown_time(self.now),
+            "published": show_time(self.now),
             "matches": listed,
             "event": orjson.Fragment(text),
         }
 
     def _item(self, event: str, text: bytes) -> bytes:
-        return orjson.dumps({"event_id": event, "published": shown_time(self.now), "event": orjson.Fragment(text)})
+        return orjson.dumps({"event_id": event, "published": show_time(self.now), "event": orjson.Fragment(text)})
 
     def _insert(self, lane: Lane, event: str, body: dict[str, Any]) -> None:
         self.number += 1
@@ -190,5 +190,5 @@ def read_lane(row: Sequence[Any]) -> Lane:
     return Lane(number, Destination(name, kind, target, tenant, secret, most, when_full, bool(paused)), waiting, placed)
 
 
-def shown_time(seconds: float) -> str:
+def show_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -32,7 +32,7 @@ async def ready(call: Call) -> Answer:
 async def whoami(call: Call) -> Answer:
     identity = call.identity
     about = {"tenant": identity.tenant, "token": identity.token, "roles": sorted(identity.roles)}
-    return Answer.of(about | {"limits": call.tenant.limits.shown()})
+    return Answer.of(about | {"limits": call.tenant.limits.show()})
 
 
 async def stats(call: Call) -> Answer:

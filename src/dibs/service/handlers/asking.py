@@ -49,10 +49,10 @@ async def match(call: Call) -> Answer:
         call.service.metrics.count("dibs_events_total", tenant=tenant.name)
         call.service.metrics.count("dibs_matches_total", len(ids), tenant=tenant.name)
         return Answer(b'{"subscriptions":' + orjson.dumps(ids) + b"}")
-    return await call.in_thread(lambda: _matched(call, plain))
+    return await call.in_thread(lambda: _match(call, plain))
 
 
-def _matched(call: Call, plain: bool) -> Answer:
+def _match(call: Call, plain: bool) -> Answer:
     asked, matcher = call.parameters, call.tenant.matcher
     events: Any = call.body
     if not call.is_lines:
@@ -66,12 +66,12 @@ def _matched(call: Call, plain: bool) -> Answer:
         lines = [b'{"event":%d,"subscriptions":%b}\n' % (n, orjson.dumps(found)) for n, found in enumerate(ids)]
     else:
         lines = [
-            orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in _detailed(call, matches, ids, events)
+            orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in _add_details(call, matches, ids, events)
         ]
     return Answer(b"".join(lines), media=LINES) if call.is_lines else Answer(lines[0])
 
 
-def _detailed(call: Call, matches: Matches, ids: list[list[Id]], events: Any) -> list[dict[str, Any]]:
+def _add_details(call: Call, matches: Matches, ids: list[list[Id]], events: Any) -> list[dict[str, Any]]:
     asked = call.parameters
     result: list[dict[str, Any]] = [{"event": n, "subscriptions": found} for n, found in enumerate(ids)]
     if asked["weights"] or asked["versions"]:
@@ -85,14 +85,14 @@ def _detailed(call: Call, matches: Matches, ids: list[list[Id]], events: Any) ->
         texts = split_lines(call.body) if call.is_lines else [call.body]
         for n, found in enumerate(ids):
             event = _event(texts[n]) if found else {}
-            result[n]["explanations"] = [_explained(call, id, event) for id in found[:EXPLAINED]]
+            result[n]["explanations"] = [_explain(call, id, event) for id in found[:EXPLAINED]]
     for problem in matches.problems[:SHOWN]:
         told = {"attribute": problem.attribute, "detail": problem.message}
         result[problem.event].setdefault("problems", []).append(told)
     return result
 
 
-def _explained(call: Call, id: Id, event: dict[str, Any]) -> dict[str, Any] | None:
+def _explain(call: Call, id: Id, event: dict[str, Any]) -> dict[str, Any] | None:
     """Why it matches; None: it has changed since."""
     try:
         found = call.tenant.matcher.explain(id, event)
@@ -134,15 +134,15 @@ async def publish(call: Call) -> Answer:
     if not call.is_lines:
         if problems:
             raise EventError(problems[0][1])
-        return Answer.of(_published(published[0], sees), 202)
-    rows = [(p.position, _published(p, sees) | {"position": p.position}) for p in published]
+        return Answer.of(_publish(published[0], sees), 202)
+    rows = [(p.position, _publish(p, sees) | {"position": p.position}) for p in published]
     rows += [(position, {"position": position, "problem": detail}) for position, detail in problems]
     rows.sort(key=lambda row: row[0])
     body = b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for _, row in rows)
     return Answer(body, 202, LINES)
 
 
-def _published(published: Published, sees: bool) -> dict[str, Any]:
+def _publish(published: Published, sees: bool) -> dict[str, Any]:
     about: dict[str, Any] = {"event": published.event, "count": len(published.ids), "deliveries": published.deliveries}
     if published.refused:
         about["refused"] = published.refused

@@ -15,7 +15,7 @@ from dibs.service.handlers.looking import EVENT_STREAM, until_gone
 from dibs.service.subscriptions import iso
 
 
-def _shown(destination: Destination) -> dict[str, Any]:
+def _show(destination: Destination) -> dict[str, Any]:
     names = ("name", "kind", "target", "limit", "when_full", "paused")
     return {name: getattr(destination, name) for name in names}
 
@@ -28,7 +28,7 @@ def _state(stats: DestinationStats) -> dict[str, Any]:
     numbers = ("waiting", "delivered", "suppressed", "refused", "dropped", "dead", "last_error")
     times = ("oldest", "failing_since", "retry_at", "last_success")
     found = {name: getattr(stats, name) for name in numbers} | {name: _moment(getattr(stats, name)) for name in times}
-    return _shown(stats.destination) | found
+    return _show(stats.destination) | found
 
 
 async def list_destinations(call: Call) -> Answer:
@@ -47,7 +47,7 @@ async def put_destination(call: Call) -> Answer:
 
     put, is_new = await call.in_thread(work)
     secret = {"secret": put.secret} if is_new else {}
-    return Answer.of(_shown(put) | secret, 201 if is_new else 200)
+    return Answer.of(_show(put) | secret, 201 if is_new else 200)
 
 
 async def get_destination(call: Call) -> Answer:
@@ -68,7 +68,7 @@ async def delete_destination(call: Call) -> Answer:
         outbox.remove_destination(name, call.tenant.name)
         return found
 
-    return Answer.of({"removed": _shown(await call.in_thread(work))})
+    return Answer.of({"removed": _show(await call.in_thread(work))})
 
 
 async def overview(call: Call) -> Answer:

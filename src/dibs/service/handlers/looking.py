@@ -13,7 +13,7 @@ from dibs.arguments import Id
 from dibs.service.call import Answer, Call
 from dibs.service.counts import HOUR, MINUTE
 from dibs.service.delivery.streams import Listener, Lost, sse
-from dibs.service.handlers.subscriptions import shown_counts
+from dibs.service.handlers.subscriptions import show_counts
 from dibs.service.problems import Refusal
 from dibs.service.recent import RecentEvent, plain_value
 from dibs.service.subscriptions import iso
@@ -24,14 +24,14 @@ PING = 15.0  # seconds of silence in a stream
 MOST_IDS = 1_000
 
 
-def _shown(event: RecentEvent) -> dict[str, Any]:
+def _show(event: RecentEvent) -> dict[str, Any]:
     about = {"seq": event.seq, "id": event.id, "time": iso(event.time), "event": orjson.Fragment(event.text)}
     return about | {"count": event.count, "subscriptions": event.ids}
 
 
 async def recent(call: Call) -> Answer:
     found = call.tenant.recent.newest(call.parameters["limit"], call.parameters["before"])
-    return Answer.of({"events": [_shown(event) for event in found], "kept": len(call.tenant.recent)})
+    return Answer.of({"events": [_show(event) for event in found], "kept": len(call.tenant.recent)})
 
 
 async def backtest(call: Call) -> Answer:
@@ -45,7 +45,7 @@ async def backtest(call: Call) -> Answer:
         "rate": found.count / found.events if found.events else 0.0,
         "per_hour": found.count / found.hours if found.hours else 0.0,
         "histogram": [{"start": iso(start), "count": count, "events": events} for start, count, events in found.bars],
-        "examples": [_shown(event) for event in found.examples],
+        "examples": [_show(event) for event in found.examples],
         "elapsed": time.perf_counter() - begun,
     }
     return Answer.of(answer)
@@ -84,7 +84,7 @@ async def counts(call: Call) -> Answer:
         step = HOUR if asked["by"] == "hour" else MINUTE
         start = (int(time.time()) // step - asked["last"] + 1) * step
         answer: dict[str, Any] = {"by": asked["by"], "start": iso(start)}
-        answer["counts"] = [{"id": each.id} | shown_counts(each) for each in found]
+        answer["counts"] = [{"id": each.id} | show_counts(each) for each in found]
         if asked["by"] == "minute":
             answer["events"] = counted.events_by_minute(asked["last"])
         return answer
@@ -115,7 +115,7 @@ async def _live(call: Call, listener: Listener[RecentEvent], id: Id | None) -> A
             elif isinstance(item, Lost):
                 yield sse("lost", {"count": item.count})
             elif id is None or id in item.ids:
-                yield sse("published", _shown(item) | {"event": orjson.loads(item.text)}, item.seq)
+                yield sse("published", _show(item) | {"event": orjson.loads(item.text)}, item.seq)
 
 
 async def until_gone(call: Call, items: AsyncIterator[T]) -> AsyncIterator[T | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from dibs.arguments import DEFAULT_WEIGHT, Id
-from dibs.coding.lines import numbered_lines
+from dibs.coding.lines import number_lines
 from dibs.errors import DibsError, Rejected
 from dibs.service import schemas
 from dibs.service.call import LONGEST_ID, Answer, Call
@@ -15,17 +15,17 @@ from dibs.service.checking import problem_with
 from dibs.service.counts import Counted
 from dibs.service.delivery import Mode, UnknownDestination
 from dibs.service.details import Detail
-from dibs.service.problems import SHOWN, Refusal, rejected_of
-from dibs.service.subscriptions import Filter, after_cursor, cursor_of, iso, shown_subscription
+from dibs.service.problems import SHOWN, Refusal, list_rejected
+from dibs.service.subscriptions import Filter, after_cursor, cursor_of, iso, show_subscription
 
 SPARKLINE = 24  # hours
 
 
 async def put(call: Call) -> Answer:
     id, condition = call.id, call.condition
-    new = _checked(call, id, call.json())
+    new = _check(call, id, call.json())
     found, is_new = await call.in_thread(lambda: call.tenant.subscriptions.put(new, condition))
-    return _shown(found, 201 if is_new else 200)
+    return _show(found, 201 if is_new else 200)
 
 
 async def get(call: Call) -> Answer:
@@ -33,7 +33,7 @@ async def get(call: Call) -> Answer:
 
     def work() -> Answer:
         found = call.tenant.subscriptions.get(id)
-        return _shown(found, matches=_matches(call, [id])[id] if call.parameters["counts"] else None)
+        return _show(found, matches=_matches(call, [id])[id] if call.parameters["counts"] else None)
 
     return await call.in_thread(work)
 
@@ -46,7 +46,7 @@ async def delete(call: Call) -> Answer:
         call.tenant.counts.forget([id])
         return found
 
-    return Answer.of({"removed": shown_subscription(await call.in_thread(work))})
+    return Answer.of({"removed": show_subscription(await call.in_thread(work))})
 
 
 async def pause(call: Call) -> Answer:
@@ -59,7 +59,7 @@ async def resume(call: Call) -> Answer:
 
 async def _pause(call: Call, paused: bool) -> Answer:
     id, condition = call.id, call.condition
-    return _shown(await call.in_thread(lambda: call.tenant.subscriptions.pause(id, paused, condition)))
+    return _show(await call.in_thread(lambda: call.tenant.subscriptions.pause(id, paused, condition)))
 
 
 async def list_page(call: Call) -> Answer:
@@ -73,7 +73,7 @@ async def list_page(call: Call) -> Answer:
         if asked["silent"]:
             silent = call.tenant.counts.silent([detail.id for detail in found])
             found = [detail for detail in found if detail.id in silent]
-        shown = [shown_subscription(detail) for detail in found]
+        shown = [show_subscription(detail) for detail in found]
         if asked["counts"]:
             matches = _matches(call, [detail.id for detail in found])
             shown = [each | {"matches": matches[each["id"]]} for each in shown]
@@ -90,12 +90,12 @@ async def change_many(call: Call) -> Answer:
     def work() -> dict[str, Any]:
         lines: list[Detail | Id] = []
         rejected: list[Rejected] = []
-        for number, text in numbered_lines(call.body):
+        for number, text in number_lines(call.body):
             id: Any = None
             try:
                 value = _line(text)
                 id = value.pop("id")
-                lines.append(id if value.pop("remove", False) else _checked(call, id, value))
+                lines.append(id if value.pop("remove", False) else _check(call, id, value))
             except (DibsError, Refusal) as e:
                 error = DibsError(e.detail) if isinstance(e, Refusal) else e
                 rejected.append(Rejected(number - 1, id, None, error))
@@ -103,7 +103,7 @@ async def change_many(call: Call) -> Answer:
         put, removed = tenant.subscriptions.change_many(lines, rejected, on_error, mode)
         if removed:
             tenant.counts.forget([line for line in lines if not isinstance(line, Detail)])
-        listed = [rejected_of(r) for r in rejected[:SHOWN]]
+        listed = [list_rejected(r) for r in rejected[:SHOWN]]
         return {"put": put, "removed": removed, "rejected": listed, "version": tenant.matcher.version}
 
     return Answer.of(await call.in_thread(work))
@@ -124,11 +124,11 @@ def _line(text: bytes) -> dict[str, Any]:
     return value
 
 
-def _checked(call: Call, id: Id, given: dict[str, Any]) -> Detail:
+def _check(call: Call, id: Id, given: dict[str, Any]) -> Detail:
     """A subscription as it was sent. What is wrong with its expression the matcher says."""
     mode = given.get("mode")
     if mode is not None:
-        mode = Mode.of(mode).shown()
+        mode = Mode.of(mode).show()
     destination = given.get("destination")
     if destination is not None:
         try:
@@ -140,15 +140,15 @@ def _checked(call: Call, id: Id, given: dict[str, Any]) -> Detail:
     return Detail(*about, given["expression"], float(weight))
 
 
-def _shown(detail: Detail, status: int = 200, matches: Any = None) -> Answer:
-    shown = shown_subscription(detail) | ({} if matches is None else {"matches": matches})
+def _show(detail: Detail, status: int = 200, matches: Any = None) -> Answer:
+    shown = show_subscription(detail) | ({} if matches is None else {"matches": matches})
     return Answer.of(shown, status, ETag=f'"{detail.version}"')
 
 
 def _matches(call: Call, ids: list[Id]) -> dict[Id, dict[str, Any]]:
-    return {counted.id: shown_counts(counted) for counted in call.tenant.counts.of(ids, "hour", SPARKLINE)}
+    return {counted.id: show_counts(counted) for counted in call.tenant.counts.of(ids, "hour", SPARKLINE)}
 
 
-def shown_counts(counted: Counted) -> dict[str, Any]:
+def show_counts(counted: Counted) -> dict[str, Any]:
     last = None if counted.last is None else iso(counted.last)
     return {"total": counted.total, "last": last, "series": counted.series}

@@ -49,7 +49,7 @@ class JobFile:
     job: Part
     spark: Part
 
-    def shown(self) -> str:
+    def show(self) -> str:
         """The plan, for people."""
         lines = [f"{self.job['name']}: {self.file}"]
         for name in PARTS:

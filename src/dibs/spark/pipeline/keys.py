@@ -115,7 +115,7 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
 NEEDED_PARTS = ("source", "subscriptions", "sink", "job")
 
 
-def shown() -> str:
+def show_keys() -> str:
     """All keys, for people."""
     lines = []
     for part, kinds in PARTS.items():

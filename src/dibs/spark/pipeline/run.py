@@ -46,7 +46,7 @@ class Summary:
             seconds=seconds,
         )
 
-    def shown(self) -> str:
+    def show(self) -> str:
         told = f"{self.events:,} events in {self.batches:,} batches, {self.matches:,} matches, {self.seconds:,.1f} s"
         if self.malformed_events:
             told += f"; {self.malformed_events:,} events could not be read entirely"

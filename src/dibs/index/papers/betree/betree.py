@@ -62,7 +62,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import NEXT_EVENT
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.options import Option
 from dibs.index.papers.betree.layout import (
     ADJUST,
@@ -96,7 +96,7 @@ from dibs.index.papers.betree.layout import (
     TreeArrays,
     offset_of,
 )
-from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import guess_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
 
@@ -108,7 +108,7 @@ NOTHING = np.zeros(0, np.int32)
 NO_CLAUSES = Clauses(np.zeros(1, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, 0)
 
 
-def guided_capacity(probability: float) -> int:
+def guide_capacity(probability: float) -> int:
     """max_cap by the probability that an event matches a row (table 4 of the paper)."""
     most = 5 if probability < 0.01 else 20 if probability < 0.1 else 160
     return max(int(thresholds.betree_capacity * most), 1)
@@ -138,7 +138,7 @@ class BETree:
         self._tree = TreeArrays(words, state, np.zeros((0, 2), np.int32), np.zeros((0, 4), np.int32))
         self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._state[LISTS : LISTS + CLASSES] = -1
-        self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guided_capacity(0), min_size
+        self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guide_capacity(0), min_size
         self._state[MANY], self._state[SAMPLE] = thresholds.betree_many, thresholds.betree_sample
         self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
         self._state[FIXED], self._state[HISTOGRAM] = max_cap is not None, loss == "histogram"
@@ -163,9 +163,9 @@ class BETree:
     ) -> Self:
         index = cls(max_cap, min_size, loss, window)
         if max_cap is None and len(clauses):
-            share = probabilities(clauses, guessed_presence(clauses), highest_cells(clauses))
+            share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
             expected = float(np.multiply.reduceat(share, clauses.offsets[:-1]).mean())
-            index._state[MAX_CAP] = guided_capacity(expected)
+            index._state[MAX_CAP] = guide_capacity(expected)
         index._add(clauses, index._first)
         return index
 
@@ -250,9 +250,9 @@ class BETree:
         ceiling = about[: c.attributes, 0]
         ceiling[:] = np.where(ceiling == 0, highest_cells(c), ceiling)
         spans = self._spans + len(c.span_lo)
-        self._span_lo, self._span_hi = grown(self._span_lo, spans), grown(self._span_hi, spans)
+        self._span_lo, self._span_hi = grow_array(self._span_lo, spans), grow_array(self._span_hi, spans)
         self._span_lo[self._spans : spans], self._span_hi[self._spans : spans] = c.span_lo, c.span_hi
-        self._tree = self._tree._replace(place=grown(self._tree.place, self._rows + len(c)))
+        self._tree = self._tree._replace(place=grow_array(self._tree.place, self._rows + len(c)))
         longest = RECORD_WORDS + 2 * ENTRY_WORDS * int(np.diff(c.offsets).max())
         used = int(self._state[WORDS])
         self._reserve(used + 2 * longest + thresholds.betree_words)
@@ -287,7 +287,7 @@ class BETree:
     def _reserve(self, words: int) -> None:
         if words > MOST:
             raise OverflowError("a BE-Tree takes at most 2**31 words, about 60 million subscriptions")
-        self._tree = self._tree._replace(words=grown(self._words, words))
+        self._tree = self._tree._replace(words=grow_array(self._words, words))
 
     def _adjust(self) -> None:
         """What the events since the last time say of the p-nodes: recycles those whose rank is below 0."""
@@ -303,13 +303,13 @@ class BETree:
         c, change = NO_CLAUSES, (ADJUST, found[:count], NO_ROWS)
         new = c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, 0, 0
         while not update(tuple(tree), change, new):
-            tree = tree._replace(words=grown(tree.words, int(tree.state[WANTED])))
+            tree = tree._replace(words=grow_array(tree.words, int(tree.state[WANTED])))
         self._tree = tree
 
     def _follow_matches(self) -> None:
         """max_cap for the l-nodes to come, by the share of rows that events matched since the last update."""
         if not self._state[FIXED] and self._events >= thresholds.betree_events:
-            self._state[MAX_CAP] = guided_capacity(self._matches / max(self._chances, 1.0))
+            self._state[MAX_CAP] = guide_capacity(self._matches / max(self._chances, 1.0))
             self._events, self._chances, self._matches = 0, 0.0, 0.0
 
     # ---- matching ----

@@ -180,9 +180,9 @@ def _build(clauses: Clauses, first: str) -> MatchingTree:
         edges.append((np.repeat(node[start], count), piece, np.repeat(target, count)))
         on = np.repeat(branch, members)
         row, node = row[on], np.repeat(target, members)[on]
-    end_node, end_row = _joined(ends, 2)
-    edge_node, piece, target = _joined(edges, 3)
-    tail_row, skip = _joined(tail_of, 2)
+    end_node, end_row = _join(ends, 2)
+    edge_node, piece, target = _join(edges, 3)
+    tail_row, skip = _join(tail_of, 2)
 
     words = HEAD + TEST * np.maximum(size[tail_row] - skip, 2)
     tail_start = np.cumsum(words) - words
@@ -232,5 +232,5 @@ def _pieces(
     return piece_lo, piece_hi, count, place
 
 
-def _joined(parts: Sequence[tuple[NDArray[Any], ...]], columns: int) -> tuple[NDArray[Any], ...]:
+def _join(parts: Sequence[tuple[NDArray[Any], ...]], columns: int) -> tuple[NDArray[Any], ...]:
     return tuple(np.concatenate([np.empty(0, np.int64), *(p[i] for p in parts)]) for i in range(columns))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, in_parts
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.operators import Limits
 from dibs.index.papers.opindex.blocks import (
     DEAD,
@@ -67,9 +67,9 @@ class Places:
         """The units of new rows, in their order."""
         sizes = np.bincount(np.where(row < 0, ~row, row) - self._rows, minlength=rows)
         ends = self._units + np.cumsum(sizes)
-        self.first_unit = _appended(self.first_unit, self._rows + 1, ends)
-        self.unit_partition = _appended(self.unit_partition, self._units, partition)
-        self.unit_slot = _appended(self.unit_slot, self._units, slot)
+        self.first_unit = _append(self.first_unit, self._rows + 1, ends)
+        self.unit_partition = _append(self.unit_partition, self._units, partition)
+        self.unit_slot = _append(self.unit_slot, self._units, slot)
         self._rows += rows
         self._units += len(row)
 
@@ -78,8 +78,8 @@ class Places:
         return self.first_unit.nbytes + self.unit_partition.nbytes + self.unit_slot.nbytes
 
 
-def _appended(array: NDArray[Any], at: int, more: NDArray[Any]) -> NDArray[Any]:
-    array = grown(array, at + len(more))
+def _append(array: NDArray[Any], at: int, more: NDArray[Any]) -> NDArray[Any]:
+    array = grow_array(array, at + len(more))
     array[at : at + len(more)] = more
     return array
 
@@ -161,7 +161,7 @@ class Lists:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self._a.values()) + (self._places.nbytes if self._places else 0)
 
-    def looked_at(self, presence: NDArray[np.float64]) -> float:
+    def count_looked_at(self, presence: NDArray[np.float64]) -> float:
         """How many units an event finds, if attributes are in events as often as this says."""
         pivots = np.flatnonzero(self._a["partition"] >= 0)
         return float((presence[pivots] * self._a["parts"][self._a["partition"][pivots], SIZE]).sum())
@@ -208,7 +208,7 @@ class Lists:
     def insert(self, clauses: Clauses, units: Units, clause: NDArray[np.uint8], limits: Limits) -> None:
         a, (row, _, _, pivot, need) = self._a, units
         self._pool.forget()
-        a["partition"] = grown(a["partition"], clauses.attributes, -1)
+        a["partition"] = grow_array(a["partition"], clauses.attributes, -1)
         if not len(row):
             self._rows += len(clauses)
             if self._places is not None:
@@ -217,7 +217,7 @@ class Lists:
         new = np.unique(pivot[a["partition"][pivot] < 0])
         a["partition"][new] = np.arange(self._count, self._count + len(new))
         self._count += len(new)
-        a["parts"], a["heads"] = grown(a["parts"], self._count), grown(a["heads"], self._count * LISTS)
+        a["parts"], a["heads"] = grow_array(a["parts"], self._count), grow_array(a["heads"], self._count * LISTS)
         if not self._bitmaps and _counter_type(need) != np.uint8:
             a["need"] = a["need"].astype(np.int32)
         to, slot = a["partition"][pivot], np.empty(len(row), np.int32)
@@ -255,7 +255,7 @@ class Lists:
 
     def _grow(self, names: tuple[str, ...], pool: int) -> None:
         for name in names:
-            self._a[name] = grown(self._a[name], int(self._a["state"][pool, WANTED]))
+            self._a[name] = grow_array(self._a[name], int(self._a["state"][pool, WANTED]))
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         """Rows that are there, each once; those that are not of this kind do nothing."""

@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Sink, Takes
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.operators import Limits
 from dibs.index.options import Option
 from dibs.index.papers.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
@@ -176,14 +176,14 @@ class OpIndex:
             return
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
-        if presence[pivot].sum() < (1 - thresholds.worth_planning) * counted.looked_at(presence):
+        if presence[pivot].sum() < (1 - thresholds.worth_planning) * counted.count_looked_at(presence):
             self._lists = self.build(clauses, self._segments, presence)._lists
 
     def insert(self, clauses: Clauses) -> None:
         n = clauses.attributes
         floor, ceiling = self._limits
-        self._limits = Limits(grown(floor, n, NO_FLOOR), grown(ceiling, n, NO_CEILING))
-        self._frequency = grown(self._frequency, n)
+        self._limits = Limits(grow_array(floor, n, NO_FLOOR), grow_array(ceiling, n, NO_CEILING))
+        self._frequency = grow_array(self._frequency, n)
         notice(clauses, *self._limits, self._frequency)
         presence = self.presence()
         if presence is not None:

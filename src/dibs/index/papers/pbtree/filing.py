@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.groups import ClauseArrays
-from dibs.index.growing import GrowingClauses, grown
+from dibs.index.growing import GrowingClauses, grow_array
 from dibs.index.operators import NE, Limits, limits, operators
 from dibs.index.papers.counters import AT_ONCE
 from dibs.index.papers.pbtree.layout import EQUAL, GREATER, LESS, LISTS, UNEQUAL
@@ -182,7 +182,7 @@ class Filing:
     def _make_room(self) -> None:
         """Needs for all rows, and up to a multiple of 64 as of rows that were deleted."""
         size = -(-self._rows // AT_ONCE) * AT_ONCE
-        self._need, self._verify = grown(self._need, size, GONE), grown(self._verify, size)
+        self._need, self._verify = grow_array(self._need, size, GONE), grow_array(self._verify, size)
         self._counters = max(self._counters, size)
 
     def _set_need(self, rows: NDArray[np.int64], need: Any, verify: Any) -> None:
@@ -191,9 +191,9 @@ class Filing:
     def _widen(self, clauses: Clauses) -> None:
         """Room for more attributes; those that had no limits take those of the clauses."""
         if clauses.attributes > len(self._floor):
-            self._floor = grown(self._floor, clauses.attributes, 2**31 - 1)
-            self._ceiling = grown(self._ceiling, clauses.attributes, -1)
-            self._filed = grown(self._filed, 2 * len(self._floor))
+            self._floor = grow_array(self._floor, clauses.attributes, 2**31 - 1)
+            self._ceiling = grow_array(self._ceiling, clauses.attributes, -1)
+            self._filed = grow_array(self._filed, 2 * len(self._floor))
         if (self._ceiling[clauses.attribute] >= 0).all():
             return
         own, attribute = np.unique(clauses.attribute, return_inverse=True)

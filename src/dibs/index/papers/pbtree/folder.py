@@ -98,7 +98,7 @@ def copy_bytes(read: Callable[[int, int], bytes], length: int, target: int, step
         at += os.pwrite(target, piece, at)
 
 
-def mapped(path: Path) -> NDArray[np.int32]:
+def map_file(path: Path) -> NDArray[np.int32]:
     """The file as an array, which looks writable like any other; nothing is ever written."""
     with path.open("rb") as file:
         if sys.platform == "linux":

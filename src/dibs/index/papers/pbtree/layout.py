@@ -212,7 +212,7 @@ def all_below(frames, where, width, most):
 
 
 @phase
-def filled(frames, at):
+def used_words(frames, at):
     """The int32 that a list page has in use behind its head."""
     return np.int64(frames[at + COUNT]) * ITEM + frames[at + ROWS]
 

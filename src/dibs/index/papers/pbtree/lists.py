@@ -43,11 +43,11 @@ from dibs.index.papers.pbtree.layout import (
     below,
     fence_of,
     fetch,
-    filled,
     key_of,
     set_key,
     start_of,
     touch,
+    used_words,
     value_of,
 )
 from dibs.jit.kernel import kernel
@@ -85,7 +85,7 @@ def begin(store, tree):
 def _cut(frames, at):
     """Where a list page is halved: the first item that goes to the right, and how many of its rows stay. A SidSet that
     is a large part of the page is cut, others stay in one piece."""
-    half = filled(frames, at) // 2
+    half = used_words(frames, at) // 2
     i, count = np.int64(0), np.int64(frames[at + COUNT])
     while i < count - 1 and (i + 1) * ITEM + value_of(frames, at, i, ITEM, VALUE) <= half:
         i += 1
@@ -133,7 +133,7 @@ def insert_to_list(store, tree, page, which, key, row, path):
     there = i < count and key_of(frames, at, i, ITEM) == key
     more, most = (1 if there else 1 + ITEM), store.size - HEAD
     last = frames[at + NEXT] == NONE and i + there == count  # behind all others: pages are filled one by one
-    if filled(frames, at) + more > (most - most // 8 if last else most):
+    if used_words(frames, at) + more > (most - most // 8 if last else most):
         if last:
             right = new_page_after(store, tree, page)
             set_fence(frames, touch(store, right), key)
@@ -208,11 +208,11 @@ def delete_from_list(store, tree, page, which, key, row, path):
         for k in range(at + HEAD + i * ITEM, at + HEAD + (count - 1) * ITEM):
             frames[k] = frames[k + ITEM]
         frames[at + COUNT] = count - 1
-    own, before, after = filled(frames, at), np.int64(frames[at + PREVIOUS]), np.int64(frames[at + NEXT])
+    own, before, after = used_words(frames, at), np.int64(frames[at + PREVIOUS]), np.int64(frames[at + NEXT])
     little = (store.size - HEAD) // 2
-    if after != NONE and (own == 0 or own + filled(frames, fetch(store, after)) <= little):
+    if after != NONE and (own == 0 or own + used_words(frames, fetch(store, after)) <= little):
         _join(store, tree, page, after, which, path)
-    elif before != NONE and (own == 0 or own + filled(frames, fetch(store, before)) <= little):
+    elif before != NONE and (own == 0 or own + used_words(frames, fetch(store, before)) <= little):
         _join(store, tree, before, page, which, path)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import StorageError
-from dibs.index.growing import grown
-from dibs.index.papers.pbtree.folder import PageFolder, copy_bytes, file_of, mapped
+from dibs.index.growing import grow_array
+from dibs.index.papers.pbtree.folder import PageFolder, copy_bytes, file_of, map_file
 from dibs.index.papers.pbtree.layout import FILE, READS, SHIFT, START, WAYS, Store, flush, no_store
 
 A_FRAME = 4 + 8 + 1  # bytes of a frame's tag, stamp and mark
@@ -58,7 +58,7 @@ class Resident:
         """Room for so many pages, or some more. Not while a store is in use."""
         if not self._own:
             self._frames, self._own = self._frames.copy(), True
-        self._frames = grown(self._frames, pages * self.size)
+        self._frames = grow_array(self._frames, pages * self.size)
 
     def trim(self, pages: int) -> None:
         """No room for many more than these."""
@@ -270,6 +270,6 @@ class Pooled:
         other = PageFolder(self._above)
         with other.writing(self._length), other.pages.open("wb") as file:
             copy_bytes(self._read, pages * self.size * 4, file.fileno(), self.memory // 4)
-        content = mapped(other.pages)
+        content = map_file(other.pages)
         other.close()  # what is mapped stays
         return content.reshape(pages, self.size)

@@ -116,7 +116,7 @@ class PBTreeMemory(Filing):
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> PBTreeMemory:
-        content = _checked(arrays)
+        content = _check_pages(arrays)
         tree = cls(clauses, Resident(content.shape[1], content))
         tree._take_over(arrays)
         return tree
@@ -132,9 +132,9 @@ class PBTreeMemory(Filing):
 
     @property
     def nbytes(self) -> int:
-        return int(self._tree[USED]) * self._pages.size * 4 + self._fixed()
+        return int(self._tree[USED]) * self._pages.size * 4 + self._fixed_bytes()
 
-    def _fixed(self) -> int:
+    def _fixed_bytes(self) -> int:
         """Bytes beside the pages."""
         own = [*self._small_arrays().values(), *(array for space in self._pool.idle for array in space[:3])]
         return sum(array.nbytes for array in own)
@@ -222,13 +222,13 @@ class PBTreeMemory(Filing):
         self._grow()
         with self._changing(), self._pages.writing() as store:
             begin(store, self._tree)
-        for entries in self._sorted(rows):
+        for entries in self._sort(rows):
             self._insert(entries)
         with self._changing():
             self._pages.trim(int(self._tree[USED]))
 
-    def _sorted(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
-        """All entries of the rows in portions: see Sorting.sorted."""
+    def _sort(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
+        """All entries of the rows in portions: see Sorting.sort."""
         return [in_order(_entries(self._file(rows_of(self._growing.clauses, rows), rows)))]
 
     def _check(self) -> None:
@@ -269,7 +269,7 @@ class PBTree(PBTreeMemory):
     def restore(
         cls, clauses: Clauses, arrays: dict[str, NDArray[Any]], memory: int = MEMORY, folder: str | None = None
     ) -> PBTree:
-        content = _checked(arrays)
+        content = _check_pages(arrays)
         tree = cls(clauses, Pooled(content.shape[1], _enough(memory), folder, content))
         tree._take_over(arrays)
         return tree
@@ -277,14 +277,14 @@ class PBTree(PBTreeMemory):
     @property
     def nbytes(self) -> int:
         """On disk and in memory."""
-        return self._pages.nbytes + self._fixed()
+        return self._pages.nbytes + self._fixed_bytes()
 
     def plan(self) -> dict[str, Any]:
         pages = self._pages
         return super().plan() | {
             "bytes on disk": pages.nbytes,
             "memory": pages.memory,
-            "memory not bounded": self._fixed(),
+            "memory not bounded": self._fixed_bytes(),
             "resident": pages.resident,
             "resident at most": pages.most,
             "blocks read": pages.reads,
@@ -300,7 +300,7 @@ class PBTree(PBTreeMemory):
             raise
         self._pages.use(memory)
 
-    def _sorted(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
+    def _sort(self, rows: NDArray[Any]) -> Iterable[TreeEntries]:
         """By way of files where there are too many for the memory that the pool leaves."""
         c, memory = self._growing.clauses, 2 * self._pages.memory
         width = (len(c.attribute) + len(c.span_lo)) / max(len(c), 1)
@@ -315,7 +315,7 @@ class PBTree(PBTreeMemory):
             for start in range(0, len(rows), step):
                 some = rows[start : start + step].astype(np.int64)
                 sorting.add(_entries(self._file(rows_of(c, some), some)))
-        return sorting.sorted()
+        return sorting.sort()
 
 
 def _size(page: int | None) -> int:
@@ -329,7 +329,7 @@ def _enough(memory: int) -> int:
     return memory
 
 
-def _checked(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
+def _check_pages(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
     """The pages of a saved index."""
     content, tree = arrays["pages"], arrays.get("tree")
     if (

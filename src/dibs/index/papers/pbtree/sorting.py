@@ -44,7 +44,7 @@ class Sorting:
         """What is held, to the files."""
         if not self._held:
             return
-        entries, self._held = _joined(self._held), []
+        entries, self._held = _join(self._held), []
         at = np.searchsorted(self._bounds, entries.key, side="right")
         order = np.argsort(at, kind="stable")
         records = np.empty(len(order), RECORD)
@@ -58,12 +58,12 @@ class Sorting:
                     file.write(records[ends[number] - sizes[number] : ends[number]].data)
         self._sizes += sizes
 
-    def sorted(self) -> Iterator[TreeEntries]:
+    def sort(self) -> Iterator[TreeEntries]:
         """Portions, each in the order of keys, of one key in the order of rows. Mostly a portion is behind all before;
         where it is not, no key of it has a lower row than before."""
         if not len(self._bounds):
             if self._held:
-                yield in_order(_joined(self._held))
+                yield in_order(_join(self._held))
             return
         self._deal()
         for number in np.flatnonzero(self._sizes).tolist():
@@ -72,10 +72,10 @@ class Sorting:
             if size <= self._most:
                 yield in_order(_entries(np.fromfile(path, RECORD)))
             else:
-                yield from self._divided(path, size)
+                yield from self._divide(path, size)
             path.unlink()
 
-    def _divided(self, path: Path, size: int) -> Iterator[TreeEntries]:
+    def _divide(self, path: Path, size: int) -> Iterator[TreeEntries]:
         """The portions of a range that is too large to be sorted at once, because the sample was not good enough or one
         key has very many entries. It is read again for each of its parts."""
         stride = -(-size // (self._most * SORTED // KEYS))  # 1: there is memory for all keys
@@ -95,12 +95,12 @@ class Sorting:
         for records in self._read(path, size):
             own = records[(records["key"] >= first) & (records["key"] < last)]
             if held and count + len(own) > self._most:
-                yield _joined(held)
+                yield _join(held)
                 held, count = [], 0
             held.append(_entries(own))
             count += len(own)
         if count:
-            yield _joined(held)
+            yield _join(held)
 
     def _read(self, path: Path, size: int) -> Iterator[NDArray[Any]]:
         step = max(self._most // 4, 1)
@@ -115,7 +115,7 @@ def _entries(records: NDArray[Any]) -> TreeEntries:
     return TreeEntries(*(records[name].copy() for name in TreeEntries._fields))
 
 
-def _joined(parts: list[TreeEntries]) -> TreeEntries:
+def _join(parts: list[TreeEntries]) -> TreeEntries:
     return TreeEntries(*(np.concatenate(columns) for columns in zip(*parts)))
 
 

@@ -69,7 +69,7 @@ from dibs.index.papers.propagation.layout import (
     true_predicate,
 )
 from dibs.index.predicates import distinct
-from dibs.index.statistics import guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import guess_presence, highest_cells, probabilities
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
 
@@ -104,7 +104,7 @@ class Propagation:
         groups, key, spans, order = number_predicates(clauses, example)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        presence, highest = guessed_presence(clauses), highest_cells(clauses)
+        presence, highest = guess_presence(clauses), highest_cells(clauses)
         share = probabilities(clauses, presence, highest)[example][order]
 
         own = place[number]  # the predicates of each row, the most selective first

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.jit.kernel import phase
 
 USED, WANTED, POOL = 128, 129, 130
@@ -47,7 +47,7 @@ def with_room(chunks: Chunks) -> Chunks:
 
 def with_more(chunks: Chunks, entries: int) -> Chunks:
     """The pool with room for so many entries more."""
-    return Chunks(grown(chunks.entry, chunks.used + entries), chunks.free)
+    return Chunks(grow_array(chunks.entry, chunks.used + entries), chunks.free)
 
 
 def chunk_sizes(sizes: NDArray[Any]) -> NDArray[np.int64]:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, limits, operators
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, chunk_sizes, empty_pool, with_more, with_room
@@ -71,7 +71,16 @@ from dibs.index.papers.pstree.groups import (
     Trees,
 )
 from dibs.index.papers.pstree.kernels import find_spaces, merge_all, partition_all
-from dibs.index.papers.pstree.lists import attach, count_events, cover, cover_many, detach, needed, observed, reserve
+from dibs.index.papers.pstree.lists import (
+    add_observed,
+    attach,
+    count_events,
+    count_needed,
+    cover,
+    cover_many,
+    detach,
+    reserve,
+)
 from dibs.index.papers.pstree.rows import Rows
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.thresholds import thresholds
@@ -177,7 +186,7 @@ class Forest:
             return
         first = self.leaves
         new = np.arange(first, first + attributes - old, dtype=np.int32)
-        self.leaf, self.seen = grown(self.leaf, first + len(new)), grown(self.seen, first + len(new))
+        self.leaf, self.seen = grow_array(self.leaf, first + len(new)), grow_array(self.seen, first + len(new))
         self.leaf[new] = 0
         self.leaf[new, NEXT] = self.leaf[new, BEFORE] = -1
         self.seen[new] = 0
@@ -203,7 +212,7 @@ class Forest:
             presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
             rank = probabilities(c, presence, self.highest).astype(np.float64)
         if self.state[EVENTS]:
-            observed(rank, ClauseArrays.of(c), self.links(), self.seen)
+            add_observed(rank, ClauseArrays.of(c), self.links(), self.seen)
         return rank
 
     def _ranks_of_operators(self, clauses: Clauses) -> NDArray[np.float64]:
@@ -228,16 +237,16 @@ class Forest:
     def make_room(self) -> None:
         """For what the kernels found missing."""
         nodes, leaves = int(self.state[NODES_MADE]) + 2 * MOST_LEVELS, self.leaves + 1
-        self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
-        self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
+        self.node, self.inside = grow_array(self.node, nodes), grow_array(self.inside, nodes)
+        self.leaf, self.seen = grow_array(self.leaf, leaves), grow_array(self.seen, leaves)
         self.chunks = with_room(self.chunks)
 
     def expect(self, boundaries: int) -> None:
         """Room for so many boundaries, so that little is copied on the way."""
         leaves = self.leaves + boundaries
         nodes = int(self.state[NODES_MADE]) + boundaries // (FANOUT // 2) + 2 * MOST_LEVELS
-        self.leaf, self.seen = grown(self.leaf, leaves), grown(self.seen, leaves)
-        self.node, self.inside = grown(self.node, nodes), grown(self.inside, nodes)
+        self.leaf, self.seen = grow_array(self.leaf, leaves), grow_array(self.seen, leaves)
+        self.node, self.inside = grow_array(self.node, nodes), grow_array(self.inside, nodes)
 
     def partition(self, boundaries: Boundaries) -> None:
         """Spaces begin at these boundaries."""
@@ -258,14 +267,14 @@ class Forest:
 
     def attach(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32]) -> None:
         """The entry words[i] in the lists of all spaces of predicate which[i]."""
-        self.chunks = self.listed(rows, which, words, self.lists())
+        self.chunks = self.list_rows(rows, which, words, self.lists())
 
-    def listed(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32], lists: SpaceLists) -> Chunks:
+    def list_rows(self, rows: Rows, which: NDArray[np.int64], words: NDArray[np.int32], lists: SpaceLists) -> Chunks:
         """The same for any lists of the spaces; returns their pool, which may have grown."""
         own = rows.group(), self.links()
         place, chunks = lists
         if thresholds.pstree_walk * len(which) >= self.leaves:
-            need = needed(which, *own)
+            need = count_needed(which, *own)
             size = place[: len(need), SIZE] + need
             moved = size[(need > 0) & (size > place[: len(need), ROOM])]
             chunks = with_more(chunks, int(chunk_sizes(moved).sum()))

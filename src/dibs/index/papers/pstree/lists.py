@@ -100,7 +100,7 @@ def cover_many(which, change, rows, links):
 
 
 @kernel
-def needed(which, rows, links):
+def count_needed(which, rows, links):
     """By leaf: how many of these predicates cover its space."""
     need = np.zeros(len(links.leaf), np.int32)
     for p in which:
@@ -196,7 +196,7 @@ def _take_out(at, code, lists):
 
 
 @kernel
-def observed(rank, clauses, links, seen):
+def add_observed(rank, clauses, links, seen):
     """Adds to the rank of each predicate of some clauses the events seen in the spaces that it meets."""
     for p in range(len(rank)):
         for s in range(count_spans(p, clauses)):

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import USED, Chunks, empty_pool, with_room
 from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
@@ -54,7 +54,7 @@ from dibs.index.papers.pstree.pstbloom_kernels import (
     match_signed,
     merge_signed,
     partition_signed,
-    signed_words,
+    sign_words,
     sizes,
 )
 from dibs.index.papers.pstree.rows import Rows
@@ -121,13 +121,13 @@ class PSTBloom:
         others, owner = rows.positions(which, 1, ALL)
         forest.cover(rows, rows.offsets[which], 1)
         self._counts[ADDED] += forest.cover(rows, others, 1)
-        forest.attach(rows, rows.offsets[which], signed_words(which, rows.group()))
+        forest.attach(rows, rows.offsets[which], sign_words(which, rows.group()))
         if not self._sign_again():
             self._add_ids(which, others, owner)
 
     def delete(self, rows: NDArray[np.int64]) -> None:
         own, forest = self.rows, self.forest
-        forest.detach(own, own.offsets[rows], signed_words(rows, own.group())[:, CODE].copy())
+        forest.detach(own, own.offsets[rows], sign_words(rows, own.group())[:, CODE].copy())
         forest.cover(own, own.offsets[rows], -1)
         self._counts[REMOVED] += forest.cover(own, own.positions(rows, 1, ALL)[0], -1)
         merge_signed(own.boundaries(rows, ALL), self._signatures, forest.trees())
@@ -138,7 +138,7 @@ class PSTBloom:
         forest, at = self.forest, 0
         forest.expect(len(boundaries.key))
         while True:
-            self._signatures = self._signatures._replace(sign=grown(self._signatures.sign, len(forest.leaf)))
+            self._signatures = self._signatures._replace(sign=grow_array(self._signatures.sign, len(forest.leaf)))
             at = partition_signed(boundaries, at, self._signatures, forest.trees())
             if at == len(boundaries.key):
                 return
@@ -171,7 +171,7 @@ class PSTBloom:
     def _add_ids(self, which: NDArray[np.int64], others: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
         """others, owner: the predicates of these rows but the first ones, see Rows.positions."""
         own = self.rows.group()
-        codes = signed_words(which, own)[:, CODE].copy()
+        codes = sign_words(which, own)[:, CODE].copy()
         at = 0
         while True:
             at = add_ids(others, codes, owner, at, self._signatures, own, self.forest.links())

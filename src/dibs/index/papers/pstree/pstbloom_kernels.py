@@ -60,7 +60,7 @@ class EventSignatures(NamedTuple):
 
 
 @phase
-def _hashed(code):
+def _hash(code):
     return np.uint64(np.uint32(code)) * GOLDEN
 
 
@@ -140,7 +140,7 @@ def add_ids(which, codes, owner, start, signatures, rows, links):
     """Adds the id codes[owner[i]] to the signatures of all spaces of predicate which[i], from i = start on. Returns
     where it stopped, because the pool has to grow; adding an id again does no harm."""
     for i in range(start, len(which)):
-        h = _hashed(codes[owner[i]])
+        h = _hash(codes[owner[i]])
         place, bits = np.int64(_place(h)), np.int32(np.uint32(_bits(h)))
         for s in range(span_count(which[i], rows)):
             at, high = first_space(which[i], s, rows, links)
@@ -166,7 +166,7 @@ def _sign(at, place, bits, signatures):
 
 
 @kernel
-def signed_words(which, rows):
+def sign_words(which, rows):
     """The entries of some rows: the code, and 1 + attribute of up to three more predicates, 0 where there is none."""
     result = np.zeros((len(which), ENTRY), np.int32)
     for i in range(len(which)):
@@ -254,7 +254,7 @@ def _ask_first(at, stop, entry, word, asked):
     count = NONE
     while at < stop:
         x = np.uint64(entry[at, FIRST_OTHER])
-        h = _hashed(entry[at, CODE])
+        h = _hash(entry[at, CODE])
         bits = _bits(h)
         w = np.uint64(word[np.uint64(first[x]) + (_place(h) & np.uint64(mask[x])), NONE])
         passed[count] = at
@@ -270,7 +270,7 @@ def _ask_others(count, n, code, entry, word, asked):
     for k in range(count):
         at = passed[k]
         y, z = np.uint64(entry[at, SECOND_OTHER]), np.uint64(entry[at, THIRD_OTHER])
-        h = _hashed(entry[at, CODE])
+        h = _hash(entry[at, CODE])
         place, bits = _place(h), _bits(h)
         w = np.uint64(word[np.uint64(first[y]) + (place & np.uint64(mask[y])), NONE])
         w &= np.uint64(word[np.uint64(first[z]) + (place & np.uint64(mask[z])), NONE])

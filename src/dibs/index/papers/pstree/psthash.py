@@ -46,7 +46,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, empty_pool, with_room
 from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
@@ -150,7 +150,7 @@ class PSTHash:
         rows, forest = self.rows, self.forest
         rank = forest.ranks(clauses, len(rows) + len(clauses))
         which = rows.by_access(rows.add(clauses, rank))
-        self._cells = self._cells._replace(dims=grown(self._cells.dims, len(rows)))
+        self._cells = self._cells._replace(dims=grow_array(self._cells.dims, len(rows)))
         self._partition(rows.boundaries(which, self._most))
         forest.cover(rows, rows.positions(which, 0, self._most)[0], 1)
         own, links, table = rows.group(), forest.links(), self._cells.table
@@ -161,7 +161,7 @@ class PSTHash:
         forest.attach(rows, rows.offsets[single], words(single, own))
         for predicates, numbers in self._covering(others):
             lists = SpaceLists(self._cells.cover, self._cells.pool)
-            pool = forest.listed(rows, predicates, numbers.reshape(-1, 1), lists)
+            pool = forest.list_rows(rows, predicates, numbers.reshape(-1, 1), lists)
             self._cells = self._cells._replace(pool=pool)
         at, status = change_rows(others, 0, 1, own, links, self._cells)
         while at < len(others):
@@ -208,7 +208,7 @@ class PSTHash:
         forest, rows, at = self.forest, self.rows.group(), 0
         forest.expect(len(boundaries.key))
         while True:
-            self._cells = self._cells._replace(cover=grown(self._cells.cover, len(forest.leaf)))
+            self._cells = self._cells._replace(cover=grow_array(self._cells.cover, len(forest.leaf)))
             at, status = partition_hashed(boundaries, at, rows, self._cells, forest.trees())
             if at == len(boundaries.key):
                 return

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.groups import ClauseArrays
-from dibs.index.growing import grown
+from dibs.index.growing import grow_array
 from dibs.index.papers.pstree.groups import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
 from dibs.index.papers.pstree.lists import span_count, span_of
 from dibs.jit.kernel import kernel
@@ -68,9 +68,9 @@ class Rows:
         """More rows, each with its predicates in the order of their rank; the numbers of the rows."""
         c = clauses
         rows, predicates, spans = self._rows, self.predicates, self._spans
-        self.offsets = grown(self.offsets, rows + len(c) + 1)
-        self.predicate = grown(self.predicate, predicates + len(c.attribute))
-        self.span = grown(self.span, spans + len(c.span_lo))
+        self.offsets = grow_array(self.offsets, rows + len(c) + 1)
+        self.predicate = grow_array(self.predicate, predicates + len(c.attribute))
+        self.span = grow_array(self.span, spans + len(c.span_lo))
         self.span[spans : spans + len(c.span_lo), 0] = c.span_lo
         self.span[spans : spans + len(c.span_lo), 1] = c.span_hi
         _add(ClauseArrays.of(c), rank, self.group(), rows, spans)

@@ -63,7 +63,7 @@ class IntervalTree(AttributeTrees):
     @classmethod
     def _grow(cls, intervals: Intervals) -> dict[str, NDArray[Any]]:
         start, lo, hi = intervals.start, intervals.lo, intervals.hi
-        orders = _sorted(start, lo), _sorted(start, hi)
+        orders = _sort(start, lo), _sort(start, hi)
         nodes, roots = _divide(start, lo, hi, *orders)
         order = np.concatenate(orders)
         bounds = np.concatenate([lo[orders[0]], hi[orders[1]]])
@@ -86,7 +86,7 @@ class IntervalTree(AttributeTrees):
 
 
 @kernel
-def _sorted(start, cell):
+def _sort(start, cell):
     """The intervals of each attribute, sorted by a cell of theirs."""
     highest = np.int64(0)
     for i in range(len(cell)):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
 from dibs.index.groups import ClauseArrays
-from dibs.index.statistics import access_predicates, guessed_presence, highest_cells, probabilities
+from dibs.index.statistics import access_predicates, guess_presence, highest_cells, probabilities
 from dibs.jit.kernel import kernel
 from dibs.thresholds import thresholds
 
@@ -42,7 +42,7 @@ class Intervals(NamedTuple):
 def intervals_of(clauses: Clauses) -> Intervals:
     """The intervals of conjunctions, each of at least one predicate."""
     c = clauses
-    share = probabilities(c, guessed_presence(c), highest_cells(c))
+    share = probabilities(c, guess_presence(c), highest_cells(c))
     rows, pivot, _ = access_predicates(c, share)
     lo, hi = c.lo[pivot], c.hi[pivot]
     several = np.flatnonzero(hi < 0)
