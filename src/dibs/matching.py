@@ -155,11 +155,12 @@ class Matching:
     def _candidates(
         self, segments: list[Segment], values: EventValues, alive: Alive | None, all_of: NDArray[np.bool_]
     ) -> Candidates:
-        """The joins of the subscriptions that match, without those that are not alive but for some events (all_of)."""
+        """The joins of the subscriptions that may match, without those that are not alive but for some events
+        (all_of)."""
         for number, segment in enumerate(segments):
             offsets, places = segment.joins_by_row
             if len(places):
-                pairs = segment.match(values, self.threads)
+                pairs = segment.match_constants(values, self.threads)
                 event, row = pairs.event, pairs.row
                 rows = None if alive is None else alive.rows[number]
                 if rows is not None:

@@ -35,7 +35,7 @@ class ConstantsFirst(Costs):
     st.booleans(),
 )
 def test_constants_first(trees: list[Expression], older: list[Any], seen: list[Any], at_once: int, few: bool) -> None:
-    with using({"open_joins": at_once, "derived_at_once": at_once}), dibs.Matcher(index="auto") as m:
+    with using({"derived_at_once": at_once}), dibs.Matcher(index="auto") as m:
         m._matching.costs = ConstantsFirst()
         m.add_many(list(enumerate(map(to_sql, trees))))
         m.history.load(older)

@@ -22,13 +22,13 @@ from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, wi
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.evaluate import answer
-from dibs.history.history import History, states_of_remembered
+from dibs.history.history import History, Key, states_of_remembered
 from dibs.history.keys import Derived, EventCells, cells_of, events_between, join_events, with_derived
 from dibs.history.phases import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.plan import plan_of
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
-from dibs.history.state import State
+from dibs.history.state import Part, State
 from dibs.language.joins import text_of
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
@@ -62,7 +62,7 @@ class Joins:
         alive = self._prefilter.follow(segments, state)
         all_of = np.zeros(values.events, np.bool_) if alive is None else find_several(values, alive.names)
         # Documents that are remembered revive subscriptions: which ones is known only chunk by chunk.
-        needed = self._needed(values, candidates, None if turn is not None else alive, all_of)
+        needed = self._needed(values, candidates, segments, None if turn is not None else alive, all_of)
         begin = time.perf_counter()
         if turn is None:
             result = self._answer(values, needed, [state], self._snapshot(state))
@@ -79,6 +79,7 @@ class Joins:
         self,
         values: EventValues,
         candidates: Callable[[EventValues, Alive | None, NDArray[np.bool_]], Candidates],
+        segments: Sequence[Segment],
         alive: Alive | None,
         all_of: NDArray[np.bool_],
     ) -> Needed | None:
@@ -87,12 +88,10 @@ class Joins:
         given = len(n.event) + len(s.event) + len(t.event) + len(b.event)
         self._costs.note(attributes=given / max(values.events, 1))
         if self._costs.constants_first(len(self.plans)):
+            for segment in segments:
+                segment.prepare_constants()  # before anything is measured
             own = [plan for plan in self.plans if alive is None or all_of.any() or plan.name in alive.joins]
-
-            def ask(some: EventValues, first: int) -> Candidates:
-                return candidates(some, alive, all_of[first : first + some.events])
-
-            found = find_needed_joins(own, values, ask, self._costs)
+            found = find_needed_joins(own, values, lambda some: candidates(some, alive, all_of), self._costs)
             if len(own) == len(self.plans):
                 return found
             needed = np.zeros((values.events, len(self.plans)), np.bool_)
@@ -204,8 +203,10 @@ class Remembering:
     """Events that are matched and then added to the history, whose lock is held meanwhile. Nothing is added before
     `remember`."""
 
-    def __init__(self, history: History, events: Any, attributes: str | None):
+    def __init__(self, history: History, events: Any, attributes: str | None, key: Key | None = None):
+        """key: of the first event."""
         self._history = history
+        self._key = key
         self.attributes = attributes
         self._states: Iterator[State] = iter(())
         self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
@@ -220,7 +221,8 @@ class Remembering:
     def begin(self, values: EventValues) -> None:
         self._history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        self._states = states_of_remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
+        part = Part(self._history.state.end, self.rows, self.attributes)
+        self._states = states_of_remembered(self._history, part, unreadable, self._key)
 
     def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from

@@ -1,11 +1,10 @@
 """Constants first, or joins first: section 4.3.1 of the paper.
 
     joins first       every join is answered for every event, and then the events are matched: j joins
-    constants first   the events are matched with every join left open, which gives the subscriptions that may match;
-                      only their joins are answered, and then the events are matched again: j' joins
+    constants first   the events are matched by an index over the constants alone, which gives the subscriptions that
+                      may match; only their joins are answered, and then the events are matched: j' joins
 
-A join is left open by all the values that it could have: TRUE and FALSE for a condition, any number for COUNT, anything
-for MIN and MAX. (Normal forms have no NOT, and IS NULL is never asked of a join, so that more values never make fewer
+(Normal forms have no NOT, and IS NULL is never asked of a join: a join that is taken for granted never makes fewer
 matches.)
 
 What is cheaper depends on j' and on what matching costs, which are measured as events come. The two orders give the
@@ -18,34 +17,23 @@ count is told beside what was measured, by which the order is chosen: a predicat
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.values import Booleans, EventValues, Range
-from dibs.history.keys import events_between
+from dibs.coding.values import EventValues
 from dibs.history.plan import Plan
-from dibs.language.joins import COUNT
-from dibs.language.printer import is_condition
 from dibs.thresholds import thresholds
 
 # The subscriptions that may match: for each segment the events, and for each of these the joins (by their names) that a
 # subscription of the segment mentions.
 Candidates = Iterable[tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]]
 Needed = NDArray[np.bool_]  # event, join
-ANY_COUNT = Range(0, math.nan)
-ANY_VALUE = (  # with TRUE and FALSE
-    Range(-math.inf, math.nan),
-    Range("", None),
-    Range(None, dt.datetime.max),
-    Range(dt.datetime.max, None),
-)
 FADING = 0.8  # of what was measured before, in an average
 LOOK_AGAIN = 64  # batches after which the other order is tried once
 
@@ -75,7 +63,7 @@ class Costs:
     """Seconds, and shares, as measured so far; None: not yet."""
 
     a_join: float | None = None
-    narrowing: float | None = None  # matching one event with joins left open
+    narrowing: float | None = None  # matching one event by constants alone
     share: float | None = None  # of the joins that are needed after that
     attributes: float | None = None  # values per event
     batches: int = 0
@@ -95,8 +83,7 @@ class Costs:
             return False
         if self.a_join is None or self.narrowing is None or self.share is None:
             return self.a_join is not None  # joins first, for what a join costs, and then the other way
-        narrowed = 2 * self.narrowing + self.share * joins * self.a_join
-        is_cheaper = narrowed < self.narrowing + joins * self.a_join
+        is_cheaper = self.narrowing + self.share * joins * self.a_join < joins * self.a_join
         return is_cheaper != (self.batches % LOOK_AGAIN == 0)
 
     def tell(self, sizes: Sizes) -> str:
@@ -109,8 +96,7 @@ class Costs:
         if self.a_join is None or self.narrowing is None or self.share is None:
             return "not decided yet"
         needed = self.share * joins
-        first = 1e6 * (self.narrowing + joins * self.a_join)
-        last = 1e6 * (2 * self.narrowing + needed * self.a_join)
+        first, last = 1e6 * joins * self.a_join, 1e6 * (self.narrowing + needed * self.a_join)
         costs = f"about {first:,.0f} microseconds per event with joins first, {last:,.0f} with constants first, when "
         both = count_predicates(sizes._replace(attributes=self.attributes or 0.0), needed)
         counted = f"; by the paper's count {both[0]:,.0f} and {both[1]:,.0f} predicates"
@@ -118,42 +104,17 @@ class Costs:
 
 
 def find_needed_joins(
-    plans: list[Plan], values: EventValues, candidates: Callable[[EventValues, int], Candidates], costs: Costs
+    plans: list[Plan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
 ) -> Needed:
     """Which joins have to be answered for which event, so that all others make no difference. plans: of those that may
-    have to be. candidates: of some events, the first of which is the one of that number."""
+    have to be."""
     begin = time.perf_counter()
     number = {plan.name: place for place, plan in enumerate(plans)}
-    needed = np.zeros((values.events, len(plans)), np.bool_)
-    size = max(1, thresholds.open_joins // max(len(plans), 1))
-    for first in range(0, values.events, size):
-        some = events_between(values, first, min(first + size, values.events)) if values.events > size else values
-        for names, event, place in candidates(_with_open(some, plans), first):
-            own = np.array([number.get(name, len(plans)) for name in names], np.int64)[place]
-            known = own < len(plans)
-            needed[first + event[known], own[known]] = True
+    needed = np.zeros((values.events, len(plans) + 1), np.bool_)  # the last: those that have not to be
+    for names, event, place in candidates(values):
+        own = np.array([number.get(name, len(plans)) for name in names], np.int64)
+        needed[event, own[place]] = True
     took = (time.perf_counter() - begin) / max(values.events, 1)
-    costs.note(narrowing=took, share=float(needed.mean()) if needed.size else 0.0)
-    return needed
-
-
-def _with_open(values: EventValues, plans: list[Plan]) -> EventValues:
-    """The events with every value of each join that it could have."""
-    codes = values.names.codes  # type: ignore[attr-defined]
-    is_number = [plan.join.function == COUNT and plan.join.event is None for plan in plans]
-    truths = np.array([codes[p.name] for p, number in zip(plans, is_number) if not number], np.int32)
-    ranges = [
-        (codes[plan.name], each)
-        for plan, number in zip(plans, is_number)
-        if not is_condition(plan.name)
-        for each in ((ANY_COUNT,) if number else ANY_VALUE)
-    ]
-    b = values.booleans
-    event = np.repeat(np.arange(values.events, dtype=np.int32), 2 * len(truths))
-    name = np.tile(np.repeat(truths, 2), values.events)
-    value = np.tile(np.array([0, 1], np.uint8), len(truths) * values.events)
-    return replace(
-        values,
-        booleans=Booleans(np.append(b.event, event), np.append(b.name, name), np.append(b.value, value)),
-        ranges=[*values.ranges, *((e, code, each) for e in range(values.events) for code, each in ranges)],
-    )
+    result = needed[:, :-1]
+    costs.note(narrowing=took, share=float(result.mean()) if result.size else 0.0)
+    return result

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dibs.coding.values import EventValues
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.program import Compiled
-from dibs.history.questions import Witnesses, Questions, read_questions
+from dibs.history.questions import Questions, Witnesses, read_questions
 from dibs.history.state import State
 from dibs.jit.threads import survive_forks
 from dibs.segments.segment import Segment

@@ -5,8 +5,8 @@
     work.documents    an Arrow table; work.events likewise, of the minutes after
 
 A text is a template in which @name is an attribute of the event, so that other engines can have it in words of their
-own (`spell`). Joins differ in a constant on the document. A share of the subscriptions waits for goods or categories of
-which there is no document yet, as many a wish does.
+own (`spell`). Joins differ in a constant on the document. A share of them, and of the subscriptions, waits for goods,
+shops or categories of which there is no document yet, as many a wish does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 START = dt.datetime(2024, 1, 1)
 SECOND = 1_000_000
+UNKNOWN = 10_000_000  # added to the constant of a join for which there is no document
 SHAPES = (
     "EXISTS (SELECT 1 FROM history d WHERE d.sku = @sku AND d.price > @price AND d.shop <> 's{0}')",
     "NOT EXISTS (SELECT 1 FROM history d WHERE d.sku = @sku AND d.shop = 's{0}')",
@@ -36,13 +37,14 @@ class Market:
     shops: int = 1_000
     kinds: int = 500
     prices: int = 10_000
-    waiting: float = 0.3  # the share of subscriptions for goods and kinds that are not offered yet
+    waiting: float = 0.3  # the share of subscriptions and of joins for what is not offered yet
     missing: float = 0.02  # the share of values that are missing
 
 
 @dataclass(frozen=True)
 class JoinWorkload:
     templates: list[str]
+    joins: list[str]  # the templates of joins, of which subscription n has number n % len(joins)
     documents: pa.Table
     events: pa.Table
 
@@ -60,9 +62,10 @@ def generate(
     market: Market, subscriptions: int, joins: int, documents: int, events: int, seed: int = 1
 ) -> JoinWorkload:
     draw = np.random.default_rng(seed)
-    some = [SHAPES[n % len(SHAPES)].format(n // len(SHAPES)) for n in range(joins)]
+    constants = np.arange(joins) // len(SHAPES) + (draw.random(joins) < market.waiting) * UNKNOWN
+    some = [SHAPES[n % len(SHAPES)].format(constants[n]) for n in range(joins)]
     templates = [f"{_constants(market, draw)} AND {some[n % joins]}" for n in range(subscriptions)]
-    return JoinWorkload(templates, offers(market, 0, documents, draw), offers(market, documents, events, draw))
+    return JoinWorkload(templates, some, offers(market, 0, documents, draw), offers(market, documents, events, draw))
 
 
 def _constants(market: Market, draw: np.random.Generator) -> str:

@@ -123,8 +123,7 @@ class Builder:
             slot = self._slot(join.event)
             operator = OPERATORS[FLIPPED_OPERATOR[join.operator]]
             negated = OPERATORS[FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]]
-        factor = getattr(join, "factor", None)
-        scale = np.nan if factor is None else factor
+        scale = np.nan if join.factor is None else join.factor
         last = len(self.conjunctions)
         function = FUNCTIONS[join.function]
         self.joins.append((function, first, last, attribute, by, slot, operator, negated, scale, plan.is_fixed))
