@@ -90,13 +90,7 @@ class Joins:
         if self._costs.constants_first(len(self.plans)):
             for segment in segments:
                 segment.prepare_constants()  # before anything is measured
-            own = [plan for plan in self.plans if alive is None or all_of.any() or plan.name in alive.joins]
-            found = find_needed_joins(own, values, lambda some: candidates(some, alive, all_of), self._costs)
-            if len(own) == len(self.plans):
-                return found
-            needed = np.zeros((values.events, len(self.plans)), np.bool_)
-            needed[:, [plan.name in alive.joins for plan in self.plans]] = found  # type: ignore[union-attr]
-            return needed
+            return find_needed_joins(self.plans, values, lambda some: candidates(some, alive, all_of), self._costs)
         return None if alive is None else self._of_alive(alive.joins, all_of)
 
     def _of_alive(self, joins: frozenset[str], all_of: NDArray[np.bool_]) -> Needed | None:

@@ -106,15 +106,13 @@ class Costs:
 def find_needed_joins(
     plans: list[Plan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
 ) -> Needed:
-    """Which joins have to be answered for which event, so that all others make no difference. plans: of those that may
-    have to be."""
+    """Which joins have to be answered for which event, so that all others make no difference."""
     begin = time.perf_counter()
     number = {plan.name: place for place, plan in enumerate(plans)}
-    needed = np.zeros((values.events, len(plans) + 1), np.bool_)  # the last: those that have not to be
+    needed = np.zeros((values.events, len(plans)), np.bool_)
     for names, event, place in candidates(values):
-        own = np.array([number.get(name, len(plans)) for name in names], np.int64)
+        own = np.array([number[name] for name in names], np.int64)
         needed[event, own[place]] = True
     took = (time.perf_counter() - begin) / max(values.events, 1)
-    result = needed[:, :-1]
-    costs.note(narrowing=took, share=float(result.mean()) if result.size else 0.0)
-    return result
+    costs.note(narrowing=took, share=float(needed.mean()) if needed.size else 0.0)
+    return needed
