@@ -257,7 +257,11 @@ class Matcher:
             raise ArgumentError("key is for remember=True: the key by which the event is remembered")
         text = text_of(event)
         if top is None and remember is False and text is not None:
-            ids = self._matching.match_text(self.snapshot(), text)
+            self._news()
+            state = self._layers.read(few_wait=True)
+            ids = self._matching.match_text(state, text)
+            if ids is None and state.waiting:
+                ids = self._matching.match_text(self.snapshot(), text)
             if ids is not None:
                 return ids
         if key is not None:

@@ -7,8 +7,9 @@ batches      read -> values -> (history: joins) -> each segment: cells -> rows, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,17 +112,19 @@ class Matching:
         self.counters["pairs"] += int(result.sum())
         return result
 
-    def find_wanted(self, segments: list[Segment]) -> WantedNames:
-        """The attributes that some subscription mentions, or once did: rebuilt, or extended, only for new names."""
+    def find_wanted(self, segments: list[Segment], more: Collection[str] = ()) -> WantedNames:
+        """The attributes that some subscription mentions, or once did, and these: rebuilt, or extended, only for new
+        names."""
         wanted = self.names
         of = [number_names(wanted.names, s.domains) for s in segments]
         new = [s for s, n in zip(segments, of) if not n.complete]
-        if new or (
+        missing = bool(new) or not all(name in wanted.codes for name in more)
+        if missing or (
             not wanted.is_sorted
             and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
         ):
-            extended = wanted.extend_by(name for s in new for name in s.names) if new else None
-            wanted = self.names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
+            extended = wanted.extend_by(chain(more, *(s.names for s in new))) if missing else None
+            wanted = self.names = extended or WantedNames(frozenset(more).union(*(s.names for s in segments)))
         return wanted
 
     def tell_of(self, joins: tuple[str, ...], subscriptions: int) -> list[str]:

@@ -140,6 +140,7 @@ class Thresholds:
     small_segments: int = _threshold(3, 1, "so many small segments are not worth a merge")
     most_small_segments: int = _threshold(8, 1, "small segments before they are merged in the foreground")
     scanned_rows: int = _threshold(64, 2, "rows of a new segment that are scanned, in a matcher that has many more")
+    waiting_rows: int = _threshold(256, 1, "subscriptions that wait and are matched as they are by single events")
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
     predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")

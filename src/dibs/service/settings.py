@@ -63,8 +63,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)  # of a tenant that has none of its own
     recent_events: int = 10_000  # kept for each tenant...
     recent_bytes: int = 32 << 20  # ...and at most so much of them
-    gather: float = 0.0003  # seconds that requests wait for each other, under load: when...
-    gather_from: int = 16  # ...so many come together, which are matched as a batch
+    gather_from: int | None = None  # single events that are matched as a batch; None: as many as make it worth it
     private_targets: bool = False  # webhooks may go to private networks and to this machine
     brokers: tuple[str, ...] = ()  # of Kafka, that topics may be of: host:port
     threads: int | None = None  # of a batch

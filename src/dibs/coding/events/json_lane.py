@@ -123,7 +123,7 @@ class _Reader:
         self.stop = on_error == "raise"
         self.in_order = True
         self.others: list[tuple[NDArray[np.int32], EventValues]] = []  # read one by one, and which events they are
-        self._work = Work.room(len(wanted.paths.parent))
+        self._work = Work.room(len(wanted.paths.nodes))
         self._order = Order.room(thresholds.longest_event)
         self._found = Found.room(0)
         none = np.zeros(0, np.int32)
