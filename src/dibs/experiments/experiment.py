@@ -86,6 +86,7 @@ class Experiment:
     series: tuple[Series, ...] | Callable[[Any], tuple[Series, ...]]
     measures: tuple[str, ...] = ("match_us",)  # what the figure shows, a panel each
     points_of: str = ""  # the experiment whose points these are
+    measure: Callable[[Any, Size], dict[str, Any]] | None = None  # a point, where it is no match of plain structures
 
     def series_at(self, value: Any) -> tuple[Series, ...]:
         return self.series if isinstance(self.series, tuple) else self.series(value)
