@@ -1,5 +1,5 @@
-"""Snapshots of a durable folder, or of a version of compiled subscriptions: its segments as they are saved now, kept for
-somebody who needs this very state later.
+"""Snapshots of a durable folder, or of a version of compiled subscriptions: its segments as they are saved now, kept
+for somebody who needs this very state later.
 
 Files of segments never change, so a snapshot is another name for each (a hard link; a copy where the filesystem has
 none), and costs no room as long as the folder has them too. It is a folder that Matcher.load opens. What has changed
@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dibs.errors import DamagedError
@@ -34,8 +35,8 @@ def take_snapshot(folder: Path, target: Path) -> Manifest | None:
             except (FileNotFoundError, DamagedError):
                 return None
             names = [name for s in manifest.segments for name in (s.file, s.removed) if name is not None]
-            written = replace(manifest, identity="")
-            if _link_all(folder, names, target, lambda beside: write_manifest(beside, written)):
+            finish = partial(write_manifest, manifest=replace(manifest, identity=""))
+            if _link_all(folder, names, target, finish):
                 return manifest
     except OSError as e:
         raise storage_error(target, e) from e
@@ -43,7 +44,7 @@ def take_snapshot(folder: Path, target: Path) -> Manifest | None:
 
 
 def take_version(folder: Path, version: Version, target: Path) -> bool:
-    """Makes `target` a folder with this version alone, wholly or not at all. False: its files are not there any more."""
+    """Makes `target` a folder with this version alone, wholly or not at all. False: its files are gone."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         return _link_all(folder, version.files(), target, lambda beside: write_version(beside, version))
