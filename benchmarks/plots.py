@@ -52,6 +52,8 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
             ("live", _live),
             ("outside", _outside),
         ):
+            if name == "outside" and name not in sections:
+                continue
             figure = plot(sections)
             path = folder / f"{name}.svg"
             figure.savefig(path, bbox_inches="tight", metadata={"Date": None})

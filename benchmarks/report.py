@@ -85,7 +85,7 @@ def _write_papers(root: Path, folder: Path) -> list[Path]:
         written += pictures.draw([read(name, folder) for name in names], pictures_folder / figure, ["svg"])
     page, judged = root / "benchmarks" / "pages" / "papers.md", root / "VERDICTS.md"
     page.write_text(tables_outside.write_figures(folder))
-    judged.write_text(verdicts.write(verdicts.judge_all(folder), read(next(iter(EXPERIMENTS)), folder).settings))
+    judged.write_text(verdicts.write(verdicts.judge_all(folder), verdicts.list_scales(folder)))
     return [*written, page, judged]
 
 

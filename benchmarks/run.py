@@ -33,8 +33,8 @@ import host
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
 STRUCTURES, QUICK_STRUCTURES = 100_000, 20_000
-SCALE, QUICK_SCALE = 0.02, 0.005  # of the sizes in the papers' figures
-STRUCTURE_SHAPES = ("sparse", "dense", "zipf")
+SCALE, QUICK_SCALE = 0.015, 0.004  # of the sizes in the papers' figures
+STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
 
@@ -69,7 +69,7 @@ def main() -> int:
         "subscriptions": subscriptions,
         "repeats": options.repeats or (5 if options.quick else 9),
         "events": options.events,
-        "texts": min(5_000 if options.quick else 20_000, subscriptions),
+        "texts": min(5_000 if options.quick else 10_000, subscriptions),
         "structure_subscriptions": options.subscriptions or (QUICK_STRUCTURES if options.quick else STRUCTURES),
         "structures": tuple(options.structures or ()),
         "workloads": tuple(options.workloads or STRUCTURE_SHAPES),

@@ -29,7 +29,7 @@ SERIES = (
     AUTO,
 )
 INSERTING = tuple(s._replace(updates=s.structure in ("betree", "opindex", "opindex-bs")) for s in SERIES)
-FORMS_SHARE = 0.1  # of the paper's subscriptions: texts with OR are read one by one
+FORMS_SHARE = 0.02  # of the paper's subscriptions: texts with OR are read one by one
 OWN = (Series("OpIndex", "opindex"), AUTO)
 
 
