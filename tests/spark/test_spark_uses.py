@@ -135,7 +135,7 @@ def test_subscriptions_that_are_no_frame(spark: SparkSession, tmp_path: Path) ->
         match(frame, matcher)
     joined = Matcher()
     joined.add(1, "FORALL d (a <> d.a)")
-    with pytest.raises(DibsError, match="joins over history"):
+    with pytest.raises(DibsError, match="ask for the documents that came before"):
         match(frame, joined)
 
 

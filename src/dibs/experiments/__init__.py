@@ -1,7 +1,8 @@
 """Every figure and table of the papers' evaluations as a named experiment, and every claim they make in words.
 
-experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.py, pbtree.py: those of each paper
-measure.py      how one point is measured
+experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.py, tatbul_joins.py, pbtree.py: those of
+                each paper
+measure.py      how one point is measured; living.py: structures that are changed row by row before
 results.py      points to files, and back; pictures.py: to pictures
 claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: results to VERDICTS.md
 """
@@ -9,7 +10,7 @@ claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: 
 from __future__ import annotations
 
 from dibs.errors import DibsError
-from dibs.experiments import betree, opindex, pbtree, pstree, tatbul
+from dibs.experiments import betree, opindex, pbtree, pstree, tatbul, tatbul_joins
 from dibs.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -17,6 +18,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **betree.EXPERIMENTS,
     **pstree.EXPERIMENTS,
     **tatbul.EXPERIMENTS,
+    **tatbul_joins.EXPERIMENTS,
     **pbtree.EXPERIMENTS,
 }
 

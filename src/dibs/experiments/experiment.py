@@ -32,6 +32,7 @@ MEASURES = {
 
 
 Rows = NDArray[np.int64]
+Steps = tuple[tuple[Rows, Rows], ...]  # rows that go and rows that come, one step after the other
 
 
 class Series(NamedTuple):
@@ -50,7 +51,7 @@ class Data(NamedTuple):
     expressions: pa.Array
     events: Any
     attributes: str | None = None  # the column that holds the events' attributes
-    steps: tuple[tuple[Rows, Rows], ...] = ()  # rows that go and come, one step after the other; none: all are there
+    steps: Steps = ()  # none: all are there
 
 
 class Size(NamedTuple):
@@ -85,6 +86,7 @@ class Experiment:
     series: tuple[Series, ...] | Callable[[Any], tuple[Series, ...]]
     measures: tuple[str, ...] = ("match_us",)  # what the figure shows, a panel each
     points_of: str = ""  # the experiment whose points these are
+    measure: Callable[[Any, Size], dict[str, Any]] | None = None  # a point, where it is no match of plain structures
 
     def series_at(self, value: Any) -> tuple[Series, ...]:
         return self.series if isinstance(self.series, tuple) else self.series(value)

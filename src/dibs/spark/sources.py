@@ -84,8 +84,6 @@ def open_source(
     if version is not None:
         raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
     if isinstance(subscriptions, Matcher):
-        if subscriptions.joins:
-            raise DibsError("joins over history are not supported on Spark yet: the matcher has some")
         return _check(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
     if not is_frame(subscriptions):
         raise not_subscriptions(subscriptions)

@@ -18,7 +18,7 @@ from dibs.storage.versions import Version
 
 ADD, GONE, BAD, COUNT = range(4)  # what the rows that go from find_changes to build are
 PARTITION_BITS = 33  # of Spark's monotonically_increasing_id: below are the rows of an input partition
-NO_JOINS = "on Spark yet"
+NO_JOINS = "in an index that is cut into shards"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def count_rows(new: pa.Table) -> dict[str, pa.Array]:
 def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
     """The rows of the table, compiled, and the bad ones by their places in it."""
     matcher = Matcher(index=job.index, threads=1)
-    matcher.changes.no_joins = NO_JOINS
+    matcher.changes.no_joins = "" if job.cuts is None else NO_JOINS
     columns = ["id", "expression", "weight"] if job.weighted else ["id", "expression"]
     return matcher, matcher.add_table(table.select(columns), on_error="skip")
 
