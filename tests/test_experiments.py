@@ -95,7 +95,7 @@ def test_every_claim_can_be_judged_and_the_page_written() -> None:
         return made[name]
 
     found = [verdicts.judge(claim, find) for claim in verdicts.CLAIMS]
-    page = verdicts.write(found, {"scale": 0.1, "events": 10})
+    page = verdicts.write(found, {"OpIndex": 0.1})
     assert "refused" not in page
     for verdict in found:
         assert f"### {verdict.claim.name}: {verdict.word}" in page
