@@ -7,8 +7,9 @@ batches      read -> values -> (history: joins) -> each segment: cells -> rows, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from dibs.coding.values import EventValues
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
+from dibs.history.prefilter import Alive, PreFilter
 from dibs.index import Pairs, Sink
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.gone import Bits, alive
@@ -50,6 +52,7 @@ class Matching:
         self.names = WantedNames(())
         self.singles = Singles(self.counters, wake)
         self.costs = Costs()  # of answering joins
+        self.prefilter = PreFilter()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
         self._wake = wake
@@ -109,22 +112,24 @@ class Matching:
         self.counters["pairs"] += int(result.sum())
         return result
 
-    def find_wanted(self, segments: list[Segment]) -> WantedNames:
-        """The attributes that some subscription mentions, or once did: rebuilt, or extended, only for new names."""
+    def find_wanted(self, segments: list[Segment], more: Collection[str] = ()) -> WantedNames:
+        """The attributes that some subscription mentions, or once did, and these: rebuilt, or extended, only for new
+        names."""
         wanted = self.names
         of = [number_names(wanted.names, s.domains) for s in segments]
         new = [s for s, n in zip(segments, of) if not n.complete]
-        if new or (
+        missing = bool(new) or not all(name in wanted.codes for name in more)
+        if missing or (
             not wanted.is_sorted
             and any(n.disordered and len(s) > thresholds.rows_in_order for s, n in zip(segments, of))
         ):
-            extended = wanted.extend_by(name for s in new for name in s.names) if new else None
-            wanted = self.names = extended or WantedNames(frozenset().union(*(s.names for s in segments)))
+            extended = wanted.extend_by(chain(more, *(s.names for s in new))) if missing else None
+            wanted = self.names = extended or WantedNames(frozenset(more).union(*(s.names for s in segments)))
         return wanted
 
-    def tell_of(self, joins: tuple[str, ...]) -> list[str]:
+    def tell_of(self, joins: tuple[str, ...], subscriptions: int) -> list[str]:
         """How these joins are answered, line by line: in which order with the constants, and why."""
-        return Joins(joins, self.costs).tell()
+        return Joins(joins, self.costs, self.prefilter).tell(subscriptions, len(self.history))
 
     def _match(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -143,25 +148,29 @@ class Matching:
         names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
         if names and (joins is None or joins.names != names):
-            joins = self._joins = Joins(names, self.costs)
+            joins = self._joins = Joins(names, self.costs, self.prefilter)
         if turn is not None:
             turn.begin(values)
         if not names or joins is None:
             return values
-        return joins.derive(values, partial(self._candidates, segments), self.history.state, turn)
+        return joins.derive(values, partial(self._candidates, segments), segments, self.history.state, turn)
 
-    def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
-        """The joins of the subscriptions that match."""
-        for segment in segments:
+    def _candidates(
+        self, segments: list[Segment], values: EventValues, alive: Alive | None, all_of: NDArray[np.bool_]
+    ) -> Candidates:
+        """The joins of the subscriptions that may match, without those that are not alive but for some events
+        (all_of)."""
+        for number, segment in enumerate(segments):
             offsets, places = segment.joins_by_row
             if len(places):
-                pairs = segment.match(values, self.threads)
-                sizes = np.diff(offsets)[pairs.row]
-                yield (
-                    segment.joins,
-                    np.repeat(pairs.event, sizes).astype(np.int64),
-                    places[runs(offsets[pairs.row], sizes)],
-                )
+                pairs = segment.match_constants(values, self.threads)
+                event, row = pairs.event, pairs.row
+                rows = None if alive is None else alive.rows[number]
+                if rows is not None:
+                    kept = rows[row] | all_of[event]
+                    event, row = event[kept], row[kept]
+                sizes = np.diff(offsets)[row]
+                yield segment.joins, np.repeat(event, sizes).astype(np.int64), places[runs(offsets[row], sizes)]
 
 
 def _keep_seen(

@@ -140,6 +140,7 @@ class Thresholds:
     small_segments: int = _threshold(3, 1, "so many small segments are not worth a merge")
     most_small_segments: int = _threshold(8, 1, "small segments before they are merged in the foreground")
     scanned_rows: int = _threshold(64, 2, "rows of a new segment that are scanned, in a matcher that has many more")
+    waiting_rows: int = _threshold(256, 1, "subscriptions that wait and are matched as they are by single events")
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
     predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
@@ -166,7 +167,9 @@ class Thresholds:
     few_joins: int = _threshold(
         32, 0, "joins that are always answered before the constants of subscriptions are matched"
     )
-    open_joins: int = _threshold(1 << 20, 1, "joins of events that are left open at once, to see which are needed")
+    prefilter_share: float = _threshold(
+        0.1, 1e9, "share of the time of joins that may go into finding out which subscriptions cannot match"
+    )
     derived_at_once: int = _threshold(1 << 20, 1, "answers to joins that are given by one call of the kernel")
     remembered_at_once: int = _threshold(256, 1, "events that become documents together while a batch is matched")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")

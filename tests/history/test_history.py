@@ -410,3 +410,22 @@ def test_an_attribute_that_is_first_asked_for_while_events_are_remembered(
     for n in range(4):
         assert m.match({"a": form(10 + n)}) == m.match({"a": form(30 + n)}) == [0] != m.match({"a": form(20 + n)})
         assert other.match({"b": form(20 + n)}) == [0] != other.match({"b": form(30 + n)})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_event_that_comes_again_is_remembered_once(durable: bool, tmp_path: Path) -> None:
+    """It is matched again, on the history as it is by then."""
+    with dibs.Matcher.open(tmp_path / "m") if durable else dibs.Matcher() as m:
+        m.add("new", "FORALL d (isbn <> d.isbn)")
+        assert m.match({"isbn": 1}, remember=True, key="a") == ["new"]
+        assert m.match({"isbn": 1}, remember=True, key="a") == [] and len(m.history) == 1
+        assert m.match({"isbn": 2}, top=1, remember=True, key=7) == ["new"] and "a" in m.history and 7 in m.history
+        m.history.prune(keys=["a"])
+        assert m.match({"isbn": 1}, remember=True, key="a") == ["new"] and len(m.history) == 2
+        with pytest.raises(dibs.DibsError, match="a string or an integer"):
+            m.match({"isbn": 3}, remember=True, key=1.5)  # type: ignore[arg-type]
+        with pytest.raises(dibs.DibsError, match="key is for remember=True"):
+            m.match({"isbn": 3}, key="a")
+    if durable:
+        with dibs.Matcher.open(tmp_path / "m") as m:
+            assert m.match({"isbn": 1}, remember=True, key="a") == [] and len(m.history) == 2

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from joins import difference_of_batch, difference_of_stream, table_of, texts_of
 
 import dibs
 from dibs.coding.events import read_events
@@ -28,6 +27,7 @@ from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys
 from dibs.spark.living_worker import Counts, MatchColumns
 from dibs.thresholds import using
+from joins import difference_of_batch, difference_of_stream, table_of, texts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,9 @@ texts by rank as Python objects (some 60 bytes and their length each; only if th
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from dibs.segments.ids import Id, IdIndex
 from dibs.thresholds import thresholds
 
 MANY = 32  # ids of an event, for which it is sorted by itself
+FEW = 16  # ids that are put into the list of all others one by one
 PAIRS_AT_ONCE = 1 << 16  # that are sorted together, in the caches
 _RANK = 0xFFFFFFFF
 
@@ -76,15 +79,16 @@ def order_of(ids: IdIndex, more: int) -> TextOrder | None:
     return known
 
 
-def sort_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]]) -> list[Id]:
-    """The ids of some rows of several segments."""
-    if len(parts) == 1:
+def sort_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]], more: Sequence[Id] = ()) -> list[Id]:
+    """The ids of some rows of several segments, and these."""
+    if len(parts) == 1 and not more:
         return _sort(*parts[0])
-    integers: list[list[Id]] = []
-    texts: list[list[Id]] = []
+    integers: list[list[Any]] = [sorted(id for id in more if not isinstance(id, str))]
+    texts: list[list[Any]] = [sorted(id for id in more if isinstance(id, str))]
     for ids, rows in parts:
         (texts if ids.integers is None else integers).append(_sort(ids, rows))
-    return [*_merge(integers), *_merge(texts)]
+    first, last = _merge(integers), _merge(texts)
+    return first + last if first and last else first or last
 
 
 def _sort(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
@@ -103,11 +107,15 @@ def _sort(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:
 
 
 def _merge(lists: list[list[Any]]) -> list[Any]:
-    """Sorted lists as one."""
-    if len(lists) == 1:
-        return lists[0]
-    result = [id for each in lists for id in each]
-    result.sort()  # runs in order are merged
+    """Sorted lists, which nobody else has, as one."""
+    result, *others = sorted(lists, key=len, reverse=True)
+    if sum(map(len, others)) <= FEW:
+        for id in chain.from_iterable(others):
+            insort(result, id)
+    else:
+        for other in others:
+            result += other
+        result.sort()  # runs in order are merged
     return result
 
 
@@ -134,7 +142,9 @@ def lists_by_event(
     if len(sources) == 1:
         return sources[0]
     first = len(integers)
-    return ([*_merge(list(lists[:first])), *_merge(list(lists[first:]))] for lists in zip(*sources))
+    if first in (0, len(sources)):
+        return (_merge(list(lists)) for lists in zip(*sources))
+    return (_merge(list(lists[:first])) + _merge(list(lists[first:])) for lists in zip(*sources))
 
 
 def _integer_lists(events: int, event: NDArray[np.int32], id: NDArray[np.int64]) -> Iterator[list[Id]]:

@@ -1,6 +1,7 @@
 """Layers: the one place where the state of a matcher is held, and how it goes over into the next.
 
-A change is cheap: an added subscription waits, a removed one is a bit. The next reader makes a segment of what waits.
+A change is cheap: an added subscription waits, a removed one is a bit. Single events are matched against what waits as
+it is (segments.single.waiting); whoever reads a batch next, or has added many, makes a segment of it.
 Segments are merged by size: a segment at most `size_ratio` times as large as all newer ones together is merged with
 them in the background (segments.upkeep), or at once if they are many and it has no time, so that a subscription is
 moved a logarithmic number of times and there are never many segments. When the background has rested long enough, it
@@ -60,10 +61,12 @@ class Layers:
 
     # ---- reading ----
 
-    def read(self) -> State:
-        """The state to match on."""
+    def read(self, few_wait: bool = False) -> State:
+        """The state to match on. few_wait: some may wait in it, and are matched as they are."""
         now = self._last_read = time.monotonic()
-        state = self.flush()
+        state = self.state
+        if not few_wait or len(state.waiting) > thresholds.waiting_rows:
+            state = self.flush()
         if len(state.layers) > 1 and now > self._next_look:  # without changes nobody else looks for work
             self._next_look = now + A_LOOK
             self.upkeep.wake()
@@ -84,11 +87,12 @@ class Layers:
 
     def _flush(self, state: State) -> State:
         """With segments of what waits."""
-        # What is scanned already is compiled again with it, which is quicker than to merge it or to match one more.
+        # What is scanned already is compiled again with it, which is quicker than to merge it or to match one more; and
+        # when together they are too many to be scanned, they are not.
         items, layers = state.waiting, state.layers
         scanned = next((x for x in layers if x.items is not None and x.segment not in self._merging), None)
         old = {} if scanned is None or scanned.items is None else scanned.items
-        if old and len(old) + len(items) <= thresholds.scanned_rows:
+        if old:
             items = {**old, **items}
             layers = tuple(x for x in layers if x is not scanned)
         rest = State(state.version, layers)

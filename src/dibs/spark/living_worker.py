@@ -21,6 +21,7 @@ from dibs.spark.opening import write_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
 from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE
 from dibs.storage.manifest import HEAD
+from dibs.storage.versions import is_versioned
 
 ROWS_IN_A_BATCH = 65_536  # of the output
 
@@ -118,7 +119,7 @@ def follow(shipment: Shipment) -> Any:
 
 def _base(base: Path, shipment: Shipment) -> Path:
     """The folder of the base on this machine, written now if need be."""
-    if (base / HEAD).exists():
+    if (base / HEAD).exists() or is_versioned(base):
         return base
     if shipment.base is None:
         raise FormatError(

@@ -223,9 +223,11 @@ class _Matching:
         events, source = self.events, self.source
         session = self.given.sparkSession
         files = None if plan.plan == "local" else _carry_files(source, is_local(session))
+        # Only a router needs the attributes, and there may be very many.
+        version = source.version if plan.plan == "sharded" else replace(source.version, kinds={})
         task = Task(
             path=source.place.name,
-            version=versions.to_text(source.version),
+            version=versions.to_text(version),
             files=files,
             kernels=None if is_local(session) or plan.plan == "local" else _carry_kernels(files),
             names=events.names,

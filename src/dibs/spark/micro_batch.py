@@ -206,11 +206,12 @@ class MicroBatches:
     def _broadcast_of(self, events: DataFrame, snapshot: Snapshot) -> Any:
         """The files of the base, for workers that do not see them: sent once to each machine."""
         if self._broadcast is None or self._broadcast[0] != snapshot.base:
-            paths = sorted(self._base(snapshot).iterdir())
+            base = self._base(snapshot)
+            paths = sorted(path for path in base.rglob("*") if path.is_file())
             size = sum(path.stat().st_size for path in paths)
             if size > BROADCAST_BYTES:
                 return None  # only a state folder that all see will do: a worker that does not says so
-            files = {path.name: path.read_bytes() for path in paths}
+            files = {str(path.relative_to(base)): path.read_bytes() for path in paths}
             self._broadcast = snapshot.base, events.sparkSession.sparkContext.broadcast(files)
         return self._broadcast[1]
 

@@ -26,9 +26,10 @@ from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Log
 from dibs.spark.joins.history import read_history
 from dibs.spark.ledger import Ledger
-from dibs.spark.living import DurableFolder, Living, SavedFolder
+from dibs.spark.living import Compiled, DurableFolder, Living, SavedFolder
 from dibs.spark.metrics import BatchMetrics
 from dibs.spark.micro_batch import MicroBatches, Wanted
+from dibs.spark.places import has_versions, place_of
 from dibs.spark.running import RunningStream
 from dibs.spark.sinks import Sink, sink_of
 from dibs.storage import store
@@ -58,7 +59,8 @@ def stream(
 
     subscriptions  adds, replaces and removes are picked up at the next micro-batch. One of
                    - a folder of Matcher.open, which any process may change meanwhile;
-                   - a folder of Matcher.save or dibs.spark.compile, which may be written again;
+                   - a folder of Matcher.save, which may be written again;
+                   - the path or URL of dibs.spark.compile: each batch has the newest version;
                    - Table(path) or the path of a Parquet or Delta table (id, expression[, weight]), read again when
                      it has changed; a batch DataFrame, read once;
                    - Topic(servers, topic), or any streaming DataFrame (id, expression[, weight][, deleted]): a stream
@@ -193,6 +195,8 @@ def _living(
             return DurableFolder(folder, state, ledger.last()), None
         if (folder / store.HEAD).exists():
             return SavedFolder(folder, state), None
+        if has_versions(subscriptions):
+            return Compiled(place_of(subscriptions), state), None
         subscriptions = Table(os.fspath(subscriptions))
     feed = feed_of(subscriptions, events.sparkSession, state, on_error)
     try:

@@ -17,7 +17,7 @@ import re
 import secrets
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ class Version:
 
 
 def to_text(version: Version) -> str:
-    return json.dumps({"dibs": FORMAT, **asdict(version)})
+    fields = {**vars(version), "segments": [vars(segment) for segment in version.segments]}
+    return json.dumps({"dibs": FORMAT, **fields})
 
 
 def from_text(text: str | bytes, name: str) -> Version:
@@ -211,10 +212,10 @@ def describe(number: int, index: str, stored: tuple[VersionSegment, ...], segmen
 def kinds_in(segment: Segment) -> dict[str, int]:
     """Of which kinds the constants of each attribute are: NUMBERS, STRINGS, TIMES or several of them."""
     d, result = segment.domains, dict.fromkeys(segment.names, 0)
-    for number, (name, facet) in enumerate(d.attributes):
-        sizes = [int(np.diff(o[number : number + 2])[0]) for o in (d.number_offsets, d.string_offsets, d.time_offsets)]
-        found = sum(bit for bit, size in zip((NUMBERS, STRINGS, TIMES), sizes) if size)
-        result[name] |= found if facet == Facet.VALUE else STRINGS
+    offsets = ((NUMBERS, d.number_offsets), (STRINGS, d.string_offsets), (TIMES, d.time_offsets))
+    found = sum(np.where(np.diff(its) > 0, bit, 0) for bit, its in offsets)
+    for (name, facet), bits in zip(d.attributes, np.asarray(found).tolist()):
+        result[name] |= bits if facet == Facet.VALUE else STRINGS
     result.pop("", None)  # which bears the predicate that never holds
     return result
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING
 from dibs.coding.events.json_numbers import read_number
 from dibs.coding.events.json_strings import read_string
-from dibs.coding.events.paths import NOWHERE, ROOT, child
+from dibs.coding.events.paths import NOWHERE, ROOT, child, leads_on, name_at
 from dibs.jit.kernel import phase
 from dibs.jit.lanes import lowest_bit
 from dibs.jit.memory import fresh
@@ -142,13 +142,13 @@ def read_object(text, start, end, names, found, work):
             depth += 1
             if depth == DEPTH:
                 return UNSURE
-            if byte == _OPEN and node >= 0 and names.leads[node] == 0:
+            if byte == _OPEN and node >= 0 and not leads_on(names, node):
                 node = np.int64(NOWHERE)
             inside, begun = _open(work, depth, node, byte == _OPEN), False
             at += 1
             continue
         begun = True
-        name = names.number[node] if node >= 0 else np.int32(-1)
+        name = name_at(names, node) if node >= 0 else np.int64(-1)
         at, string = _read_value(text, at, found, values, strings)
         if at < 0:
             return UNSURE

@@ -26,41 +26,47 @@ _DOT = 46
 _FACTOR = 0x9E3779B97F4A7C15
 
 
+# The columns of a node: it is looked at as a whole, in one line of the cache.
+_PLACE = 0  # its parent and the size of its segment, see _place
+_HEAD = 1  # the first eight bytes of the segment, filled up with zeros
+_START = 2  # the segment is data[start:start + size]
+_ROLE = 3  # the number of the wanted name that ends here, or -1, times 4; plus what it leads to
+COLUMNS = 4
+# To what a node leads.
+_CHILDREN, _GRANDCHILDREN = 1, 2  # the latter: a key with dots may lead there
+
+
 class Paths(NamedTuple):
     """The tree. Node 0 is the root; a node has a higher number than its parent."""
 
     slots: NDArray[np.int32]  # nodes by their hash, 0: empty; at most half of them are taken
-    parent: NDArray[np.int32]
-    start: NDArray[np.int64]  # the segment of a node is data[start:start + size]
-    size: NDArray[np.int32]
-    number: NDArray[np.int32]  # of the wanted name that ends here, or -1
-    leads: NDArray[np.uint8]  # 0: it has no children; 2: it has grandchildren, so a key with dots may lead there
+    nodes: NDArray[np.int64]  # n x COLUMNS
     data: NDArray[np.uint8]  # the names, and PADDING bytes
 
 
 def paths_of(names: Sequence[str], before: Paths | None = None) -> Paths:
     """The tree of these names, whose numbers are their places. before: that of the first of them."""
-    known = 0 if before is None else int(before.number.max(initial=-1)) + 1
+    known = 0 if before is None else int((before.nodes[:, _ROLE] >> 2).max()) + 1
     offsets, data = text_buffers(pa.array(names[known:], pa.large_string()))
     room = len(names) - known + int(np.count_nonzero(data == _DOT))
-    if before is not None and 2 * (len(before.parent) + room) > len(before.slots):
+    if before is not None and 2 * (len(before.nodes) + room) > len(before.slots):
         return paths_of(names)
     if before is None:
-        slots = np.zeros(1 << max(4, (4 * room).bit_length()), np.int32)
-        one = np.zeros(1, np.int32)
-        before = Paths(slots, one, np.zeros(1, np.int64), one, one - 1, np.zeros(1, np.uint8), np.empty(0, np.uint8))
-    first = len(before.parent)
-    columns = [np.concatenate([column, np.zeros(room, column.dtype)]) for column in before[1:-1]]
+        slots, root = np.zeros(1 << max(4, (4 * room).bit_length()), np.int32), np.zeros((1, COLUMNS), np.int64)
+        root[0, _ROLE] = -4
+        before = Paths(slots, root, np.empty(0, np.uint8))
+    first = len(before.nodes)
+    nodes = np.concatenate([before.nodes, np.zeros((room, COLUMNS), np.int64)])
     texts = np.concatenate([before.data, data, np.zeros(PADDING, np.uint8)])
-    tree = Paths._make([before.slots.copy(), *columns, texts])
-    nodes = _insert(offsets + len(before.data), known, first, tree)
-    return Paths._make([tree.slots, *(column[:nodes] for column in columns), texts])
+    slots = before.slots.copy()
+    last = _insert(offsets + len(before.data), known, first, Paths(slots, nodes, texts))
+    return Paths(slots, nodes[:last].copy(), texts)
 
 
 @kernel
-def _insert(offsets, number, nodes, tree):
+def _insert(offsets, number, count, tree):
     """Names from this number on; returns how many nodes there are then."""
-    slots, parent, start, size, numbers, leads, data = tree
+    slots, nodes, data = tree
     for i in range(len(offsets) - 1):
         node, at = ROOT, offsets[i]
         while at <= offsets[i + 1]:
@@ -69,24 +75,47 @@ def _insert(offsets, number, nodes, tree):
                 end += 1
             slot, found = _find(tree, node, data, at, end)
             if found == NOWHERE:
-                found = nodes
+                found = count
                 slots[slot] = found
-                parent[found], start[found], size[found], numbers[found] = node, at, end - at, -1
-                if leads[node] == 0:
-                    leads[node], leads[parent[node]] = 1, 2 if node != ROOT else 1
-                nodes += 1
+                nodes[found, _PLACE], nodes[found, _START] = _place(node, end - at), at
+                nodes[found, _HEAD] = np.int64(_last_word(data, at, min(end - at, 8)))
+                nodes[found, _ROLE] = -4
+                _lead(nodes, node)
+                count += 1
             node, at = found, end + 1
-        numbers[node] = number + i
-    return nodes
+        nodes[node, _ROLE] = ((number + i) << 2) | (nodes[node, _ROLE] & 3)
+    return count
+
+
+@phase
+def _lead(nodes, node):
+    """A node has children, so its parent has grandchildren."""
+    if nodes[node, _ROLE] & 3 == 0:
+        nodes[node, _ROLE] |= _CHILDREN
+        if node != ROOT:
+            parent = nodes[node, _PLACE] >> 32
+            nodes[parent, _ROLE] = (nodes[parent, _ROLE] & -4) | _GRANDCHILDREN
+
+
+@phase
+def name_at(tree, node):
+    """The number of the wanted name that ends at a node, or -1."""
+    return tree.nodes[node, _ROLE] >> 2
+
+
+@phase
+def leads_on(tree, node):
+    """Whether a node has children."""
+    return tree.nodes[node, _ROLE] & 3 != 0
 
 
 @phase
 def child(tree, node, text, start, end):
     """Where the key text[start:end] leads from a node, or NOWHERE. The text has PADDING bytes behind it."""
-    if tree.leads[node] == 0:
+    if not leads_on(tree, node):
         return np.int64(NOWHERE)
     _, found = _find(tree, node, text, start, end)
-    if found == NOWHERE and tree.leads[node] == 2:
+    if found == NOWHERE and tree.nodes[node, _ROLE] & 3 == _GRANDCHILDREN:
         return _descend(tree, node, text, start, end)
     return found
 
@@ -98,7 +127,7 @@ def _descend(tree, node, text, start, end):
     for k in range(start, end):
         if text[k] == _DOT:
             _, node = _find(tree, node, text, at, k)
-            if node == NOWHERE or tree.leads[node] == 0:
+            if node == NOWHERE or not leads_on(tree, node):
                 return np.int64(NOWHERE)
             at = k + 1
     if at == start:
@@ -112,17 +141,23 @@ def _find(tree, node, text, start, end):
     """(its slot, the child of this segment), or (a free slot, NOWHERE)."""
     mask = np.uint64(len(tree.slots) - 1)
     size = end - start
+    place, head = _place(node, size), np.int64(_last_word(text, start, min(size, 8)))
     slot = _hash(node, text, start, end) & mask
     while tree.slots[slot] != 0:
         other = np.int64(tree.slots[slot])
         if (
-            tree.parent[other] == node
-            and tree.size[other] == size
-            and _same_bytes(text, start, tree.data, tree.start[other], size)
+            tree.nodes[other, _PLACE] == place
+            and tree.nodes[other, _HEAD] == head
+            and (size <= 8 or _same_bytes(text, start + 8, tree.data, tree.nodes[other, _START] + 8, size - 8))
         ):
             return slot, other
         slot = (slot + np.uint64(1)) & mask
     return slot, np.int64(NOWHERE)
+
+
+@phase
+def _place(parent, size):
+    return (np.int64(parent) << 32) | np.int64(size)
 
 
 @phase
@@ -151,5 +186,6 @@ def _same_bytes(a, a_start, b, b_start, size):
 
 @phase
 def _last_word(text, start, size):
-    """The last 0 to 7 bytes of something."""
-    return word_at(text, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+    """The last 0 to 8 bytes of something."""
+    word = word_at(text, start)
+    return word if size == 8 else word & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))

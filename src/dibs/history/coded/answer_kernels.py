@@ -304,7 +304,7 @@ def _take_ranges(asked, run, start, stop, j, c, e, result):
 
 
 @phase(inline=False)
-def _take_conjunction(asked, j, c, e, result):
+def take_conjunction(asked, j, c, e, result):
     """Takes the documents that satisfy a conjunction; whether that is enough."""
     conjunctions, sight, table = asked.conjunctions, asked.sight, asked.table
     base = e * asked.slots
@@ -439,7 +439,7 @@ def _find(asked, j, e, memo, result):
     for kind in range(UNREADABLE):
         result.has[kind] = 0
     for c in range(asked.joins.first[j], asked.joins.last[j]):
-        if _take_conjunction(asked, j, c, e, result):
+        if take_conjunction(asked, j, c, e, result):
             break
     if is_fixed:
         memo.counts[j, 0], memo.counts[j, 1] = result.counts[0], result.counts[1]

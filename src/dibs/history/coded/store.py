@@ -33,15 +33,16 @@ class Store:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.RLock()
 
-    def at(self, state: State, asked: Compiled) -> Snapshot:
-        """A snapshot with the documents of the state, and all that the program asks for."""
+    def at(self, state: State, *asked: Compiled) -> Snapshot:
+        """A snapshot with the documents of the state, and all that these programs ask for."""
         snapshot = self.snapshot
-        if _has(snapshot, state, asked):
+        if all(_has(snapshot, state, each) for each in asked):
             return snapshot
         with self._lock:
             known = self.snapshot
             snapshot = known if known.base == state.base else Snapshot(state.base)
-            snapshot = _with_all(snapshot, state, asked)
+            for each in asked:
+                snapshot = _with_all(snapshot, state, each)
             if snapshot.base >= known.base:  # a state from before a compaction gets one of its own
                 self.snapshot = snapshot
         return snapshot

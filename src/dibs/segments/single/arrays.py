@@ -7,6 +7,7 @@ import numpy as np
 
 from dibs.coding.events.json_kernels import Found
 from dibs.coding.events.json_kernels import Work as Reading
+from dibs.coding.events.paths import COLUMNS as NODE_COLUMNS
 from dibs.coding.events.paths import Paths
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.groups import ClauseArrays, EventArrays, Room
@@ -17,6 +18,7 @@ from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel
 from dibs.segments.single.layout import (
     BITS,
+    BY_NAME,
     CLAUSES,
     CLUSTERS,
     CODED,
@@ -31,20 +33,30 @@ from dibs.segments.single.layout import (
     RECORDS,
     ROOM,
     SLOTS,
+    WAITING,
+    WAITING_HEADS,
     DomainArrays,
 )
+from dibs.segments.single.waiting_kernels import Records as WaitingRecords
+from dibs.segments.single.waiting_kernels import Values
 
 
 @kernel(inline="always")
 def names_at(plan):
     return Paths(
         array_at(plan, NAMES, np.int32),
-        array_at(plan, NAMES + 1, np.int32),
-        array_at(plan, NAMES + 2, np.int64),
-        array_at(plan, NAMES + 3, np.int32),
-        array_at(plan, NAMES + 4, np.int32),
-        array_at(plan, NAMES + 5, np.uint8),
-        array_at(plan, NAMES + 6, np.uint8),
+        rows_at(plan, NAMES + 1, np.int64, NODE_COLUMNS),
+        array_at(plan, NAMES + 2, np.uint8),
+    )
+
+
+@kernel(inline="always")
+def waiting_at(plan):
+    return WaitingRecords(
+        rows_at(plan, WAITING_HEADS, np.int32, 2),
+        array_at(plan, WAITING, np.int64),
+        array_at(plan, WAITING, np.float64),
+        array_at(plan, WAITING, np.uint8),
     )
 
 
@@ -136,6 +148,17 @@ def find_at(space):
 def numbers_at(space):
     """The keys of values as numbers."""
     return array_at(space, FOUND + 2, np.float64)
+
+
+@kernel(inline="always")
+def values_at(space):
+    return Values(
+        find_at(space),
+        numbers_at(space),
+        array_at(space, BY_NAME, np.int32),
+        array_at(space, BY_NAME + 1, np.int32),
+        array_at(space, BY_NAME + 2, np.uint64),
+    )
 
 
 @kernel(inline="always")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.layout import DONE, FULL, STALE
-from dibs.segments.single.plan import Plan, part_of, plan_of
+from dibs.segments.single.plan import Plan, part_of, parts_of
 from dibs.segments.single.space import SingleSpace
+from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
-NO_PLAN = object()  # of a state with segments that are not matched this way
+NO_PLAN = object()  # of a state with segments, or with what waits, that are not matched this way
+Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names that segments mention, and these
 
 
 class Singles:
@@ -33,11 +36,11 @@ class Singles:
         self._wake = wake  # there is work in the background
         self._spaces = Pool()
         self._calls = 0
+        self._pending = NOTHING  # the records of what waited last
         self.served = 0  # events that were matched this way
 
-    def match(self, state: State, text: bytes, wanted: Callable[[list[Segment]], WantedNames]) -> list[Id] | None:
-        """The ids of the event that the text says, sorted; None: batches know what to do with it. wanted: gives the
-        names that segments mention."""
+    def match(self, state: State, text: bytes, wanted: Wanted) -> list[Id] | None:
+        """The ids of the event that the text says, sorted; None: batches know what to do with it."""
         plan = state.single
         if plan is None or self._calls % thresholds.single_looks == 0:
             plan = self._plan(state, wanted)
@@ -47,8 +50,10 @@ class Singles:
         make: Any = SingleSpace  # the pool knows tuples of arrays
         taken = self._spaces.take(make, plan.needs)
         space: Any = taken.space
-        if space.needs is not plan.needs and not space.needs.cover(plan.needs):
-            space = SingleSpace(space.needs.with_all_of(plan.needs))
+        if space.covered is not plan.needs:
+            if not space.needs.cover(plan.needs):
+                space = SingleSpace(space.needs.with_all_of(plan.needs))
+            space.covered = plan.needs
         if len(text) > space.needs.text:
             space = SingleSpace(space.needs._replace(text=2 * len(text)))
         space.read_for(plan.names)
@@ -65,7 +70,7 @@ class Singles:
         return ids
 
     def _finish(self, plan: Plan, space: SingleSpace) -> list[Id]:
-        pairs, candidates, predicates, nodes = space.result.tolist()
+        pairs, candidates, predicates, nodes, of_layers = space.result.tolist()
         self.served += 1
         counters = self._counters
         counters["events"] += 1
@@ -79,22 +84,27 @@ class Singles:
         if not pairs:
             return []
         segments = plan.segments
-        if len(segments) == 1:
+        if len(segments) == 1 and of_layers == pairs:
             return sort_ids([(segments[0].ids, space.row[:pairs])])
         parts, first = [], 0
         for segment, last in zip(segments, space.ends.tolist()):
             if last > first:
                 parts.append((segment.ids, space.row[first:last]))
             first = last
-        return sort_ids(parts)
+        return sort_ids(parts, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
 
-    def _plan(self, state: State, wanted: Callable[[list[Segment]], WantedNames]) -> Any:
+    def _plan(self, state: State, wanted: Wanted) -> Any:
         """The plan of the state, as its indexes are now."""
         segments = [layer.segment for layer in state.layers]
         plan = state.single
         if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
             return plan
-        plan = plan_of(state, wanted(segments)) or NO_PLAN
+        parts = parts_of(state)
+        found = None if parts is None else gather_waiting(state.waiting, partial(wanted, segments), self._pending)
+        plan = NO_PLAN
+        if parts is not None and found is not None:
+            self._pending = found[0]
+            plan = Plan(state, parts, found[1], found[0])
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 

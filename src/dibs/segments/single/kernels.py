@@ -34,6 +34,8 @@ from dibs.segments.single.arrays import (
     records_at,
     room_at,
     slots_at,
+    values_at,
+    waiting_at,
 )
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
@@ -64,6 +66,7 @@ from dibs.segments.single.layout import (
     TEXT,
     UNSURE,
 )
+from dibs.segments.single.waiting_kernels import match_waiting
 
 AHEAD, SOON = 12, 6  # so many values before one is coded, what it needs is prefetched
 
@@ -111,12 +114,20 @@ def _match_event(plan, space, size, most_values):
                 break
             _drop_gone(array_at(plan, own + GONE, np.uint8), array_at(space, ROOM + 1, np.int32), start, progress)
         ends[layer] = progress[PAIRS]
+    of_layers = progress[PAIRS]
+    if status == DONE:
+        waiting, row = waiting_at(plan), array_at(space, ROOM + 1, np.int32)
+        if progress[PAIRS] + len(waiting.heads) > len(row):
+            return FULL
+        if len(waiting.heads) > 0:
+            match_waiting(waiting, values_at(space), row, progress)
     result = array_at(space, RESULT, np.int64)
-    result[0], result[1], result[2], result[3] = (
+    result[0], result[1], result[2], result[3], result[4] = (
         progress[PAIRS],
         progress[CANDIDATES],
         progress[TESTED],
         progress[NODES],
+        of_layers,
     )
     return status
 

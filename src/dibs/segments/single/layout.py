@@ -1,7 +1,8 @@
 """What stands where in the tables of addresses: an entry is an address and a length, or a plain number.
 
-The table of a state begins with the number of its layers and the names that are wanted (coding.events.paths.Paths);
-then comes a block of LAYER entries for each layer. The table of a work space is WORK entries.
+The table of a state begins with the number of its layers, what waits in it and the names that are wanted
+(coding.events.paths.Paths); then comes a block of LAYER entries for each layer. The table of a work space is WORK
+entries.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def _places(first: int, *sizes: int) -> list[int]:
 
 # Of a state.
 LAYERS = 0
-NAMES, HEAD = _places(1, len(Paths._fields))
+WAITING = 1  # int64: the records of what waits, see segments.single.waiting
+WAITING_HEADS = 2  # int32 n x 2
+NAMES, HEAD = _places(3, len(Paths._fields))
 
 # Of a layer, from the beginning of its block. A part that a layer does not have is empty arrays.
 (DOMAIN, CLAUSES, JUMPS, RECORDS, PREDICATES, CLUSTERS, BIT_ROWS, SCANNED, GONE, FLAGS, FIRST_PROGRAM, LAYER) = _places(
@@ -62,21 +65,24 @@ OWN = DOMAIN
 HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
 
 # Of a work space.
-(RESULT, OFFSETS, ENDS, CODED, TEXT, FOUND, READING, SLOTS, COARSE, STAMPS, BITS, ROOM, PROGRESS, WORK) = _places(
-    0,
-    1,  # int64: what a call has done
-    1,  # int64, layers + 1: where the coded entries of each layer begin
-    1,  # int64, layers: where the rows of each layer end
-    2,  # int32: attribute and cell of all entries, layer by layer
-    1,  # uint8: the text and the padding behind it
-    len(Found._fields),
-    len(Work._fields),
-    3,
-    1,
-    1,
-    3,
-    2,
-    1,
+(RESULT, OFFSETS, ENDS, CODED, TEXT, FOUND, READING, SLOTS, COARSE, STAMPS, BITS, ROOM, PROGRESS, BY_NAME, WORK) = (
+    _places(
+        0,
+        1,  # int64: what a call has done
+        1,  # int64, layers + 1: where the coded entries of each layer begin
+        1,  # int64, layers: where the rows of each layer end; behind the last are those of what waits
+        2,  # int32: attribute and cell of all entries, layer by layer
+        1,  # uint8: the text and the padding behind it
+        len(Found._fields),
+        len(Work._fields),
+        3,
+        1,
+        1,
+        3,
+        2,
+        1,
+        3,  # of values: see segments.single.waiting_kernels
+    )
 )
 
 # Beside the number of layers: by it a kernel knows that it was compiled for tables that are laid out like this. (An

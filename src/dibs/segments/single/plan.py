@@ -1,9 +1,9 @@
 """What of a state a single event is handed: its table of addresses.
 
-A segment's own part of the table is made once; that of a state is put together of these, with the rows that are gone
-and the attributes of the wanted names: some microseconds for each change. Tables hold the arrays whose addresses they
-have. An index that has planned again, or filed more for single events, makes a table no less exact, only slower: so it
-is looked for now and then (segments.single.call).
+A segment's own part of the table is made once; that of a state is put together of these, with the rows that are gone,
+what waits and the attributes of the wanted names: some microseconds for each change. Tables hold the arrays whose
+addresses they have. An index that has planned again, or filed more for single events, makes a table no less exact, only
+slower: so it is looked for now and then (segments.single.call).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from dibs.segments.single.layout import (
     DomainArrays,
 )
 from dibs.segments.single.space import Needs
+from dibs.segments.single.waiting import Pending
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
@@ -78,10 +79,10 @@ class Part:
 class Plan:
     """A state's. It holds no state: states hold plans."""
 
-    def __init__(self, state: State, parts: list[Part], names: WantedNames):
+    def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending):
         paths = names.paths
-        held: list[Any] = [paths]
-        table = [np.array([len(parts), LIKE_THIS, *entries_of(paths)], np.int64)]
+        held: list[Any] = [paths, pending]
+        table = [np.array([len(parts), LIKE_THIS, *entries_of((pending.records, pending.heads, *paths))], np.int64)]
         for layer, part in zip(state.layers, parts):
             own = number_names(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None
@@ -96,7 +97,7 @@ class Plan:
         assert len(numbers) == 2 * (HEAD + len(parts) * LAYER)
         self._table = Table(numbers, held)
         self.address = self._table.address
-        self.parts, self.names = parts, paths
+        self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, programs, words, accesses, clauses = (max(sizes) for sizes in zip(*(part.needs for part in parts)))
@@ -104,7 +105,7 @@ class Plan:
             layers=len(parts),
             text=FIRST_TEXT,
             values=thresholds.single_values,
-            nodes=len(paths.parent),
+            nodes=len(paths.nodes),
             attributes=attributes,
             programs=programs,
             words=words,
@@ -114,15 +115,15 @@ class Plan:
         )
 
 
-def plan_of(state: State, names: WantedNames) -> Plan | None:
-    """None: some segment is not matched this way. names: all that segments mention."""
+def parts_of(state: State) -> list[Part] | None:
+    """The parts of its segments; None: some segment is not matched this way, or there is none."""
     parts = []
     for layer in state.layers:
         part = part_of(layer.segment)
         if part is None:
             return None
         parts.append(part)
-    return Plan(state, parts, names) if parts else None
+    return parts or None
 
 
 def part_of(segment: Segment) -> Part | None:

@@ -16,8 +16,9 @@ from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
+from dibs.segments.single.waiting_kernels import MARKS
 
-RESULTS = 4  # pairs, candidates, predicates, nodes
+RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
 
 
 class Needs(NamedTuple):
@@ -44,7 +45,7 @@ class Needs(NamedTuple):
 
 class SingleSpace:
     def __init__(self, needs: Needs):
-        n = self.needs = needs
+        n = self.needs = self.covered = needs  # covered: the needs that were looked at last
         coded = n.values * n.layers + 1
         self.result = np.zeros(RESULTS, np.int64)
         self.offsets = np.zeros(n.layers + 1, np.int64)
@@ -73,6 +74,9 @@ class SingleSpace:
             np.empty(n.rows, np.int32),
             self.row,
             np.zeros(PROGRESS_NUMBERS, np.int64),
+            np.zeros(n.nodes, np.int32),
+            np.empty(n.values, np.int32),
+            np.zeros(MARKS, np.uint64),
         )
         numbers = np.array(entries_of(arrays), np.int64)
         assert len(numbers) == 2 * WORK
