@@ -198,7 +198,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
             to = numbers_of[facet]
             if to is not None:
                 yield from pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
-    if len(u.event):
+    if len(u.event) and len(domains.cells):
         attribute = own[u.name]
         yield _points(u.event, attribute, np.where(attribute < 0, 0, domains.cells[attribute]))
     if values.ranges:
