@@ -270,13 +270,13 @@ def run(folder: Path, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS,
             print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
             if kind == "worker":
                 driver.wait_for_batches(before + 2, PATIENCE)  # the stream survives its workers
-            else:
+            elif number < kills - 1:
                 replayed += driver.replayed
                 driver = Driver(folder)
-        driver.wait_for_batches(1, PATIENCE)
     finally:
         feed.stop()
-        driver.end()
+        if driver.process.poll() is None:
+            driver.end()
     last = Driver(folder, stay=False)  # what is left
     try:
         last.wait_for_end(PATIENCE)
