@@ -296,7 +296,7 @@ def run_shards(spark: Any, folder: Path, options: argparse.Namespace) -> None:
 
 
 def run_stream(spark: Any, folder: Path, options: argparse.Namespace) -> None:
-    work = boolean.named("sparse", options.subscriptions, 1_000)
+    work = boolean.make_named("sparse", options.subscriptions, 1_000)
     events = pa.table(work.event_batch())
     with Matcher.open(folder / "living") as matcher:
         matcher.add_table(work.subscription_table())
