@@ -69,6 +69,8 @@ def pair(random: Random) -> str:
 
 
 def condition(random: Random, depth: int = 2) -> str:
+    if depth and random.random() < 0.08:  # more conjunctions than kernels take: left to Python
+        return "(" + " AND ".join(f"({' OR '.join(pair(random) for _ in range(3))})" for _ in range(3)) + ")"
     shape = random.choice(["pair", "pair", "and", "and", "or", "not"]) if depth else "pair"
     if shape == "pair":
         return pair(random)

@@ -40,7 +40,11 @@ def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
         ),
         max_leaves=max_leaves,
     )
-    return st.one_of(several, tree)
+    # More conjunctions than kernels take: left to Python.
+    wide = (
+        st.lists(st.lists(leaf, min_size=3, max_size=3).map(tuple).map(Or), min_size=3, max_size=3).map(tuple).map(And)
+    )
+    return st.one_of(several, several, several, several, tree, tree, tree, tree, wide)
 
 
 @st.composite

@@ -192,6 +192,15 @@ def test_unknown_ids_and_wrong_arguments():
     assert m.match({"a": 1}) == ["x"]
 
 
+def test_unreadable_values_beside_subscriptions_without_attributes():
+    m = dibs.Matcher()
+    m.add("all", "TRUE")
+    m.match({})  # a segment of its own
+    m.add_many([(n, f"price = {n}") for n in range(300)])
+    with using({"merged_at_once": 0}):
+        assert [list(ids) for ids in m.match_batch([{"price": object()}], on_error="skip")] == [["all"]]
+
+
 def test_unreadable_values_are_unknown():
     m = dibs.Matcher()
     m.add_many([("null", "a IS NULL"), ("not null", "a IS NOT NULL"), ("b", "b = 1"), ("always", "TRUE")])

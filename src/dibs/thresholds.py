@@ -172,6 +172,7 @@ class Thresholds:
     )
     derived_at_once: int = _threshold(1 << 20, 1, "answers to joins that are given by one call of the kernel")
     remembered_at_once: int = _threshold(256, 1, "events that become documents together while a batch is matched")
+    history_ranked: int = _threshold(4_096, 1, "entries of a run whose documents are counted without a look at each")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
     history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
     documents_in_a_row: int = _threshold(1_000, 1, "documents that one row of the catalog holds")

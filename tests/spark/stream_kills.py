@@ -321,13 +321,13 @@ def run(
             print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
             if kind == "worker":
                 driver.wait_for_batches(before + 2, PATIENCE)  # the stream survives its workers
-            else:
+            elif number < kills - 1:
                 replayed += driver.replayed
                 driver = Driver(folder, history)
-        driver.wait_for_batches(1, PATIENCE)
     finally:
         feed.stop()
-        driver.end()
+        if driver.process.poll() is None:
+            driver.end()
     last = Driver(folder, history, stay=False)  # what is left
     try:
         last.wait_for_end(PATIENCE)

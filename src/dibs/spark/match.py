@@ -10,7 +10,7 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Union, overload
 
@@ -21,8 +21,10 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from dibs.arguments import check_number, check_on_error
 from dibs.errors import DibsError
+from dibs.intake import check_choice
 from dibs.jit.parcel import pack
 from dibs.matcher import Matcher, OnError
+from dibs.segments.segment import Choice
 from dibs.spark.compile import cores_of, half_of_memory
 from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
 from dibs.spark.frames import is_frame, is_local, session_of
@@ -44,7 +46,8 @@ Given = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., on_error: Literal["raise"] = ..., observe: str | Observation | None = ...,
+    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["raise"] = ...,
+    observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
@@ -53,7 +56,8 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., on_error: Literal["skip"], observe: str | Observation | None = ...,
+    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["skip"],
+    observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
@@ -67,6 +71,7 @@ def match(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     observe: str | Observation | None = None,
     index_dir: str | os.PathLike[str] | None = None,
@@ -89,7 +94,7 @@ def match(
                    Matcher.save wrote, of a durable folder, or of a Parquet or Delta table; or a Matcher. The result has
                    weights when they have.
     event_id       the column whose values name the events in the result. They may be null, and need not be unique.
-    index          how the subscriptions are indexed: a name in dibs.indexes().
+    index, options  how the subscriptions are indexed: a name in dibs.indexes(), and the parameters of the structure.
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
                    "skip": the others are matched, and the result is (matches, rejected) with rejected a
                    DataFrame(position, id, expression, error).
@@ -115,8 +120,9 @@ def match(
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
+    choice = check_choice(index, None, None, options)
     output = check_output(how, top, keep, explain, count_only)
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, output.keep)
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
     chosen = matching.plan(plan, memory)
     past = matching.plan_history(history, chosen)
     if observe is None and matching.streaming:
@@ -138,6 +144,7 @@ def problems(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
     version: int | None = None,
@@ -146,8 +153,9 @@ def problems(
 
     Only attributes that some subscription mentions are looked at, so whatever is wrong with others is no problem.
     """
+    choice = check_choice(index, None, None, options)
     output = Output("long", None, (), False, False)
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
     rows = matching.rows(output, matching.plan("replicated", None), None, warn=False, matches=False)
     return rows.select("event_id", "problem")
 
@@ -159,6 +167,7 @@ def explain(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
     version: int | None = None,
@@ -168,7 +177,8 @@ def explain(
 ) -> Plan:
     """Which plan `match` would take with these arguments, and why. Of a sharded index: how many shards an event visits,
     found from the first 1,000 events, which are brought here for that (not of a stream)."""
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    choice = check_choice(index, None, None, options)
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
     chosen = replace(matching.plan(plan, memory), columns=tuple(matching.events.names))
     past = matching.plan_history(history, chosen)
     chosen = chosen if past is None else replace(chosen, history=str(past))
@@ -291,7 +301,7 @@ def _open(
     subscriptions: Any,
     event_id: str,
     attributes: str | None,
-    index: str,
+    choice: Choice,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
     version: int | None,
@@ -300,7 +310,7 @@ def _open(
     check_on_error(on_error)
     session = session_of(events, subscriptions)
     given = as_frame(events, session)
-    source = open_source(subscriptions, session, index, on_error, index_dir, version)
+    source = open_source(subscriptions, session, choice, on_error, index_dir, version)
     return _Matching(
         source, event_columns(given, source.version, event_id, attributes, keep), given, not is_frame(events)
     )

@@ -46,6 +46,7 @@ from dibs.history.coded.layout import (
     Tests,
     View,
 )
+from dibs.history.coded.rank_kernels import count_below, is_ranked
 from dibs.history.coded.search_kernels import (
     AFTER_KIND,
     BEFORE_KIND,
@@ -345,6 +346,12 @@ def take_conjunction(asked, j, c, e, result):
                 continue
             a, b = _narrow(asked, run, a, b, c, base)
             are_there = len(sight.gone) == 0 and oldest >= first and newest < end
+            if function == FUNCTION_COUNT and is_alone and rest == stop and not are_there and len(sight.gone) == 0:
+                at_run, size = first_run + r * RUN, np.int64(len(run.row))
+                if is_ranked(table, at_run):
+                    before = count_below(table, at_run, size, a, b, np.int64(first))
+                    result.counts[0] += count_below(table, at_run, size, a, b, np.int64(end)) - before
+                    continue
             stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
             if _take_stretch(asked, run, stretch, j, e, is_alone, result):
                 return True

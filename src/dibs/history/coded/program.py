@@ -152,9 +152,19 @@ class Builder:
             len(self.slots),
         )
         return Compiled(
-            tuple(self.names), tuple(self.slots), tuple(self.indexes), tuple(self.patterns),
+            tuple(self.names), tuple(self.slots), tuple(self.indexes), tuple(self.patterns), self._find_counted(),
             program, end_kind[::2].copy(), low, np.where(same, low, low + 1).astype(np.int32), end_kind, ends,
         )  # fmt: skip
+
+    def _find_counted(self) -> tuple[IndexKey, ...]:
+        keys = list(self.indexes)
+        found = {}
+        for function, first, last, *_ in self.joins:
+            if function == FUNCTION_COUNT and last - first == 1:
+                index, _, _, rest, stop = self.conjunctions[first]
+                if index >= 0 and rest == stop:
+                    found[keys[index]] = True
+        return tuple(found)
 
     def _add_conjunction(self, chosen: Conjunction) -> None:
         index = -1
@@ -248,6 +258,7 @@ class Compiled:
     slots: tuple[str, ...]
     indexes: tuple[IndexKey, ...]
     patterns: tuple[Predicate, ...]
+    counted: tuple[IndexKey, ...]  # by which COUNT needs no look at documents
     program: Program
     kind: NDArray[np.uint8]  # of constants, which are operands
     low: NDArray[np.int32]
