@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,17 +16,19 @@ import pytest
 
 import dibs
 from dibs.coding.events import read_events
-from dibs.errors import ArgumentError, DibsError, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError
 from dibs.language.joins import joins_in
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.spark import History, backfill, compile, explain, match, stream
+from dibs.spark.access import Cuts
 from dibs.spark.joins.growing_log import Landed, Log, Record, number_tasks
 from dibs.spark.joins.growing_worker import Landing, land
 from dibs.spark.joins.growing_worker import match as match_growing
 from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys
 from dibs.spark.living_worker import Counts, MatchColumns
+from dibs.spark.tasks import Job, compile_rows
 from dibs.thresholds import using
 from joins import difference_of_batch, difference_of_stream, table_of, texts_of
 
@@ -157,6 +160,15 @@ def match_at(
     return pairs
 
 
+def test_shards_take_no_joins() -> None:
+    table = pa.table({"id": ["j"], "expression": [ASKED["new"]]})
+    whole = Job("path", 1, "auto", False, True, 1, None, False, None)
+    assert compile_rows(table, whole)[1] == []
+    (bad,) = compile_rows(table, replace(whole, cuts=Cuts(())))[1]
+    assert "joins over history are not supported in an index that is cut into shards" in str(bad.error)
+    assert "shards=1" in str(bad.error)
+
+
 def test_a_gap_in_the_log_is_told(tmp_path: Path) -> None:
     log = Log(tmp_path)
     part = Landed("p", ("a",), ("a",), (0,), (None,))
@@ -211,13 +223,14 @@ def test_json_mixed_kinds_and_every_output(spark: SparkSession) -> None:
         matcher.history.load(BOOKS)
         expected = {(n, id) for n, event in EVENTS for id in matcher.match(event)}
     assert expected == {(1, "dearer"), (2, "dearer"), (2, "cheapest"), (3, "new"), (3, "tags"), (4, "new")}
-    for plan in ("replicated", "partitioned"):
-        history = History(documents, attributes="book", plan=plan)
-        given: dict[str, Any] = {"attributes": "value", "history": history}
-        assert {tuple(row) for row in match(events, subscriptions, **given).collect()} == expected
-        lists = match(events, subscriptions, how="array", keep=["value"], **given).collect()
-        assert {(row.event_id, id) for row in lists for id in row.subscription_ids} == expected
-        assert {(row.event_id, row.value) for row in lists} == {(n, json.dumps(event)) for n, event in EVENTS}
+    history = History(documents, attributes="book")
+    found = match(events, subscriptions, attributes="value", history=history)
+    assert {tuple(row) for row in found.collect()} == expected
+    history = History(documents, attributes="book", plan="partitioned")
+    given: dict[str, Any] = {"attributes": "value", "history": history}
+    lists = match(events, subscriptions, how="array", keep=["value"], **given).collect()
+    assert {(row.event_id, id) for row in lists for id in row.subscription_ids} == expected
+    assert {(row.event_id, row.value) for row in lists} == {(n, json.dumps(event)) for n, event in EVENTS}
     counts = match(events, subscriptions, count_only=True, **given).collect()
     assert {tuple(row) for row in counts} == {(1, 1), (2, 2), (3, 2), (4, 1)}
     (best,) = match(events.filter("id = 2"), subscriptions, top=1, explain=True, **given).collect()
@@ -245,7 +258,7 @@ def test_the_plan_follows_from_the_number_of_documents(spark: SparkSession, tmp_
 
 
 @pytest.mark.spark
-def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_refused(spark: SparkSession) -> None:
     events, documents, subscriptions = frames(spark)
     with pytest.raises(DibsError, match=r"ask for the documents that came before \(4 joins.*give history="):
         match(events, subscriptions, attributes="value")
@@ -262,11 +275,6 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         match(events, last, attributes="value", history=History(documents, attributes="book"))
     with pytest.raises(DibsError, match="order='time' names no single column"):
         match(events, last, attributes="value", history=History(documents, attributes="book", order="time"))
-    sharded = spark.createDataFrame(
-        [(str(n), f"k = {n}") for n in range(40)] + [("j", ASKED["new"])], "id string, expression string"
-    )
-    with pytest.raises(SubscriptionErrors, match="not supported in an index that is cut into shards"):
-        compile(sharded, tmp_path / "index", shards=2)
 
 
 # ---- streams ----
