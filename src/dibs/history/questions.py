@@ -252,6 +252,12 @@ def _zero_cell(domains: Domains, attribute: int) -> int:
 
 
 def _distinct(table: Ints) -> tuple[Ints, Ints]:
-    """The different rows of a table of small numbers, and which of them each is."""
-    distinct, place = np.unique(table, axis=0, return_inverse=True)
-    return distinct, place.ravel()
+    """The different rows of a table, and which of them each is. (np.unique of rows turns an interrupt into a
+    TypeError.)"""
+    order = np.lexsort(table.T)
+    in_order = table[order]
+    is_new = np.ones(len(table), np.bool_)
+    is_new[1:] = (in_order[1:] != in_order[:-1]).any(axis=1)
+    place = np.empty(len(table), np.int64)
+    place[order] = np.cumsum(is_new) - 1
+    return in_order[is_new], place
