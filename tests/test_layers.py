@@ -70,6 +70,7 @@ ALLOWED = {
         for shell in SHELLS
     },
 }
+ALLOWED["spark"] += ["intake"]  # an index and its options are checked before a job begins
 ALLOWED["matcher"] += [
     "matching",
     "reference",
