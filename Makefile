@@ -13,7 +13,7 @@ help:
 	@echo "make demo    match 20,000 product events against 100,000 standing queries on Spark, and show what came out"
 	@echo "make test    all tests, Spark included, on all cores"
 	@echo "make test-fast   the inner loop: no Spark, nothing slow; DIBS_EXAMPLES=N for more or fewer random cases"
-	@echo "make test-kafka  streams over a real Kafka broker, whose jars Maven fetches"
+	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
 	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
@@ -33,7 +33,7 @@ test-fast: $(READY)
 	$(PYTEST) -m "not spark and not slow and not kafka"
 
 test-kafka: $(READY)
-	$(BIN)/python -m pytest -m kafka tests/spark
+	$(BIN)/python -m pytest -m kafka tests/spark tests/service
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -67,6 +67,7 @@ def run(
     out: Path = Path("out/shop-demo"),
     seed: int = 1,
     master: str | None = None,
+    state: Path | None = None,
 ) -> Result:
     began = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def run(
     CONSOLE.print(
         f"  {subscriptions:,} saved searches and {events:,} new products over {len(catalogue.frequency):,} attributes"
     )
-    found = match_on_spark(out, master)
+    found = match_on_spark(out, master, state)
     show_counts(found, catalogue)
     show_notifications(out, catalogue)
     files = "subscriptions.parquet, events.parquet, matches.parquet"
@@ -102,7 +103,7 @@ def write_shop(subscriptions: int, events: int, out: Path, seed: int) -> shop.Sh
     return made
 
 
-def match_on_spark(out: Path, master: str | None = None) -> Result:
+def match_on_spark(out: Path, master: str | None = None, state: Path | None = None) -> Result:
     """The job itself, as `dibs pipeline run examples/shop.toml` runs it: the file is all that one has to write."""
     from dibs.spark import BatchMetrics
     from dibs.spark.pipeline import read_job, run_job
@@ -116,6 +117,8 @@ def match_on_spark(out: Path, master: str | None = None) -> Result:
         "sink.path": str(out / "matches.parquet"),
         "job.checkpoint": str(out / "checkpoint"),
     }
+    if state is not None:
+        settings["job.state"] = str(state)
     job = read_job(JOB, settings | ({} if master is None else {"spark.master": master}))
     with step("Spark started"):
         spark = start_session(job)
@@ -221,6 +224,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/shop-demo"), help="folder of the results (out/shop-demo)")
     parser.add_argument("--seed", type=int, default=1, help="another number, another shop")
     parser.add_argument("--master", help="where Spark runs it (local[*]), as spark://127.0.0.1:7077")
+    parser.add_argument("--state", type=Path, help="folder of the driver alone, if workers see none of its folders")
     arguments = parser.parse_args()
     if arguments.subscriptions < 1 or arguments.events < 1:
         parser.error("--subscriptions and --events must be at least 1")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from brokers import run_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +43,13 @@ def spark() -> Iterator[SparkSession]:
     running = session(cores=2, app="dibs-tests", spark_sql_shuffle_partitions=2)
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Any]:
+    """A Kafka broker on this machine."""
+    with run_broker() as running:
+        yield running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

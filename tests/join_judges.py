@@ -69,6 +69,8 @@ def pair(random: Random) -> str:
 
 
 def condition(random: Random, depth: int = 2) -> str:
+    if depth and random.random() < 0.08:  # more conjunctions than kernels take: left to Python
+        return "(" + " AND ".join(f"({' OR '.join(pair(random) for _ in range(3))})" for _ in range(3)) + ")"
     shape = random.choice(["pair", "pair", "and", "and", "or", "not"]) if depth else "pair"
     if shape == "pair":
         return pair(random)
@@ -88,16 +90,26 @@ def expression(random: Random, depth: int = 1) -> str:
         return f"(SELECT COUNT(*) FROM history d WHERE {where}) {random.choice(OPERATORS)} {random.randint(0, 5)}"
     if shape == "last":
         name = random.choice(PLAIN)
-        query = f"(SELECT MAX_BY(d.{name}, d.place) FROM history d WHERE {where})"
+        query = times(random, name, f"(SELECT MAX_BY(d.{name}, d.place) FROM history d WHERE {where})")
         return f"{random.choice(LIKE[name])} {random.choice(OPERATORS)} {query}"
     if shape.startswith("extreme"):
         name = random.choice([each for each in PLAIN if each != "flag"])
         query = f"(SELECT {random.choice(['MIN', 'MAX'])}(d.{name}) FROM history d WHERE {where})"
         other = random.choice(LIKE[name]) if shape == "extreme" else constant(random, name)
+        if shape == "extreme":
+            query = times(random, name, query)
         return f"{query} {random.choice(OPERATORS)} {other}"
     return {"exists": f"EXISTS d ({where})", "not exists": f"NOT EXISTS d ({where})", "forall": f"FORALL d ({where})"}[
         shape
     ]
+
+
+def times(random: Random, name: str, query: str) -> str:
+    """The query, or a multiple of it where it is a number."""
+    if name not in ("n", "m", "x") or random.random() < 0.5:
+        return query
+    factor = random.choice(["0.5", "2", "0.9", "1e0", "-1", "1.1"])
+    return random.choice([f"{factor} * {query}", f"{query} * {factor}"])
 
 
 def rows(random: Random, count: int) -> pa.Table:

@@ -40,7 +40,11 @@ def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
         ),
         max_leaves=max_leaves,
     )
-    return st.one_of(several, tree)
+    # More conjunctions than kernels take: left to Python.
+    wide = (
+        st.lists(st.lists(leaf, min_size=3, max_size=3).map(tuple).map(Or), min_size=3, max_size=3).map(tuple).map(And)
+    )
+    return st.one_of(several, several, several, several, tree, tree, tree, tree, wide)
 
 
 @st.composite
@@ -55,7 +59,8 @@ def join_predicates(draw: st.DrawFn) -> Expression:
     by = draw(st.sampled_from(ATTRIBUTES)) if function == MAX_BY else None
     if draw(st.booleans()):
         other, operator = draw(st.sampled_from(ATTRIBUTES)), draw(st.sampled_from(OPERATORS))
-        join = Join(function, condition, attribute, by, other, operator)
+        factor = draw(st.sampled_from([None, None, 0.9, 1.1, -2.0, 0.0, 1e300]))
+        join = Join(function, condition, attribute, by, other, operator, factor)
         return Compare(name_of(join), "<>" if negated else "=", YES)
     name = name_of(Join(function, condition, attribute, by))
     kind = Kind.NUMBER if attribute is None else USUAL_KIND[attribute]

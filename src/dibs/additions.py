@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
     if isinstance(items, Mapping):
         raise ArgumentError("add_many takes (id, expression) items; pass .items() of a dict of expressions by id")
-    items = check_several(items, "(id, expression) items", "use add for one subscription")
+    items = list(check_several(items, "(id, expression) items", "use add for one subscription"))
+    if len(items) > thresholds.added_one_by_one and (plain := _plain_columns(items)):
+        return add_columns(changes, *plain, np.arange(len(items)), [], on_error)
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []
@@ -47,6 +50,26 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
     text_column = pa.array(texts, pa.large_string())
     weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
     return add_columns(changes, ids, text_column, weight_column, np.array(places, np.int64), bad, on_error)
+
+
+def _plain_columns(items: list[Any]) -> tuple[pa.Array, pa.Array, NDArray[np.float64] | None] | None:
+    """Ids, texts and weights of items of which nothing is to be said: ids of one type, weights (if any) floats.
+    No Python step for each. None: they must be looked at one by one."""
+    if not {*map(type, items)} <= {tuple, list} or {*map(len, items)} not in ({2}, {3}):
+        return None
+    ids, texts = [*map(itemgetter(0), items)], [*map(itemgetter(1), items)]
+    weights = [*map(itemgetter(2), items)] if len(items[0]) == 3 else [DEFAULT_WEIGHT]
+    if {*map(type, ids)} not in ({int}, {str}) or {*map(type, texts)} != {str} or {*map(type, weights)} != {float}:
+        return None
+    try:
+        id_column = pa.array(ids, pa.int64() if isinstance(ids[0], int) else pa.large_string())
+        text_column = pa.array(texts, pa.large_string())
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # too large an integer, or a lone surrogate
+        return None
+    if {*weights} == {DEFAULT_WEIGHT}:
+        return id_column, text_column, None
+    weight_column = np.array(weights, np.float64)
+    return None if np.isnan(weight_column).any() else (id_column, text_column, weight_column)
 
 
 def _add_few(
@@ -112,7 +135,9 @@ def add_columns(
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
-        keep = np.setdiff1d(np.arange(len(texts)), np.fromiter(errors, np.int64))
+        is_good = np.ones(len(texts), np.bool_)
+        is_good[list(errors)] = False
+        keep = np.flatnonzero(is_good)
         short = len(compiled.table.attribute) <= thresholds.predicates_for_a_segment
         if must_wait or (few and short):  # the next match makes a segment of them, together with others
             given = ids.to_pylist() if isinstance(ids, pa.Array) else ids

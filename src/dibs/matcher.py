@@ -32,11 +32,13 @@ from dibs.errors import (
     EventError,
     Rejected,
     UnknownId,
+    show,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
-from dibs.history.history import History
+from dibs.history.history import History, Key, check_key
+from dibs.history.phases import CONSTANTS, JOINS
 from dibs.history.retention import Retention, check_retain
 from dibs.history.stored import StoredHistory, read_stored
 from dibs.history.witness import explain_join
@@ -51,7 +53,7 @@ from dibs.matching import Matching
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.segments.segment import DEFAULT_WEIGHT, Choice
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store, versions
@@ -102,6 +104,11 @@ class Matcher:
     def options(self) -> dict[str, Any]:
         """The parameters of the index, also those that were not given."""
         return all_options(options_of(self.index), dict(self._choice.options))
+
+    @property
+    def choice(self) -> Choice:
+        """The index and its options: for other parts of Dibs."""
+        return self._choice
 
     @property
     def threads(self) -> int:
@@ -246,11 +253,13 @@ class Matcher:
 
     # ---- matching ----
 
-    def match(self, event: Event, top: int | None = None, remember: bool = False) -> list[Id]:
+    def match(self, event: Event, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
-        added to the history, which is the only way in which a match changes anything. Raises EventError when it cannot
-        be read."""
+        added to the history, which is the only way in which a match changes anything; with a key, only if no document
+        of that key is there. Raises EventError when it cannot be read."""
+        if key is not None and not remember:
+            raise ArgumentError("key is for remember=True: the key by which the event is remembered")
         text = text_of(event)
         if top is None and remember is False and text is not None:
             self._news()
@@ -260,7 +269,10 @@ class Matcher:
                 ids = self._matching.match_text(self.snapshot(), text)
             if ids is not None:
                 return ids
-        matches = self.match_batch([dict_of(event)], top=top, remember=remember)
+        if key is not None:
+            matches = self.match_after(self.history, [dict_of(event)], None, "raise", top, check_key(key))
+        else:
+            matches = self.match_batch([dict_of(event)], top=top, remember=remember)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
@@ -289,15 +301,24 @@ class Matcher:
         return self.match_after(self.history, events, attributes, on_error, top)
 
     def match_after(
-        self, history: History, events: Any, attributes: str | None, on_error: OnError, top: int | None = None
+        self,
+        history: History,
+        events: Any,
+        attributes: str | None,
+        on_error: OnError,
+        top: int | None = None,
+        key: Key | None = None,
     ) -> Matches:
-        """Matches events one after the other, each on this history, to which it is then added; all of them or none."""
-        turn = Remembering(history, events, attributes)
+        """Matches events one after the other, each on this history, to which it is then added; all of them or none.
+        key: of the event, which is the only one; it is not added if a document of that key is there."""
+        turn = Remembering(history, events, attributes, key)
 
         def match() -> Matches:
-            read = self._matching.read(self.snapshot(), turn.rows, attributes, on_error, turn)
+            is_known = key is not None and key in history
+            read = self._matching.read(self.snapshot(), turn.rows, attributes, on_error, None if is_known else turn)
             matches = self._matching.matches(read, top)
-            turn.remember()
+            if not is_known:
+                turn.remember()
             return matches
 
         return history.change(match)
@@ -328,13 +349,24 @@ class Matcher:
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
 
+    def plan_joins(self, order: str | None = None, prefilter: bool | None = None) -> None:
+        """How joins over history are answered, for measuring; the matches are the same. order: "joins" or "constants"
+        come first (None: whatever is measured to be cheaper). prefilter: whether subscriptions that the present history
+        cannot satisfy are found out beforehand (None: when it is worth its time)."""
+        if order not in (None, JOINS, CONSTANTS):
+            raise ArgumentError(f"order must be 'joins', 'constants' or None, not {show(order)}")
+        if prefilter is not None:
+            check_flag("prefilter", prefilter)
+        self._matching.costs.order = order
+        self._matching.prefilter.wanted = prefilter
+
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why; and in which order joins and constants are looked at."""
         plan = describe_plan(self.snapshot())
         joins = self.joins
         if not joins:
             return plan
-        told = self._matching.tell_of(tuple(JOIN + join for join in joins))
+        told = self._matching.tell_of(tuple(JOIN + join for join in joins), len(self))
         return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(
@@ -430,7 +462,7 @@ class Matcher:
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
             version = versions.read_version(source)
-            return cls.of_state(versions.load_state(source, version), version.index, threads)
+            return cls.of_state(versions.load_state(source, version), version.index, threads, version.options)
         manifest, segments, documents = store.load_saved(source)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         state = State(manifest.version, tuple(layers))

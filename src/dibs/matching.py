@@ -23,6 +23,7 @@ from dibs.coding.values import EventValues
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
+from dibs.history.prefilter import Alive, PreFilter
 from dibs.index import Pairs, Sink
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.gone import Bits, alive
@@ -51,6 +52,7 @@ class Matching:
         self.names = WantedNames(())
         self.singles = Singles(self.counters, wake)
         self.costs = Costs()  # of answering joins
+        self.prefilter = PreFilter()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
         self._wake = wake
@@ -125,9 +127,9 @@ class Matching:
             wanted = self.names = extended or WantedNames(frozenset(more).union(*(s.names for s in segments)))
         return wanted
 
-    def tell_of(self, joins: tuple[str, ...]) -> list[str]:
+    def tell_of(self, joins: tuple[str, ...], subscriptions: int) -> list[str]:
         """How these joins are answered, line by line: in which order with the constants, and why."""
-        return Joins(joins, self.costs).tell()
+        return Joins(joins, self.costs, self.prefilter).tell(subscriptions, len(self.history))
 
     def _match(self, segment: Segment, values: EventValues, sink: Sink | None) -> Pairs:
         pairs = segment.match(values, self.threads, sink)
@@ -146,25 +148,29 @@ class Matching:
         names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
         if names and (joins is None or joins.names != names):
-            joins = self._joins = Joins(names, self.costs)
+            joins = self._joins = Joins(names, self.costs, self.prefilter)
         if turn is not None:
             turn.begin(values)
         if not names or joins is None:
             return values
-        return joins.derive(values, partial(self._candidates, segments), self.history.state, turn)
+        return joins.derive(values, partial(self._candidates, segments), segments, self.history.state, turn)
 
-    def _candidates(self, segments: list[Segment], values: EventValues) -> Candidates:
-        """The joins of the subscriptions that match."""
-        for segment in segments:
+    def _candidates(
+        self, segments: list[Segment], values: EventValues, alive: Alive | None, all_of: NDArray[np.bool_]
+    ) -> Candidates:
+        """The joins of the subscriptions that may match, without those that are not alive but for some events
+        (all_of)."""
+        for number, segment in enumerate(segments):
             offsets, places = segment.joins_by_row
             if len(places):
-                pairs = segment.match(values, self.threads)
-                sizes = np.diff(offsets)[pairs.row]
-                yield (
-                    segment.joins,
-                    np.repeat(pairs.event, sizes).astype(np.int64),
-                    places[runs(offsets[pairs.row], sizes)],
-                )
+                pairs = segment.match_constants(values, self.threads)
+                event, row = pairs.event, pairs.row
+                rows = None if alive is None else alive.rows[number]
+                if rows is not None:
+                    kept = rows[row] | all_of[event]
+                    event, row = event[kept], row[kept]
+                sizes = np.diff(offsets)[row]
+                yield segment.joins, np.repeat(event, sizes).astype(np.int64), places[runs(offsets[row], sizes)]
 
 
 def _keep_seen(

@@ -10,6 +10,7 @@ code but the language.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ ValuesByName = Mapping[str, list[Any]]
 
 
 def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
+    from dibs.reference import find_key
+
     found = [document for document in documents if is_met(join, values, document)]
     if join.function == EXISTS:
         return [bool(found)]
@@ -28,10 +31,20 @@ def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByNa
     if join.event is None:
         return result
     assert join.operator is not None
+    if join.factor is not None:
+        result = [times(join.factor, each) for each in result if find_key(each)[0] == Kind.NUMBER]
     pairs = [(value, each) for value in values.get(join.event, []) for each in result]
     holds, fails = FLIPPED_OPERATOR[join.operator], FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]
     truths = {True: any(stands(*pair, holds) for pair in pairs), False: any(stands(*pair, fails) for pair in pairs)}
     return [truth for truth, there in truths.items() if there]
+
+
+def times(factor: float, value: Any) -> float:
+    """As float64 multiplies: the value is its nearest float64."""
+    try:
+        return factor * float(value)
+    except OverflowError:
+        return factor * (math.inf if value > 0 else -math.inf)
 
 
 def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:

@@ -167,9 +167,12 @@ class Thresholds:
     few_joins: int = _threshold(
         32, 0, "joins that are always answered before the constants of subscriptions are matched"
     )
-    open_joins: int = _threshold(1 << 20, 1, "joins of events that are left open at once, to see which are needed")
+    prefilter_share: float = _threshold(
+        0.1, 1e9, "share of the time of joins that may go into finding out which subscriptions cannot match"
+    )
     derived_at_once: int = _threshold(1 << 20, 1, "answers to joins that are given by one call of the kernel")
     remembered_at_once: int = _threshold(256, 1, "events that become documents together while a batch is matched")
+    history_ranked: int = _threshold(4_096, 1, "entries of a run whose documents are counted without a look at each")
     history_rebuilt: int = _threshold(1_000, 1, "documents of one call for which indexes are built again")
     history_compacted: int = _threshold(1_000, 1, "documents that are gone before anything of them is given up")
     documents_in_a_row: int = _threshold(1_000, 1, "documents that one row of the catalog holds")
@@ -191,6 +194,8 @@ class Thresholds:
     spark_segment: int = _threshold(1_000_000, 40, "subscriptions of a segment that one task builds")
     spark_task: int = _threshold(20_000, 10, "subscriptions that are worth a task of their own")
     spark_small_segments: int = _threshold(8, 1, "small segments of a shard that are not worth a merge")
+    spark_history: int = _threshold(100_000, 5, "documents of a history that every worker gets rather than some")
+    spark_history_parts: int = _threshold(32, 1, "micro-batches whose documents are not yet put together into one part")
     spark_collected: int = _threshold(100_000, 5, "subscriptions that are compiled on the driver rather than by a job")
     # index.papers.pbtree
     pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")

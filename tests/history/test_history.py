@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -410,3 +411,41 @@ def test_an_attribute_that_is_first_asked_for_while_events_are_remembered(
     for n in range(4):
         assert m.match({"a": form(10 + n)}) == m.match({"a": form(30 + n)}) == [0] != m.match({"a": form(20 + n)})
         assert other.match({"b": form(20 + n)}) == [0] != other.match({"b": form(30 + n)})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_event_that_comes_again_is_remembered_once(durable: bool, tmp_path: Path) -> None:
+    """It is matched again, on the history as it is by then."""
+    with dibs.Matcher.open(tmp_path / "m") if durable else dibs.Matcher() as m:
+        m.add("new", "FORALL d (isbn <> d.isbn)")
+        assert m.match({"isbn": 1}, remember=True, key="a") == ["new"]
+        assert m.match({"isbn": 1}, remember=True, key="a") == [] and len(m.history) == 1
+        assert m.match({"isbn": 2}, top=1, remember=True, key=7) == ["new"] and "a" in m.history and 7 in m.history
+        m.history.prune(keys=["a"])
+        assert m.match({"isbn": 1}, remember=True, key="a") == ["new"] and len(m.history) == 2
+        with pytest.raises(dibs.DibsError, match="a string or an integer"):
+            m.match({"isbn": 3}, remember=True, key=1.5)  # type: ignore[arg-type]
+        with pytest.raises(dibs.DibsError, match="key is for remember=True"):
+            m.match({"isbn": 3}, key="a")
+    if durable:
+        with dibs.Matcher.open(tmp_path / "m") as m:
+            assert m.match({"isbn": 1}, remember=True, key="a") == [] and len(m.history) == 2
+
+
+@pytest.mark.parametrize("ranked", [1, 1_000_000])
+def test_counts_of_what_is_left(ranked: int) -> None:
+    """By a bound alone, after documents have gone from the beginning: by ranks, and one by one."""
+    random, kept = Random(3), 300
+    texts = [f"(SELECT COUNT(*) FROM history d WHERE d.a < a AND d.a >= {low}) = n" for low in (0, 5, 400)]
+    values = [random.randint(0, 1_000) for _ in range(900)]
+    with using({"history_ranked": ranked, "history_tail": 32}), matcher(*texts, retain=kept) as m:
+        for first in range(0, 900, 90):
+            m.history.load([{"a": value} for value in values[first : first + 90]])
+            there = values[max(first + 90 - kept, 0) : first + 90]
+            for bound in (0, 3, 500, 1_000, 2_000):
+                for number, low in enumerate((0, 5, 400)):
+                    count = sum(low <= value < bound for value in there)
+                    assert number in m.match({"a": bound, "n": count}), (first, bound, low, count)
+                    assert number not in m.match({"a": bound, "n": count + 1})
+        runs = [sorted for index in m.history.state.coded.snapshot.indexes.values() for sorted in index.runs]
+        assert any(len(sorted.ranks.before) for sorted in runs) == (ranked == 1)

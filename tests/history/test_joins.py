@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -70,3 +71,30 @@ def test_remembering(trees: list[Expression], seen: list[Any], kept: int | None)
             history.append(event)
         assert [list(ids) for ids in all_at_once.match_batch(seen, remember=True)] == wanted
         assert len(one.history) == len(all_at_once.history) == min(len(history), kept or len(history))
+
+
+MULTIPLES = [
+    (10, 9, "price < 0.9 * ({})", False),
+    (10, 8.99, "price < 0.9 * ({})", True),
+    (3, 0.3, "price < ({}) * 0.1", True),  # 0.30000000000000004
+    (2**53 + 1, 2**53, "price = 1 * ({})", True),  # the nearest float64
+    (math.nan, 5, "price < 0.5 * ({})", True),
+    (math.inf, 5, "price < 0 * ({})", True),  # NaN, which is above all numbers
+    ("x", "x", "price = 1 * ({})", False),
+    ("x", "x", "NOT (price = 1 * ({}))", False),
+    (-4, 8, "price = -2 * ({})", True),
+    (0, -0.0, "price = -2 * ({})", True),
+    ([1, 5], 10, "price = 2 * ({})", True),
+]
+
+
+@pytest.mark.parametrize(("value", "price", "text", "expected"), MULTIPLES)
+def test_multiples(value: Any, price: Any, text: str, expected: bool) -> None:
+    query = "SELECT MAX(d.price) FROM history d WHERE d.sku = sku"
+    event, document = {"sku": 1, "price": price}, {"sku": 1, "price": value}
+    with dibs.Matcher() as m:
+        m.add(1, text.format(query))
+        m.history.add(document)
+        assert m.match(event) == [1] * expected
+        assert matches(dibs.parse(text.format(query)), event, [document]) == expected
+        assert m.explain(1, event).matched == expected

@@ -8,6 +8,7 @@ from collections import Counter, namedtuple
 import numpy as np
 import pytest
 
+import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenate_clauses
@@ -406,6 +407,41 @@ def test_matching_recycles_too_when_it_is_time():
     assert tree.match(events, 1).count == before.count == 0
 
 
+def test_rows_of_an_l_node_of_many_false_candidates_move_to_a_better_p_node():
+    """Rows 0 to 3 came to the p-node of attribute 0 before attribute 1 had one. Events then test two predicates of each
+    of them in vain, where the way has saved one; the other rows of the p-node cost nothing, so that it stays."""
+    rows = [[(0, 1, 1), (1, 1, 90), (2, i + 1, i + 1)] for i in range(4)] + [[(0, v, v)] for v in range(50, 70)]
+    with using({"betree_sample": 1, "betree_window": 1}):
+        tree = BETree.build(clauses_of(rows, 3), max_cap=5)
+        tree.insert(clauses_of([[(1, v, v)] for v in range(30, 60)], 3))
+
+        def first_attributes():
+            leaves = Reader(tree).leaves.items()
+            return {row: path[0][0] for path, found in leaves for row in found if path}
+
+        assert {row: a for row, a in first_attributes().items() if row < 24} == dict.fromkeys(range(24), 0)
+        event = events_of([{0: 1, 1: 5, 2: 60}] * 20)
+        before = tree.match(event, 1)
+        tree._adjust()
+        after = first_attributes()
+    assert [after[row] for row in range(4)] == [1] * 4
+    assert [after[row] for row in range(4, 24)] == [0] * 20
+    assert tree.plan()["rows recycled"] == 4
+    assert before.count == tree.match(event, 1).count == 0
+    assert pairs_of(tree, events_of([{0: 1, 1: 5, 2: 3}])) == {(0, 2)}
+
+
+def test_a_row_that_would_come_back_stays_whatever_the_rank():
+    rows = [[(0, 1, 1), (1, 1, 90), (2, i + 1, i + 1)] for i in range(4)] + [[(0, v, v)] for v in range(50, 70)]
+    with using({"betree_sample": 1, "betree_window": 1}):
+        tree = BETree.build(clauses_of(rows, 3), max_cap=5)
+        tree.match(events_of([{0: 1, 1: 5, 2: 60}] * 20), 1)
+        words = tree._tree
+        tree._adjust()
+    assert tree._tree is words, "nothing was copied"
+    assert tree.plan()["rows recycled"] == 0
+
+
 def test_evaluations_on_discarded_paths_are_losses():
     """All rows of the p-node of attribute 0 are in its buckets of single cells; an event that comes to one and matches
     nothing there has tested the buckets on the way in vain, and one that matches has lost nothing."""
@@ -605,3 +641,54 @@ def test_the_batch_and_the_grown_tree_hold_the_same_rows():
     events = random_events(rng, 50, 30, 50, most=20)
     assert pairs_of(BETree.build(clauses), events) == pairs_of(BETreeBatch.build(clauses), events)
     assert [kind.name for kind in KINDS] == ["betree", "betree-batch"]
+
+
+def test_events_may_be_expressions_with_all_operators():
+    """Section 3 of the paper: an event's predicate and a subscription's on one attribute match when some value
+    satisfies both. Constants are integers, so that they and the halves between them stand for all values; an event's
+    predicate is handed over as the ranges of values that satisfy it."""
+    rng = np.random.default_rng(5)
+    values = [k / 2 for k in range(-1, 20)]
+
+    def predicate():
+        a, b = sorted(rng.integers(0, 10, 2).tolist())
+        some = sorted(set(rng.integers(0, 10, 3).tolist()))
+        texts = {
+            f"= {a}": lambda v: v == a,
+            f"<> {a}": lambda v: v != a,
+            f"< {a}": lambda v: v < a,
+            f"<= {a}": lambda v: v <= a,
+            f"> {a}": lambda v: v > a,
+            f">= {a}": lambda v: v >= a,
+            f"IN ({', '.join(map(str, some))})": lambda v: v in some,
+            f"NOT IN ({', '.join(map(str, some))})": lambda v: v not in some,
+            f"BETWEEN {a} AND {b}": lambda v: a <= v <= b,
+        }
+        text = list(texts)[rng.integers(len(texts))]
+        return text, {v for v in values if texts[text](v)}
+
+    def conjunction():
+        return {f"a{name}": predicate() for name in rng.permutation(4)[: rng.integers(1, 5)]}
+
+    def ranges(held):
+        runs = []
+        for v in sorted(held):
+            if runs and runs[-1][1] == v - 0.5:
+                runs[-1][1] = v
+            else:
+                runs.append([v, v])
+        return [dibs.Range(None if lo == values[0] else lo, None if hi == values[-1] else hi) for lo, hi in runs]
+
+    subscriptions = [conjunction() for _ in range(300)]
+    events = [{name: held for name, (_, held) in conjunction().items()} for _ in range(80)]
+    with dibs.Matcher(index="betree", options={"max_cap": 3}) as matcher:
+        for number, own in enumerate(subscriptions):
+            matcher.add(number, " AND ".join(f"{name} {text}" for name, (text, _) in own.items()))
+        found = [matcher.match({name: ranges(held) for name, held in event.items()}) for event in events]
+    for event, ids in zip(events, found, strict=True):
+        assert ids == [
+            number
+            for number, own in enumerate(subscriptions)
+            if all(name in event and held & event[name] for name, (_, held) in own.items())
+        ]
+    assert sum(map(len, found)) > 100

@@ -31,6 +31,7 @@ VARIANTS = {
     "gryphon, rare attributes first": ("gryphon", {"order": "rare"}),
     **{f"{name} with pivots": (name, {"pivots": True}) for name in TATBUL},
     "opindex, 4 segments": ("opindex", {"segments": 4}),
+    "opindex, short signatures": ("opindex", {"width": 5}),
     "pbtree of small pages": ("pbtree", {"page": 128}),
     "pstree by statistics": ("pstree", {"access": "statistics"}),
     "pstbloom by statistics": ("pstbloom", {"access": "statistics"}),

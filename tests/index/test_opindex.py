@@ -140,7 +140,7 @@ def test_example_3_a_signature_saves_the_search():
     head = a["heads"][EQ]
     assert head[SIZE] == 8
     signature = a["signature"][head[DIRECTORY]]  # all predicates of one attribute are in one segment
-    on = {x for x in range(1, 200) if int(signature) & int(signature_bit.py_func(x, True))}
+    on = {x for x in range(1, 200) if int(signature) & int(signature_bit.py_func(x, True, 64))}
     assert set(range(1, 9)) <= on
     assert len(on) < 60  # of the other values most are known not to be there
     for x in (5, min(set(range(1, 200)) - on)):
@@ -376,7 +376,7 @@ def check(index):
                 counts = np.bincount(own >> (32 + shift), minlength=last - first)
                 assert a["ends"][first:last].tolist() == np.cumsum(counts).tolist()
                 for key in [*own.tolist(), *keys[head[EXTRA] : head[EXTRA] + head[EXTRA_SIZE]].tolist()]:
-                    bit = int(signature_bit.py_func(key, h % LISTS == EQ))
+                    bit = int(signature_bit.py_func(key, h % LISTS == EQ, lists._width))
                     assert int(a["signature"][first + (key >> (32 + shift))]) & bit
         for part in a["parts"][: lists._count].tolist():
             assert part[DEAD] == (a["need"][part[START] : part[START] + part[SIZE]] == 0).sum()
@@ -629,13 +629,16 @@ def test_lemma_8_an_event_reads_a_square_of_lists_and_a_signature_lets_it_search
         signed, plain = (kind.build(rows).match(events, 1) for kind in KINDS)
         assert (signed.count, signed.predicates) == (plain.count, plain.predicates)
         assert signed.nodes <= plain.nodes <= 50 * 3 * m * m
-    arrays = OpIndex.build(lemma_workload(rng, 20_000, 200, 3, 1_000)).arrays()
-    share, foreseen = [], []
-    for head in arrays["counted.heads"][EQ::LISTS]:
-        if head[SIZE]:
-            segments = slice(head[DIRECTORY], head[DIRECTORY] + (1 << (RANK_BITS - head[SHIFT])))
-            sizes = np.diff(arrays["counted.ends"][segments], prepend=0)
-            share += [int(s).bit_count() / 64 for s in arrays["counted.signature"][segments]]
-            foreseen += (1 - (1 - 1 / 64) ** sizes).tolist()
-    assert len(share) > 100
-    assert np.mean(share) == pytest.approx(np.mean(foreseen), rel=0.05)
+    rows = lemma_workload(rng, 20_000, 200, 3, 1_000)
+    for width in (8, 64):
+        arrays = OpIndex.build(rows, width=width).arrays()
+        share, foreseen = [], []
+        for head in arrays["counted.heads"][EQ::LISTS]:
+            if head[SIZE]:
+                segments = slice(head[DIRECTORY], head[DIRECTORY] + (1 << (RANK_BITS - head[SHIFT])))
+                sizes = np.diff(arrays["counted.ends"][segments], prepend=0)
+                share += [int(s).bit_count() / width for s in arrays["counted.signature"][segments]]
+                foreseen += (1 - (1 - 1 / width) ** sizes).tolist()
+        assert len(share) > 100
+        assert int(arrays["counted.signature"].max()).bit_length() <= width
+        assert np.mean(share) == pytest.approx(np.mean(foreseen), rel=0.05)

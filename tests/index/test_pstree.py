@@ -222,6 +222,11 @@ def predicates_of(index, row: int) -> list[tuple[int, list[tuple[int, int]]]]:
 def check(index, alive: set[int]) -> None:
     """Every invariant that forest, pstbloom and psthash state."""
     forest = index.forest
+    if isinstance(index, PSTHash) and index._small is not None:
+        small = {r for r in alive if len(predicates_of(index, r)) < int(index._cells.table[DIMENSIONS])}
+        assert small == {r for r in alive if index._cells.dims[r] == 0}
+        check(index._small.bloom, {index._small.rows.tolist().index(r) for r in small})
+        alive = alive - small
     dims = {r: 1 if not isinstance(index, PSTHash) else int(index._cells.dims[r]) for r in alive}
     in_trees = (
         int(index._cells.table[DIMENSIONS]) if isinstance(index, PSTHash) else {PSTree: 1, PSTBloom: ALL}[type(index)]
@@ -446,10 +451,16 @@ def test_more_dimensions_leave_fewer_candidates():
     assert found[3].candidates == found[3].count  # all four predicates are access predicates
 
 
-def test_subscriptions_of_fewer_predicates_than_dimensions_are_found_by_one():
+def test_subscriptions_of_fewer_predicates_than_dimensions_are_found_by_the_method_of_pstbloom():
+    """An event whose value of the other attribute is in no signature of theirs evaluates none of their predicates."""
     rows = [{0: [(1, 1)]}, {0: [(1, 1)], 1: [(2, 3)]}, {0: [(1, 1)], 1: [(2, 3)], 2: [(1, 4)]}]
     index = PSTHash.build(clauses_of(rows, 3), 3)
-    assert index.plan()["by dimensions"] == {1: 2, 3: 1}
+    assert index.plan()["by dimensions"] == {3: 1} and index.plan()["by the method of PSTBloom"] == 2
+    assert (
+        index.match(events_of([{0: 1, 1: 9}]), 1).predicates
+        == PSTBloom.build(clauses_of(rows[:2], 3)).match(events_of([{0: 1, 1: 9}]), 1).predicates
+    )
+    assert PSTHash.build(clauses_of(rows, 3)).plan()["by the method of PSTBloom"] == 0  # two dimensions
     events = events_of([{0: 1, 1: 2, 2: 4}, {0: 1, 1: 2}, {0: 1}])
     found = index.match(events, 1)
     assert sorted(zip(found.event.tolist(), found.row.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from brokers import load_script
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "kafka_broker.py"
-
 
 @pytest.fixture(scope="module")
-def kafka() -> Any:
-    specification = importlib.util.spec_from_file_location("kafka_broker", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["kafka_broker"] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def broker(kafka: Any) -> Iterator[Any]:
-    try:
-        kafka.connector()
-        running = kafka.running()
-        with running as broker:
-            yield broker
-    except kafka.NoJars as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def session(kafka: Any, broker: Any) -> Iterator[SparkSession]:
+def session(broker: Any) -> Iterator[SparkSession]:
     from dibs.spark import session
 
-    spark = session(cores=2, app="dibs-kafka", spark_jars=kafka.connector(), spark_sql_shuffle_partitions=2)
+    kafka = load_script()
+    try:
+        connector = kafka.connector()
+    except kafka.NoJars as error:
+        pytest.skip(str(error))
+    spark = session(cores=2, app="dibs-kafka", spark_jars=connector, spark_sql_shuffle_partitions=2)
     yield spark
     spark.stop()
 

@@ -17,7 +17,7 @@ import pytest
 
 from dibs.errors import ArgumentError, DibsError, SubscriptionErrors
 from dibs.matcher import Matcher
-from dibs.spark import Table, Webhook, backfill, sinks, stream
+from dibs.spark import Table, Webhook, backfill, compile, sinks, stream, versions
 from dibs.spark.applying import apply_changes, become
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import DurableFolder
@@ -216,6 +216,32 @@ def test_a_table_is_read_again_when_it_changes_and_a_backfill_gives_the_same(
     with pytest.raises(DibsError, match="batch=0 is there already, and not of this checkpoint"):
         backfill(stored, Table(str(tmp_path / "subs.parquet")), tmp_path / "again", tmp_path / "third", **options)
     assert found(tmp_path / "again") == again
+
+
+@pytest.mark.spark
+def test_compiled_versions_are_subscriptions_of_a_stream(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
+    """Each batch has the newest version, and keeps it when it is run again, even if it was removed meanwhile."""
+    first = spark.createDataFrame([("a", "n = 1"), ("b", "n >= 1")], "id string, expression string")
+    compile(first, tmp_path / "index", shards=2)
+    options: dict[str, Any] = dict(event_id="value", attributes="value", carry=("version",))
+    inbox.put({"n": 1})
+    with stream(inbox.stream, tmp_path / "index", tmp_path / "out", tmp_path / "checkpoint", **options) as query:
+        query.processAllAvailable()
+        changed = {"id": ["a", "c"], "expression": [None, "n = 1"], "deleted": [True, None]}
+        versions.apply_changes(tmp_path / "index", pa.table(changed))
+        inbox.put({"n": 1})
+        query.processAllAvailable()
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    versions.apply_changes(tmp_path / "index", pa.table({"id": ["d"], "expression": ["n = 1"]}))
+    versions.remove_versions(tmp_path / "index")
+    inbox.put({"n": 1})
+    with stream(inbox.stream, tmp_path / "index", tmp_path / "out", tmp_path / "checkpoint", **options) as query:
+        query.processAllAvailable()
+        assert [(m.batch, m.version, m.replayed) for m in query.metrics] == [(1, 2, True), (2, 3, False)]
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    seen = sorted((r["batch"], r["version"], r["subscription_id"]) for r in rows)
+    assert seen == [(0, 1, "a"), (0, 1, "b"), (1, 2, "b"), (1, 2, "c"), (2, 3, "b"), (2, 3, "c"), (2, 3, "d")]
 
 
 @pytest.mark.spark

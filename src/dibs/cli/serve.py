@@ -47,7 +47,6 @@ def serve(
     max_expression: Annotated[int, typer.Option(help="Characters of an expression.", min=1)] = 100_000,
     max_seconds: Annotated[int, typer.Option(help="For a body to come, and for an answer.", min=1)] = 30,
     recent: Annotated[int, typer.Option(help="Events of each tenant that are kept to look at.", min=0)] = 10_000,
-    gather: Annotated[int, typer.Option(help="Microseconds that events wait for each other under load.", min=0)] = 300,
     threads: Annotated[int | None, typer.Option(help="Cores that one batch may use; by default all.", min=1)] = None,
     private_targets: Annotated[
         bool, typer.Option("--private-targets", help="Webhooks may go to private networks and this machine.")
@@ -72,7 +71,6 @@ def serve(
             tls_key=tls_key,
             limits=limits,
             recent_events=recent,
-            gather=gather / 1e6,
             private_targets=private_targets,
             brokers=tuple(broker or ()),
             threads=threads,

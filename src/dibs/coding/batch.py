@@ -198,7 +198,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
             to = numbers_of[facet]
             if to is not None:
                 yield from pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
-    if len(u.event):
+    if len(u.event) and len(domains.cells):
         attribute = own[u.name]
         known = attribute >= 0  # of a segment without any attributes, none
         yield _points(u.event[known], attribute[known], domains.cells[attribute[known]])

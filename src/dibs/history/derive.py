@@ -22,21 +22,24 @@ from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, wi
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.evaluate import answer
-from dibs.history.history import History, states_of_remembered
+from dibs.history.history import History, Key, states_of_remembered
 from dibs.history.keys import Derived, EventCells, cells_of, events_between, join_events, with_derived
-from dibs.history.phases import Candidates, Costs, Needed, find_needed_joins
+from dibs.history.phases import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.plan import plan_of
+from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
-from dibs.history.state import State
+from dibs.history.state import Part, State
 from dibs.language.joins import text_of
+from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
 
 
 class Joins:
     """The joins that some subscriptions mention."""
 
-    def __init__(self, names: tuple[str, ...], costs: Costs):
+    def __init__(self, names: tuple[str, ...], costs: Costs, prefilter: PreFilter):
         self.names = names
+        self._prefilter = prefilter
         self.plans = [plan_of(name) for name in names]
         self.answering = Answering(self.plans)
         self._costs = costs
@@ -44,29 +47,61 @@ class Joins:
     def derive(
         self,
         values: EventValues,
-        candidates: Callable[[EventValues], Candidates],
+        candidates: Callable[[EventValues, Alive | None, NDArray[np.bool_]], Candidates],
+        segments: Sequence[Segment],
         state: State,
         turn: Remembering | None = None,
     ) -> EventValues:
         """The events with what joins say of them and the documents of the state; with a turn, each with those of its
-        own state. candidates: which subscriptions may match events, and their joins."""
+        own state. candidates: which subscriptions may match events, and their joins, without those that are not alive
+        (but for the events that are told)."""
         values = with_derived(values, self._codes(values), [])
-        needed = None
-        if self._costs.constants_first(len(self.plans)):
-            needed = find_needed_joins(self.plans, values, candidates, self._costs)
+        if turn is not None:
+            state = turn.state
+        self._snapshot(state)  # before anything is measured
+        alive = self._prefilter.follow(segments, state)
+        all_of = np.zeros(values.events, np.bool_) if alive is None else find_several(values, alive.names)
+        # Documents that are remembered revive subscriptions: which ones is known only chunk by chunk.
+        needed = self._needed(values, candidates, segments, None if turn is not None else alive, all_of)
         begin = time.perf_counter()
         if turn is None:
             result = self._answer(values, needed, [state], self._snapshot(state))
         else:
-            result = self._answer_in_turn(values, needed, turn)
+            result = self._answer_in_turn(values, needed, turn, alive, all_of)
+        took = time.perf_counter() - begin
         answered = values.events * len(self.plans) if needed is None else int(needed.sum())
         if answered:
-            self._costs.note(a_join=(time.perf_counter() - begin) / answered)
+            self._costs.note(a_join=took / answered)
+        self._prefilter.note_answering(took)
         return result
 
-    def tell(self) -> list[str]:
+    def _needed(
+        self,
+        values: EventValues,
+        candidates: Callable[[EventValues, Alive | None, NDArray[np.bool_]], Candidates],
+        segments: Sequence[Segment],
+        alive: Alive | None,
+        all_of: NDArray[np.bool_],
+    ) -> Needed | None:
+        """Which joins are answered for which event; None: all. all_of: the events for which none is dead."""
+        n, s, t, b = values.numbers, values.strings, values.times, values.booleans
+        given = len(n.event) + len(s.event) + len(t.event) + len(b.event)
+        self._costs.note(attributes=given / max(values.events, 1))
+        if self._costs.constants_first(len(self.plans)):
+            for segment in segments:
+                segment.prepare_constants()  # before anything is measured
+            return find_needed_joins(self.plans, values, lambda some: candidates(some, alive, all_of), self._costs)
+        return None if alive is None else self._of_alive(alive.joins, all_of)
+
+    def _of_alive(self, joins: frozenset[str], all_of: NDArray[np.bool_]) -> Needed | None:
+        """These joins, and all for some events."""
+        is_alive = np.fromiter((plan.name in joins for plan in self.plans), np.bool_, len(self.plans))
+        return None if is_alive.all() else is_alive | all_of[:, None]
+
+    def tell(self, subscriptions: int, documents: int) -> list[str]:
         """In which order joins and constants are looked at, and why; and which joins are slow."""
-        lines = [f"order: {self._costs.tell(len(self.plans))}"]
+        lines = [f"order: {self._costs.tell(Sizes(len(self.plans), documents, subscriptions))}"]
+        lines.append(f"pre-filter: {self._prefilter.describe()}")
         slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
         if slow:
             lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
@@ -101,14 +136,22 @@ class Joins:
         none = np.zeros(len(values.names), np.bool_)
         return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
 
-    def _answer_in_turn(self, values: EventValues, needed: Needed | None, turn: Remembering) -> EventValues:
+    def _answer_in_turn(
+        self,
+        values: EventValues,
+        needed: Needed | None,
+        turn: Remembering,
+        alive: Alive | None,
+        all_of: NDArray[np.bool_],
+    ) -> EventValues:
         """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
         only so many of them; after a chunk, the indexes follow."""
         left = [self.plans[place] for place in self.answering.left]
         states = turn.states(values, sorted({name for plan in left for name in plan.attributes}))
         if not states:
             return values
-        snapshot = self._snapshot(states[0])
+        questions = [] if alive is None else alive.compiled
+        snapshot = states[0].coded.at(states[0], self.answering.compiled, *questions)
         rows = without_ranges(read_events(turn.rows, snapshot.names, attributes=turn.attributes, on_error="skip"))
         done: list[EventValues] = []
         size = thresholds.remembered_at_once
@@ -117,6 +160,9 @@ class Joins:
             snapshot = snapshot.with_documents(events_between(rows, first, end), end - first)
             snapshot = snapshot.with_patterns(self.answering.compiled.patterns)
             own = None if needed is None else needed[first:end]
+            if alive is not None:
+                living = self._of_alive(alive.find_joins(snapshot), all_of[first:end])
+                own = living if own is None else own if living is None else own & living
             done.append(self._answer(events_between(values, first, end), own, states[first:end], snapshot))
             snapshot = snapshot.with_indexes(self.answering.compiled.indexes)
         turn.snapshot = snapshot
@@ -151,18 +197,26 @@ class Remembering:
     """Events that are matched and then added to the history, whose lock is held meanwhile. Nothing is added before
     `remember`."""
 
-    def __init__(self, history: History, events: Any, attributes: str | None):
+    def __init__(self, history: History, events: Any, attributes: str | None, key: Key | None = None):
+        """key: of the first event."""
         self._history = history
+        self._key = key
         self.attributes = attributes
         self._states: Iterator[State] = iter(())
         self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
         source = events.encode() if isinstance(events, str) else events  # a path is no event
         self.rows = documents_of(source)  # which can be read twice, and is the history's own
 
+    @property
+    def state(self) -> State:
+        """What the first event sees."""
+        return self._history.state
+
     def begin(self, values: EventValues) -> None:
         self._history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        self._states = states_of_remembered(self._history, self._history.state, self.rows, self.attributes, unreadable)
+        part = Part(self._history.state.end, self.rows, self.attributes)
+        self._states = states_of_remembered(self._history, part, unreadable, self._key)
 
     def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from

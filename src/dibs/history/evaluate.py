@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from dibs.history.keys import BOOLEAN, NUMBER, UNREADABLE, Cell, Cells
+from dibs.history.keys import BOOLEAN, NUMBER, TOP, UNREADABLE, Cell, Cells
 from dibs.history.ordered import KeyRun, KeyStretch, Ordered
 from dibs.history.plan import Access, Conjunction, Plan, access_of
 from dibs.history.state import State
 from dibs.history.verify import Event, holds, stands
-from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And
+from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And, number_key
 from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN
 
 ALL = Conjunction((), (), (), ())  # every document
@@ -28,9 +29,18 @@ def answer(plan: Plan, state: State, event: Event) -> Cells:
     assert join.operator is not None
     others = event.get(join.event, ())
     holding, failing = FLIPPED_OPERATOR[join.operator], FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]
+    if join.factor is not None:
+        result = multiply(result, join.factor)
     pairs = [(cell, other) for cell in result for other in others]
     found = YES if any(stands(cell, holding, other) for cell, other in pairs) else ()
     return found + NO if any(stands(cell, failing, other) for cell, other in pairs) else found
+
+
+def multiply(cells: Cells, factor: float) -> Cells:
+    """Multiples of numbers, as float64 multiplies them; of other values there are none."""
+    products = (number_key(key)[0] * factor for kind, key in cells if kind == NUMBER and key is not TOP)
+    found = tuple((NUMBER, TOP if math.isnan(product) else product + 0.0) for product in products)
+    return (*found, *(cell for cell in cells if cell == (NUMBER, TOP)))
 
 
 def _find_known(plan: Plan, state: State, event: Event) -> Cells:

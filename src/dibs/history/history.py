@@ -265,15 +265,15 @@ class History:
 
 
 def states_of_remembered(
-    history: History, state: State, rows: Any, attributes: str | None, unreadable: Collection[int]
+    history: History, part: Part, unreadable: Collection[int], key: Key | None = None
 ) -> Iterator[State]:
-    """The states before each of these documents, and the one after them all. The lock is held, and nothing is put in
-    place. What could not be read at all takes a number and is gone at once."""
-    first = state.end
+    """The states before each of the documents of a part, and the one after them all. The lock is held, and nothing is
+    put in place. What could not be read at all takes a number and is gone at once. key: of the first one."""
+    state, (first, rows, attributes) = history.state, (part.first, part.rows, part.attributes)
     cells = history.cells(history.read(state, rows, attributes, on_error="skip"))
     for event in range(len(rows)):
         yield state
-        state = history.append(state, cells, event, None)
+        state = history.append(state, cells, event, None if event else key)
         state = without(state, [state.end - 1]) if event in unreadable else history.find_kept(state)
     yield replace(state, parts=with_documents(state.parts, first, rows, attributes)) if len(rows) else state
 

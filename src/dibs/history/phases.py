@@ -1,48 +1,61 @@
 """Constants first, or joins first: section 4.3.1 of the paper.
 
     joins first       every join is answered for every event, and then the events are matched: j joins
-    constants first   the events are matched with every join left open, which gives the subscriptions that may match;
-                      only their joins are answered, and then the events are matched again: j' joins
+    constants first   the events are matched by an index over the constants alone, which gives the subscriptions that
+                      may match; only their joins are answered, and then the events are matched: j' joins
 
-A join is left open by all the values that it could have: TRUE and FALSE for a condition, any number for COUNT, anything
-for MIN and MAX. (Normal forms have no NOT, and IS NULL is never asked of a join, so that more values never make fewer
+(Normal forms have no NOT, and IS NULL is never asked of a join: a join that is taken for granted never makes fewer
 matches.)
 
 What is cheaper depends on j' and on what matching costs, which are measured as events come. The two orders give the
-same matches.
+same matches. The paper counts predicates, with N subscriptions, D documents, and k attributes of constants that an
+event has (k' after the first phase): j log D + k' log N for joins first, k log N + j' log D for constants first. That
+count is told beside what was measured, by which the order is chosen: a predicate of a join costs more than others.
+
+    m.plan_joins(order="joins")    or "constants": always so, for measuring
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.values import Booleans, EventValues, Range
-from dibs.history.keys import events_between
+from dibs.coding.values import EventValues
 from dibs.history.plan import Plan
-from dibs.language.joins import COUNT
-from dibs.language.printer import is_condition
 from dibs.thresholds import thresholds
 
 # The subscriptions that may match: for each segment the events, and for each of these the joins (by their names) that a
 # subscription of the segment mentions.
 Candidates = Iterable[tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]]
 Needed = NDArray[np.bool_]  # event, join
-ANY_COUNT = Range(0, math.nan)
-ANY_VALUE = (  # with TRUE and FALSE
-    Range(-math.inf, math.nan),
-    Range("", None),
-    Range(None, dt.datetime.max),
-    Range(dt.datetime.max, None),
-)
 FADING = 0.8  # of what was measured before, in an average
 LOOK_AGAIN = 64  # batches after which the other order is tried once
+
+
+JOINS, CONSTANTS = "joins", "constants"  # what comes first
+
+
+class Sizes(NamedTuple):
+    """What the paper's count depends on."""
+
+    joins: int
+    documents: int
+    subscriptions: int
+    attributes: float = 0.0  # of constants, that an event has
+
+
+def count_predicates(sizes: Sizes, needed: float) -> tuple[float, float]:
+    """Predicates per event with joins first, and with constants first, as section 4.3.1 counts them. needed: the joins
+    that are left after constants. (The attributes that are left after joins are taken to be all of them.)"""
+    by_document, by_subscription = math.log2(max(sizes.documents, 2)), math.log2(max(sizes.subscriptions, 2))
+    constants = sizes.attributes * by_subscription
+    return sizes.joins * by_document + constants, constants + needed * by_document
 
 
 @dataclass
@@ -50,9 +63,11 @@ class Costs:
     """Seconds, and shares, as measured so far; None: not yet."""
 
     a_join: float | None = None
-    narrowing: float | None = None  # matching one event with joins left open
+    narrowing: float | None = None  # matching one event by constants alone
     share: float | None = None  # of the joins that are needed after that
+    attributes: float | None = None  # values per event
     batches: int = 0
+    order: str | None = None  # what always comes first; None: what is cheaper
 
     def note(self, **measured: float) -> None:
         for name, value in measured.items():
@@ -62,25 +77,30 @@ class Costs:
     def constants_first(self, joins: int) -> bool:
         """Which order is estimated to be cheaper for a batch of events with so many joins."""
         self.batches += 1
+        if self.order is not None:
+            return self.order == CONSTANTS
         if joins <= thresholds.few_joins:
             return False
         if self.a_join is None or self.narrowing is None or self.share is None:
             return self.a_join is not None  # joins first, for what a join costs, and then the other way
-        narrowed = 2 * self.narrowing + self.share * joins * self.a_join
-        is_cheaper = narrowed < self.narrowing + joins * self.a_join
+        is_cheaper = self.narrowing + self.share * joins * self.a_join < joins * self.a_join
         return is_cheaper != (self.batches % LOOK_AGAIN == 0)
 
-    def tell(self, joins: int) -> str:
+    def tell(self, sizes: Sizes) -> str:
         """The order, in words."""
+        joins = sizes.joins
+        if self.order is not None:
+            return f"{self.order} first, as was asked for"
         if joins <= thresholds.few_joins:
             return f"joins first, because there are only {joins:,}"
         if self.a_join is None or self.narrowing is None or self.share is None:
             return "not decided yet"
         needed = self.share * joins
-        first = 1e6 * (self.narrowing + joins * self.a_join)
-        last = 1e6 * (2 * self.narrowing + needed * self.a_join)
+        first, last = 1e6 * joins * self.a_join, 1e6 * (self.narrowing + needed * self.a_join)
         costs = f"about {first:,.0f} microseconds per event with joins first, {last:,.0f} with constants first, when "
-        return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed"
+        both = count_predicates(sizes._replace(attributes=self.attributes or 0.0), needed)
+        counted = f"; by the paper's count {both[0]:,.0f} and {both[1]:,.0f} predicates"
+        return f"{'constants' if last < first else 'joins'} first: {costs}{needed:,.1f} joins are needed{counted}"
 
 
 def find_needed_joins(
@@ -90,34 +110,9 @@ def find_needed_joins(
     begin = time.perf_counter()
     number = {plan.name: place for place, plan in enumerate(plans)}
     needed = np.zeros((values.events, len(plans)), np.bool_)
-    size = max(1, thresholds.open_joins // max(len(plans), 1))
-    for first in range(0, values.events, size):
-        some = events_between(values, first, min(first + size, values.events)) if values.events > size else values
-        for names, event, place in candidates(_with_open(some, plans)):
-            own = np.array([number[name] for name in names], np.int64)
-            needed[first + event, own[place]] = True
+    for names, event, place in candidates(values):
+        own = np.array([number[name] for name in names], np.int64)
+        needed[event, own[place]] = True
     took = (time.perf_counter() - begin) / max(values.events, 1)
     costs.note(narrowing=took, share=float(needed.mean()) if needed.size else 0.0)
     return needed
-
-
-def _with_open(values: EventValues, plans: list[Plan]) -> EventValues:
-    """The events with every value of each join that it could have."""
-    codes = values.names.codes  # type: ignore[attr-defined]
-    is_number = [plan.join.function == COUNT and plan.join.event is None for plan in plans]
-    truths = np.array([codes[p.name] for p, number in zip(plans, is_number) if not number], np.int32)
-    ranges = [
-        (codes[plan.name], each)
-        for plan, number in zip(plans, is_number)
-        if not is_condition(plan.name)
-        for each in ((ANY_COUNT,) if number else ANY_VALUE)
-    ]
-    b = values.booleans
-    event = np.repeat(np.arange(values.events, dtype=np.int32), 2 * len(truths))
-    name = np.tile(np.repeat(truths, 2), values.events)
-    value = np.tile(np.array([0, 1], np.uint8), len(truths) * values.events)
-    return replace(
-        values,
-        booleans=Booleans(np.append(b.event, event), np.append(b.name, name), np.append(b.value, value)),
-        ranges=[*values.ranges, *((e, code, each) for e in range(values.events) for code, each in ranges)],
-    )

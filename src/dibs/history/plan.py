@@ -7,7 +7,7 @@ time - INTERVAL 10 MINUTES is one stretch of an index over (result, user, time),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -70,12 +70,14 @@ def plan_of(name: str) -> Plan:
     return Plan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
 
 
-def conjunction_of(form: Expression, extreme: str | None) -> Conjunction:
-    """extreme: the attribute of which the least or greatest is asked for, which an index that ends with it gives."""
+def conjunction_of(form: Expression, extreme: str | None, single: Collection[str] | None = None) -> Conjunction:
+    """extreme: the attribute of which the least or greatest is asked for, which an index that ends with it gives.
+    single: the attributes of the event that have single values (None: all); an equality with another asks for an
+    interval, which is a bound."""
     parts: Sequence[Expression] = form.children if isinstance(form, And) else () if form == TRUE else (form,)
     equal: dict[str, Predicate] = {}
     for part in sorted(parts, key=lambda part: not isinstance(part, PairCompare)):
-        if isinstance(part, (Compare, PairCompare, In)) and _equates(part):
+        if isinstance(part, (Compare, PairCompare, In)) and _equates(part, single):
             equal.setdefault(part.attribute, part)
     order = _order([part for part in parts if getattr(part, "attribute", None) not in equal])
     last = order[0].attribute if order else extreme
@@ -88,12 +90,15 @@ def conjunction_of(form: Expression, extreme: str | None) -> Conjunction:
     return Conjunction(names, in_order, tuple(order), rest, tuple(map(_constant_keys, in_order)))
 
 
-def _equates(part: Compare | PairCompare | In) -> bool:
+def _equates(part: Compare | PairCompare | In, single: Collection[str] | None) -> bool:
+    if isinstance(part, PairCompare) and single is not None and part.event not in single:
+        return False
     return not part.negated if isinstance(part, In) else part.operator == "="
 
 
 def _is_bound(part: Compare | PairCompare | Between) -> bool:
-    return not part.negated if isinstance(part, Between) else part.operator in BOUNDS
+    """Of a part that does not equate."""
+    return not part.negated if isinstance(part, Between) else part.operator == "=" or part.operator in BOUNDS
 
 
 def _order(parts: list[Expression]) -> list[Predicate]:

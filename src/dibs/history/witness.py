@@ -61,6 +61,8 @@ def _reason(plan: Plan, event: Event, state: State) -> str:
         if not ends:
             found = f"none of {total} that count has a {join.attribute}" if len(state) else "there is no document"
     own = event.get(join.event, ()) if join.event is not None else ()
+    if join.factor is not None:
+        found += f"; {join.factor:.15g} times that is compared"
     return f"{join.event} is {' or '.join(map(_value, own))}, {found}" if own else found
 
 

@@ -5,7 +5,7 @@ JOIN, a character that no text and so no subscription can name, and its canonica
 that all subscriptions share one. The tree of a subscription holds ordinary predicates on that name:
 
     EXISTS (SELECT 1 FROM history d WHERE ...)        name = TRUE      (NOT EXISTS: name <> TRUE)
-    price < (SELECT MIN(d.price) FROM history d ...)  name = TRUE
+    price < (SELECT MIN(d.price) FROM history d ...)  name = TRUE      (0.9 * (SELECT ...) likewise)
     (SELECT COUNT(*) FROM history d WHERE ...) >= 5   name >= 5
 
 The condition of a join is a normal form (normal_form.py) over one document d: predicates with constants on attributes
@@ -38,6 +38,7 @@ class Join(NamedTuple):
     by: str | None = None  # MAX_BY: the attribute that tells which document is the last
     event: str | None = None
     operator: str | None = None
+    factor: float | None = None  # what is compared is a multiple of the result, as float64 multiplies
 
     @property
     def event_attributes(self) -> list[str]:
@@ -92,7 +93,15 @@ def text_of(join: Join) -> str:
         return f"EXISTS (SELECT 1 FROM history {alias}{where})"
     asked = ", ".join(f"{alias}.{name_text(name)}" for name in (join.attribute, join.by) if name is not None) or "*"
     query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
+    if join.factor is not None:
+        query = f"{_factor_text(join.factor)} * {query}"
     return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"
+
+
+def _factor_text(factor: float) -> str:
+    """With an exponent, by which SQL engines know a float64 (0.9 would be a decimal)."""
+    digits, _, exponent = repr(factor).partition("e")
+    return f"{digits}e{int(exponent or 0)}"
 
 
 def _alias(condition: Expression) -> str:

@@ -3,6 +3,7 @@
     condition = EXISTS ( SELECT 1 FROM history d [WHERE pairs] )  | EXISTS d ( pairs )  | FORALL d ( pairs )
     operand   = ( SELECT COUNT(*) | COUNT(d.attribute) | MIN(d.attribute) | MAX(d.attribute)
                          | MAX_BY(d.attribute, d.attribute) FROM history d [WHERE pairs] )
+                | number * operand | operand * number
     pairs     = AND, OR, NOT, parentheses over
                 d.attribute (= == <> != < <= > >=) attribute [+ - INTERVAL number unit], or the other way round
                 any predicate of sql.py on an attribute of d
@@ -13,6 +14,9 @@ within another, so that the reader of what is inside is the only one that is eve
 
 from __future__ import annotations
 
+import math
+
+from dibs.language.advice import refuse_sign
 from dibs.language.conditions import ConditionReader
 from dibs.language.expression import (
     FALSE,
@@ -22,13 +26,15 @@ from dibs.language.expression import (
     Compare,
     Expression,
     IsNull,
+    Kind,
     Not,
     StringTest,
+    number_key,
 )
 from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, is_join, name_of
 from dibs.language.operands import Operand
 from dibs.language.pairs import PairReader, below
-from dibs.language.predicates import Condition
+from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES
 from dibs.language.problems import Problems, Refused
 from dibs.language.tokens import Token, Tokens, refuse_unexpected, scan, show_token
@@ -37,6 +43,7 @@ AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
 _FORALL_FORM = "write FORALL d (d.price > price)"
 _LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
+_TIMES_FORM = "write price < 0.9 * (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
 _SELECT_FORM = "write (SELECT COUNT(*) FROM history d WHERE d.user = user) >= 5, or MIN(d.price) or MAX(d.price)"
 
 
@@ -97,7 +104,10 @@ class SubscriptionReader(ConditionReader):
         return super().condition(operand)
 
     def predicate(self, left: Operand) -> Expression:
+        left = self.multiple(left)  # (SELECT ...) is read as what parentheses hold
         if left.attribute is not None and is_join(left.attribute):
+            if self.next.kind not in COMPARISONS:
+                self.check_no_multiple(left)
             at = 1 if self.next.kind == "NOT" else 0
             if self.tokens.kind(self.at + at) in ("LIKE", "RLIKE"):
                 advice = "compare it by =, <>, <, <=, > or >=, or with IN or BETWEEN"
@@ -110,6 +120,8 @@ class SubscriptionReader(ConditionReader):
             advice = "compare it with an attribute of the event or with a constant"
             raise Refused("a subquery is compared with a subquery", advice, left.start, right.end)
         if left.attribute is None or right.attribute is None or not any(joins):
+            self.check_no_multiple(left)
+            self.check_no_multiple(right)
             return super().comparison(left, operator, right)
         if joins[0]:
             left, operator, right = right, FLIPPED_OPERATOR[operator], left
@@ -142,6 +154,35 @@ class SubscriptionReader(ConditionReader):
             end = self.tokens[self.at - 1].end
             raise Refused("patterns are tested on attributes only", "compare it by = or <", tested.start, end)
         return tested
+
+    # -- multiples of a subquery --------------------------------------------------------------------------------------
+
+    def operand(self, expected: str) -> Operand:
+        return self.multiple(super().operand(expected))
+
+    def multiple(self, operand: Operand) -> Operand:
+        """What an operand is with a multiplication that follows it."""
+        if self.next.value != "*" or self.next.kind != "other":
+            return operand
+        sign = self.advance()
+        other = super().operand("a number or a subquery")
+        query, by = (operand, other) if operand.literal is None else (other, operand)
+        if query.attribute is None or not is_join(query.attribute) or by.literal is None:
+            raise refuse_sign(sign) or Refused("arithmetic is not supported", _TIMES_FORM, sign.start, sign.end)
+        if self.joins[query.attribute].factor is not None:
+            raise Refused("a subquery is multiplied twice", "write one number", sign.start, sign.end)
+        factor = by.literal.value if by.literal.kind == Kind.NUMBER else None
+        if factor is None or not math.isfinite(number_key(factor)[0]):
+            raise Refused("a subquery is multiplied by a finite number", _TIMES_FORM, by.start, by.end)
+        join = self.joins[query.attribute]._replace(factor=number_key(factor)[0])
+        return Operand(self.attribute_of(join), None, operand.start, other.end)
+
+    def check_no_multiple(self, operand: Operand) -> None:
+        """Multiples are compared with attributes of the event."""
+        name = operand.attribute
+        if name is not None and is_join(name) and self.joins[name].factor is not None:
+            message = "a multiple of a subquery is compared with an attribute of the event"
+            raise Refused(message, "work out what the subquery is compared with", operand.start, operand.end)
 
     # -- subqueries --------------------------------------------------------------------------------------------------
 

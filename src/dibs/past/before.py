@@ -11,6 +11,7 @@ from dibs.coding.values import EventValues
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
+from dibs.history.prefilter import PreFilter
 from dibs.history.retention import Retention, check_retain
 
 
@@ -18,7 +19,7 @@ class Before:
     """A history of its own: empty, or with some documents, and then the events one after the other."""
 
     def __init__(self, joins: tuple[str, ...], documents: Any = None, retain: Retention = None):
-        self._joins = Joins(joins, Costs()) if joins else None
+        self._joins = Joins(joins, Costs(), PreFilter()) if joins else None
         self._history = History(check_retain(retain))
         if documents is not None:
             self._history.load(documents)
@@ -33,13 +34,13 @@ class Before:
         def read() -> EventValues:
             values = read_events(turn.rows, names, attributes, on_error="skip")
             turn.begin(values)
-            derived = joins.derive(values, self._all_joins, self._history.state, turn)
+            derived = joins.derive(values, self._all_joins, (), self._history.state, turn)
             turn.remember()
             return derived
 
         return self._history.change(read)
 
-    def _all_joins(self, values: EventValues) -> Candidates:
+    def _all_joins(self, values: EventValues, *_: Any) -> Candidates:
         """All of them are needed for all events: no index tells which are not."""
         assert self._joins is not None
         names = self._joins.names

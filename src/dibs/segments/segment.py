@@ -6,7 +6,7 @@ Row r of everything (ids, texts, weights, clauses) is one subscription. The ids 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.planner import Auto
-from dibs.index.base import options_in
+from dibs.index.base import do_pending, options_in
 from dibs.index.statistics import guess_presence
 from dibs.language.joins import is_join, join_of
 from dibs.lazy import lazy
@@ -53,6 +53,32 @@ class Segment:
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)
         return self.index.match(coded, threads, sink)
+
+    def match_constants(self, events: EventValues, threads: int) -> Pairs:
+        """The rows that match if all their joins are as they would like to have them."""
+        index = self._index_of_constants
+        pairs = index.match(code_events(events, self.domains), threads)
+        do_pending(index)
+        return pairs
+
+    def prepare_constants(self) -> None:
+        """Builds what match_constants needs, if there are joins."""
+        if self.joins:
+            _ = self._index_of_constants
+
+    @lazy
+    def _index_of_constants(self) -> Index:
+        """Over the clauses without joins. (No clause asks for the opposite of anything, and an event has no values of
+        joins by then, so that in a program IS NULL stands for a join that holds.)"""
+        clauses = self.clauses
+        is_join_step = np.array([is_join(name) for name, _ in self.domains.attributes], np.bool_)[clauses.attribute]
+        cut = int(clauses.offsets[clauses.conjunctions])
+        kept = np.append(~is_join_step[:cut], np.ones(len(is_join_step) - cut, np.bool_))
+        before = np.append(0, np.cumsum(kept))
+        spared = np.where(is_join_step, 0, clauses.lo), np.where(is_join_step, 0, clauses.hi)
+        lo, hi = (each.astype(np.int32)[kept] for each in spared)
+        open_ones = replace(clauses, offsets=before[clauses.offsets], attribute=clauses.attribute[kept], lo=lo, hi=hi)
+        return create(AUTO, open_ones)
 
     @property
     def has_pending_work(self) -> bool:

@@ -4,9 +4,10 @@ audit log. Both are one transaction, after the change itself."""
 from __future__ import annotations
 
 import hashlib
+import inspect
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -26,27 +27,36 @@ class Answers:
         self._database = database
         self._under_way: set[tuple[str, str]] = set()
 
-    async def once(self, call: Call, handler: Callable[[Call], Awaitable[Any]]) -> Any:
+    async def once(self, call: Call, handler: Callable[[Call], Any]) -> Any:
         """The handler's answer, or the one that was given to the same request before."""
         key = call.key
         if key is None:
-            answer = await handler(call)
-            if call.route.role != "publish":
-                await call.in_thread(lambda: self._write(call, answer, None, b""))
-            return answer
+            return await self._make(call, handler, None, b"")
         own, digest = (call.tenant.name, key), _digest(call)
         if own in self._under_way:
             raise Refusal("idempotency", "a request with this key is under way", headers={"Retry-After": "1"})
         self._under_way.add(own)
         try:
             found = await call.in_thread(lambda: self._find(*own))
-            if found is not None:
-                return _repeat(found, digest)
-            answer = await handler(call)
-            await call.in_thread(lambda: self._write(call, answer, key, digest))
-            return answer
+            return await self._make(call, handler, key, digest) if found is None else _repeat(found, digest)
         finally:
             self._under_way.discard(own)
+
+    async def _make(self, call: Call, handler: Callable[[Call], Any], key: str | None, digest: bytes) -> Any:
+        """A handler that is a plain function changes and is written down in one go of one thread: beside a loop that is
+        busy matching, a change has to wait for its turn only once."""
+        if inspect.iscoroutinefunction(handler):
+            answer = await handler(call)
+            if key is not None or call.route.role != "publish":
+                await call.in_thread(lambda: self._write(call, answer, key, digest))
+            return answer
+
+        def change() -> Answer:
+            answer: Answer = handler(call)
+            self._write(call, answer, key, digest)
+            return answer
+
+        return await call.in_thread(change)
 
     def _find(self, tenant: str, key: str) -> tuple[Any, ...] | None:
         query = "SELECT digest, status, headers, body FROM answers WHERE tenant = ? AND key = ? AND time > ?"

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Union
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from dibs.errors import DibsError
@@ -33,10 +33,13 @@ from dibs.service.routes import EXTENSIONS, ROUTES, TENANT, Route
 from dibs.service.settings import ALL, DATABASE, MAIN, Settings
 from dibs.service.tenants import Tenants
 from dibs.service.tokens import EVERYBODY, Identity, Tokens
+from dibs.service.websocket import as_get
 from dibs.warming.sample import run_once
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Handler = Callable[[Call], Awaitable[Union[Answer, Application]]]
+Handler = Callable[
+    [Call], Any
+]  # awaits an Answer or an Application; one that changes something may be a plain function
 THREADS = 16
 UPKEEP = 5.0  # seconds between two flushes of counts
 LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]", "::1"}
@@ -118,6 +121,8 @@ class Service:
 
     async def start(self) -> None:
         self.closing = asyncio.Event()
+        if self.forward is not None:
+            self.forward.closing = self.closing
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._open)
         await self.tenants.get(MAIN)
@@ -155,6 +160,10 @@ class Service:
         self.tenants.each(lambda tenant: tenant.counts.flush())
         self.answers.forget_old()
 
+    def end_streams(self) -> None:
+        """They have no end of their own, which a graceful stop would wait for."""
+        self.closing.set()
+
     async def stop(self) -> None:
         """What has been answered is on the disk; followers are told goodbye."""
         self.state = "closing"
@@ -162,7 +171,7 @@ class Service:
             self._upkeep.cancel()
         if self.forward is not None:
             await self.forward.close()
-        self.closing.set()
+        self.end_streams()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
@@ -188,15 +197,17 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
+        is_socket = scope["type"] == "websocket"
+        if is_socket:
+            scope, receive, send = as_get(scope, receive, send)
         begun = time.perf_counter()
         name = "?"
         try:
             headers = dict(scope["headers"])
             raw = scope.get("raw_path") or scope["path"].encode()
             methods, path = self.dispatch.find(raw.decode("latin-1"))
-            method = "WEBSOCKET" if scope["type"] == "websocket" else scope["method"]
-            route = methods.get(method)
-            if route is None:
+            route = methods.get(scope["method"])
+            if route is None or (is_socket and not route.is_stream):
                 allowed = ", ".join(methods)
                 raise Refusal("method", f"only {allowed} can be done here", headers={"Allow": allowed})
             name = f"{route.method} {route.path}"
@@ -210,10 +221,7 @@ class Service:
         if isinstance(answer, Answer):
             self.metrics.count("dibs_requests_total", route=name, status=str(answer.status))
             self.metrics.observe(name, time.perf_counter() - begun)
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": answer.status.__str__()})
-            else:
-                await answer.send(send)
+            await answer.send(send)
         else:
             await answer(scope, receive, send)
 
@@ -374,12 +382,8 @@ async def _read_body(receive: Receive, most: int) -> bytes:
 
 
 def _secret(headers: dict[bytes, bytes]) -> str:
-    """From Authorization, or, for a WebSocket of a browser, from its list of protocols: dibs, TOKEN."""
     kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    if kind.lower() == "bearer":
-        return secret.strip()
-    protocols = headers.get(b"sec-websocket-protocol", b"").decode("latin-1").split(",")
-    return protocols[1].strip() if len(protocols) == 2 and protocols[0].strip() == "dibs" else ""
+    return secret.strip() if kind.lower() == "bearer" else ""
 
 
 def prepare_folder(settings: Settings) -> None:

@@ -28,6 +28,7 @@ LINE_TYPES = {LINES, "application/x-ndjson", "application/jsonlines"}
 BODY_TYPES = {JSON, "", *LINE_TYPES}
 LONGEST_ID = 1_000  # characters
 LONGEST_KEY = 200
+PING = 15.0  # seconds of silence in a stream
 
 
 @dataclass
@@ -156,3 +157,40 @@ class Call:
                 return await asyncio.wait_for(loop.run_in_executor(self.service.pool, work), seconds)
         except (asyncio.TimeoutError, TimeoutError):
             raise Refusal("timeout", f"it took more than {seconds} seconds; ask for less at once") from None
+
+
+# ---- streams ----
+
+
+async def until_gone(receive: Receive, closing: asyncio.Event, items: AsyncIterator[T]) -> AsyncIterator[T | None]:
+    """The items, until the client leaves or the service stops; None when there was none for a while."""
+    gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+    stop = asyncio.ensure_future(closing.wait())
+    following: asyncio.Future[T] | None = None
+    try:
+        while not gone.done() and not stop.done():
+            if following is None:
+                following = asyncio.ensure_future(_next(items))
+            awaited: set[asyncio.Future[Any]] = {following, gone, stop}
+            done, _ = await asyncio.wait(awaited, timeout=PING, return_when="FIRST_COMPLETED")
+            if following in done:
+                found, following = following.result(), None
+                yield found
+            elif not done:
+                yield None
+    except RuntimeError as end:  # a task cannot end by StopAsyncIteration
+        if not isinstance(end.__cause__, StopAsyncIteration):
+            raise
+    finally:
+        for task in (gone, stop, following):
+            if task is not None:
+                task.cancel()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -3,6 +3,7 @@ writer can answer is handed on as it came, token included, and its answer as it 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import httpx
 
-from dibs.service.call import Answer, Receive, Scope, Send
+from dibs.service.call import Answer, Receive, Scope, Send, until_gone
 from dibs.service.problems import Refusal
+from dibs.service.schemas import EVENT_STREAM
 
 OF_A_CONNECTION = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"host"}
+WRITER = "http://localhost"  # by name; a service without tokens answers to the names of this machine only
 READY_WITHIN = 2.0  # seconds
 SECRET = b"x-dibs-process"  # of the processes of one service
 
@@ -25,23 +28,21 @@ class Forwarder:
         self._socket, self._secret = socket, secret
         self._name = secrets.token_hex(4)  # of this process
         self._client: httpx.AsyncClient | None = None
+        self.closing: asyncio.Event  # of the service
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
             transport = httpx.AsyncHTTPTransport(uds=str(self._socket), limits=httpx.Limits(max_connections=None))
-            self._client = httpx.AsyncClient(transport=transport, base_url="http://writer", timeout=None)
+            self._client = httpx.AsyncClient(transport=transport, base_url=WRITER, timeout=None)
         return self._client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # a WebSocket: its client goes on with server-sent events
-            await send({"type": "websocket.close", "code": 1013, "reason": "use server-sent events"})
-            return
         client = self._open()
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
         headers = [(name, value) for name, value in scope["headers"] if name not in OF_A_CONNECTION]
-        headers.append((b"host", dict(scope["headers"]).get(b"host", b"writer")))
-        url = httpx.URL("http://writer").copy_with(raw_path=target)
+        headers.append((b"host", dict(scope["headers"]).get(b"host", b"localhost")))
+        url = httpx.URL(WRITER).copy_with(raw_path=target)
         request = client.build_request(scope["method"], url, headers=headers, content=_body(receive, scope))
         started = False
         try:
@@ -52,8 +53,12 @@ class Forwarder:
                 ]
                 await send({"type": "http.response.start", "status": answer.status_code, "headers": out})
                 started = True
-                async for chunk in answer.aiter_raw():
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                chunks: AsyncIterator[bytes | None] = answer.aiter_raw()
+                if answer.headers.get("content-type") == EVENT_STREAM:  # it has no end of its own
+                    chunks = until_gone(receive, self.closing, answer.aiter_raw())
+                async for chunk in chunks:
+                    if chunk is not None:
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
             finally:
                 await answer.aclose()

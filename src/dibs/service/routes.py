@@ -136,6 +136,11 @@ class Route:
     changes: bool = False  # by the one writer only, audited, with idempotency keys
     local: bool = False  # answered by any matching process, not by the writer
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether a WebSocket of it is taken too."""
+        return self.answer is schemas.STREAM
+
 
 TENANT = Parameter("tenant", "Which tenant is meant; only for a token of all tenants.")
 INTEGER = Parameter("integer", "The id in the path is an integer.", "boolean", False)
@@ -387,7 +392,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/destinations/{name}/stream",
         f"{DELIVERIES}:follow_stream",
         "read",
-        "Follow a destination of the kind stream (server-sent events)",
+        "Follow a destination of the kind stream (server-sent events, or a WebSocket)",
         (Parameter("after", "From the delivery after this place; else from now on.", "integer", least=0, most=2**53),),
         answer=schemas.STREAM,
     ),
@@ -416,7 +421,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/stream",
         f"{LOOKING}:stream",
         "read",
-        "Events and matches as they come (server-sent events)",
+        "Events and matches as they come (server-sent events, or a WebSocket)",
         (Parameter("subscription", "Only events that match this one."), INTEGER),
         answer=schemas.STREAM,
     ),

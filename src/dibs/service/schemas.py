@@ -27,7 +27,8 @@ def _or_null(schema: Schema) -> Schema:
 
 TEXT: Schema = {"type": "string", "x-media": "text/plain"}
 HTML: Schema = {"type": "string", "x-media": "text/html"}
-STREAM: Schema = {"type": "string", "x-media": "text/event-stream"}
+EVENT_STREAM = "text/event-stream"
+STREAM: Schema = {"type": "string", "x-media": EVENT_STREAM}
 ANYTHING: Schema = {"type": "object"}
 ID: Schema = {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}]}
 SHORT: Schema = {"type": "string", "maxLength": 200}

@@ -31,6 +31,7 @@ from dibs.service.delivering import die_with_parent
 from dibs.service.forwarding import Forwarder
 from dibs.service.protocol import http_protocol
 from dibs.service.settings import DATABASE, Settings
+from dibs.service.websocket import LARGEST
 
 GRACE = 10  # seconds for requests under way
 AGAIN = 0.5  # seconds before a process that ended is started again
@@ -52,13 +53,25 @@ def listening_socket(settings: Settings) -> socket.socket:
     return found
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service):
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.end_streams()
+        await super().shutdown(sockets)
+
+
 def server_of(settings: Settings, service: Service, tls: bool = True, **more: Any) -> uvicorn.Server:
     if tls and settings.tls_certificate is not None:
         more |= {"ssl_certfile": str(settings.tls_certificate), "ssl_keyfile": str(settings.tls_key)}
     config = uvicorn.Config(
         service,
         http=http_protocol(),
-        ws="auto",
+        ws="websockets-sansio",
+        ws_max_size=LARGEST,
+        ws_per_message_deflate=False,
         lifespan="on",
         access_log=False,
         log_level="warning",
@@ -69,7 +82,7 @@ def server_of(settings: Settings, service: Service, tls: bool = True, **more: An
         backlog=BACKLOG,
         **more,
     )
-    return uvicorn.Server(config)
+    return _Server(config, service)
 
 
 def run(settings: Settings, told: Callable[[Settings], None] = lambda _: None) -> None:

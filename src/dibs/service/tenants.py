@@ -53,7 +53,7 @@ class Tenant:
         self.name, self.limits, self.follows = name, limits, follows
         self.rate = Rate(limits.rate / (settings.workers if follows else 1))
         self.matcher = Matcher.open(settings.folder_of(name), threads=settings.threads, read_only=follows)
-        self.gatherer = Gatherer(self.matcher, pool, settings.gather, settings.gather_from)
+        self.gatherer = Gatherer(self.matcher, pool, settings.gather_from)
         self.details = Details(database, name)
         self.subscriptions = Subscriptions(self.matcher, self.details, limits)
         self.feed: LiveFeed[RecentEvent] = LiveFeed()

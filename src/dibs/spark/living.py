@@ -3,6 +3,7 @@
     DurableFolder    what some process changes through Matcher.open: its saved segments, linked, and the news of its
                      catalog since
     SavedFolder      what Matcher.save or dibs compile writes, linked again when it is written again
+    Compiled         what dibs.spark.compile writes, here or at a URL: its newest version, linked
 
 Tables and topics become a durable folder of the stream's own first (feeds.py).
 """
@@ -17,11 +18,12 @@ from typing import Protocol
 from dibs.errors import FormatError, StorageError
 from dibs.matcher import Matcher
 from dibs.segments.state import Subscription
+from dibs.spark.places import Place
 from dibs.spark.snapshots import BASES, Snapshot, Step, write_step
 from dibs.storage import store
 from dibs.storage.catalog import Catalog, News
 from dibs.storage.manifest import Manifest, read_manifest
-from dibs.storage.snapshot import take_snapshot
+from dibs.storage.snapshot import take_snapshot, take_version
 from dibs.thresholds import thresholds
 
 TRIES = 20  # while the writer saves and trims
@@ -108,6 +110,27 @@ class SavedFolder:
                 raise FormatError(f"{self._folder} holds no saved index any more: write one with Matcher.save")
             self._latest = taken, Snapshot(str(self._folder), name, taken.version)
         return self._latest[1]
+
+    def close(self) -> None:
+        pass
+
+
+class Compiled:
+    def __init__(self, place: Place, state: Path) -> None:
+        self._place, self._state = place, state
+        self._latest: Snapshot | None = None
+        place.read()  # says so if there is no version
+
+    def now(self) -> Snapshot:
+        for _ in range(TRIES):
+            version = self._place.read()
+            if self._latest is not None and self._latest.base_version == version.version:
+                return self._latest
+            name = f"base-{secrets.token_hex(8)}"
+            if take_version(self._place.fetch(version), version, self._state / BASES / name):
+                self._latest = Snapshot(self._place.name, name, version.version)
+                return self._latest
+        raise StorageError(Path(self._place.name), "its versions are removed faster than one can be opened")
 
     def close(self) -> None:
         pass

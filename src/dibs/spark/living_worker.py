@@ -21,6 +21,7 @@ from dibs.spark.opening import write_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
 from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE
 from dibs.storage.manifest import HEAD
+from dibs.storage.versions import is_versioned
 
 ROWS_IN_A_BATCH = 65_536  # of the output
 
@@ -75,7 +76,7 @@ def match_snapshot(
     `names`. `count` is told at the end what there was.
     """
     started = time.perf_counter()
-    matcher = _follower(shipment)
+    matcher = follow(shipment)
     followed = time.perf_counter()
     events = matches = malformed = 0
     matching = 0.0
@@ -91,7 +92,7 @@ def match_snapshot(
             began = time.perf_counter()
             part = columns.slice(start, size)
             found = matcher.match_batch(part, attributes=attributes, on_error="skip")
-            rows = _rows(
+            rows = make_rows(
                 ids.slice(start, part.num_rows), found.pairs(output.weight, output.subscription_version), output
             )
             matching += time.perf_counter() - began
@@ -104,7 +105,7 @@ def match_snapshot(
     count(Counts(events, matches, malformed, oldest, followed - started, matching))
 
 
-def _follower(shipment: Shipment) -> Any:
+def follow(shipment: Shipment) -> Any:
     """The matcher of this process, at the snapshot."""
     if shipment.state not in _followers:
         if shipment.kernels is not None and shipment.kernels.value is not None:
@@ -118,7 +119,7 @@ def _follower(shipment: Shipment) -> Any:
 
 def _base(base: Path, shipment: Shipment) -> Path:
     """The folder of the base on this machine, written now if need be."""
-    if (base / HEAD).exists():
+    if (base / HEAD).exists() or is_versioned(base):
         return base
     if shipment.base is None:
         raise FormatError(
@@ -137,7 +138,7 @@ def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str 
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
+def make_rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
     id_type = pa.string() if output.text_ids else pa.int64()
     result = []
     for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):

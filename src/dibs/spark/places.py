@@ -183,6 +183,15 @@ def place_of(path: str | os.PathLike[str]) -> Place:
     return Folder(check_path(path).absolute())
 
 
+def has_versions(path: str | os.PathLike[str]) -> bool:
+    """Whether dibs.spark.compile has written there. Where no filesystem of ours opens the path, it has not."""
+    try:
+        place = place_of(path)
+    except DibsError:
+        return False
+    return versions.is_versioned(place.path) if isinstance(place, Folder) else bool(place.numbers())
+
+
 @lru_cache(maxsize=64)
 def _remote(url: str) -> Remote:
     scheme, rest = url.split("://", 1)

@@ -158,7 +158,7 @@ class Durable:
 
     def restore(self, layers: Layers) -> None:
         """Fills the layers with what is in the folder."""
-        layers.restore(self._save(layers) or self._compile_all(layers))
+        layers.restore(self._restore_saved(layers) or self._compile_all(layers))
         self.catch_up(layers)
         version, count = self.catalog.count()
         if version == layers.state.version and count != len(layers):  # a writer may have gone on meanwhile
@@ -180,7 +180,7 @@ class Durable:
                 self._remove_files()
             layers.upkeep.wake()
 
-    def _save(self, layers: Layers) -> State | None:
+    def _restore_saved(self, layers: Layers) -> State | None:
         """The state of the manifest; None: they must be rebuilt, which is told."""
         damage = self._damage
         for _ in range(TRIES):
@@ -282,7 +282,7 @@ class Durable:
         if manifest is None or manifest.version <= layers.state.version:
             return False
         self._manifest = manifest
-        layers.restore(self._save(layers) or self._compile_all(layers))
+        layers.restore(self._restore_saved(layers) or self._compile_all(layers))
         return True
 
     # ---- changing ----

@@ -1,8 +1,9 @@
-"""Snapshots of a durable folder: its segments as they are saved now, kept for somebody who needs this very state later.
+"""Snapshots of a durable folder, or of a version of compiled subscriptions: its segments as they are saved now, kept
+for somebody who needs this very state later.
 
 Files of segments never change, so a snapshot is another name for each (a hard link; a copy where the filesystem has
 none), and costs no room as long as the folder has them too. It is a folder that Matcher.load opens. What has changed
-since the segments were saved is in the catalog: `Catalog.news(manifest.version)`.
+in a durable folder since the segments were saved is in the catalog: `Catalog.news(manifest.version)`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dibs.errors import DamagedError
 from dibs.storage.files import PARTIAL, storage_error, sync_folder
 from dibs.storage.manifest import Manifest, read_manifest, write_manifest
+from dibs.storage.versions import Version, write_version
 
 TRIES = 20  # while the writer swaps manifests
 
@@ -30,25 +34,36 @@ def take_snapshot(folder: Path, target: Path) -> Manifest | None:
                 manifest = read_manifest(folder)
             except (FileNotFoundError, DamagedError):
                 return None
-            if _link_all(folder, manifest, target):
+            names = [name for s in manifest.segments for name in (s.file, s.removed) if name is not None]
+            finish = partial(write_manifest, manifest=replace(manifest, identity=""))
+            if _link_all(folder, names, target, finish):
                 return manifest
     except OSError as e:
         raise storage_error(target, e) from e
     return None
 
 
-def _link_all(folder: Path, manifest: Manifest, target: Path) -> bool:
-    """Whether all files were still there."""
+def take_version(folder: Path, version: Version, target: Path) -> bool:
+    """Makes `target` a folder with this version alone, wholly or not at all. False: its files are gone."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return _link_all(folder, version.files(), target, lambda beside: write_version(beside, version))
+    except OSError as e:
+        raise storage_error(target, e) from e
+
+
+def _link_all(folder: Path, names: Iterable[str], target: Path, finish: Callable[[Path], None]) -> bool:
+    """Whether all files were still there. finish: writes what names them."""
     beside = target.with_name(f"{target.name}{PARTIAL}-{secrets.token_hex(4)}")
     beside.mkdir()
     try:
-        for segment in manifest.segments:
-            for name in filter(None, (segment.file, segment.removed)):
-                _link(folder / name, beside / name)
-        write_manifest(beside, replace(manifest, identity=""))
+        for name in names:
+            (beside / name).parent.mkdir(exist_ok=True)
+            _link(folder / name, beside / name)
+        finish(beside)
         sync_folder(beside)
         os.replace(beside, target)
-    except FileNotFoundError:  # the writer has saved meanwhile
+    except FileNotFoundError:  # the writer has saved, or removed the version, meanwhile
         shutil.rmtree(beside, ignore_errors=True)
         return False
     except BaseException:

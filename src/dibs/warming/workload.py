@@ -155,10 +155,15 @@ def _join(matcher: Matcher) -> None:
     """Joins over a history that is long enough for runs, and grows."""
     matcher.add("exists", "EXISTS d (d.brand = brand AND d.price > price AND d.size IN (3, 4))")
     matcher.add("least", "price < (SELECT MIN(d.price) FROM history d WHERE d.model LIKE '%5s')")
+    matcher.add("count", "(SELECT COUNT(*) FROM history d WHERE d.price < price) > 5")
     matcher.history.load(UNUSUAL[:-1] * 60)
     for _ in range(3):
         matcher.match_batch(EVENTS * 30, remember=True)
+    matcher.plan_joins(order="constants", prefilter=True)
     matcher.match_batch(UNUSUAL)
+    matcher.history.prune(keep=150)
+    with using({"history_ranked": 1}):
+        matcher.match_batch(UNUSUAL)
 
 
 def _ask(matcher: Matcher) -> None:

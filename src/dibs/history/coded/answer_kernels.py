@@ -46,6 +46,7 @@ from dibs.history.coded.layout import (
     Tests,
     View,
 )
+from dibs.history.coded.rank_kernels import count_below, is_ranked
 from dibs.history.coded.search_kernels import (
     AFTER_KIND,
     BEFORE_KIND,
@@ -304,7 +305,7 @@ def _take_ranges(asked, run, start, stop, j, c, e, result):
 
 
 @phase(inline=False)
-def _take_conjunction(asked, j, c, e, result):
+def take_conjunction(asked, j, c, e, result):
     """Takes the documents that satisfy a conjunction; whether that is enough."""
     conjunctions, sight, table = asked.conjunctions, asked.sight, asked.table
     base = e * asked.slots
@@ -345,6 +346,12 @@ def _take_conjunction(asked, j, c, e, result):
                 continue
             a, b = _narrow(asked, run, a, b, c, base)
             are_there = len(sight.gone) == 0 and oldest >= first and newest < end
+            if function == FUNCTION_COUNT and is_alone and rest == stop and not are_there and len(sight.gone) == 0:
+                at_run, size = first_run + r * RUN, np.int64(len(run.row))
+                if is_ranked(table, at_run):
+                    before = count_below(table, at_run, size, a, b, np.int64(first))
+                    result.counts[0] += count_below(table, at_run, size, a, b, np.int64(end)) - before
+                    continue
             stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
             if _take_stretch(asked, run, stretch, j, e, is_alone, result):
                 return True
@@ -439,7 +446,7 @@ def _find(asked, j, e, memo, result):
     for kind in range(UNREADABLE):
         result.has[kind] = 0
     for c in range(asked.joins.first[j], asked.joins.last[j]):
-        if _take_conjunction(asked, j, c, e, result):
+        if take_conjunction(asked, j, c, e, result):
             break
     if is_fixed:
         memo.counts[j, 0], memo.counts[j, 1] = result.counts[0], result.counts[1]

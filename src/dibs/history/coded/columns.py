@@ -174,6 +174,13 @@ class Snapshot:
             return self
         return replace(self, indexes=made)
 
+    def with_ranks(self, keys: Iterable[IndexKey], first: int) -> Snapshot:
+        """With what it takes to count by these indexes when documents before this one are gone."""
+        made = {key: self.indexes[key].rank(first) for key in keys}
+        if all(index is self.indexes[key] for key, index in made.items()):
+            return self
+        return replace(self, indexes=self.indexes | made)
+
     def with_patterns(self, predicates: Iterable[Predicate]) -> Snapshot:
         """With these patterns, tried on all texts. (Texts of other attributes too: a text has one number.)"""
         patterns = tuple(dict.fromkeys([*self.patterns, *predicates]))

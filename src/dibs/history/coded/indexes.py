@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.history.coded.index_kernels import count_entries, file_groups, make_entries, merge_order
 from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, Run
+from dibs.history.coded.rank_kernels import make_ranks
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.hashing import slots_for
 from dibs.thresholds import thresholds
@@ -29,10 +30,30 @@ class IndexKey(NamedTuple):
     equated: int  # so many of them by equality; at most one more by order
 
 
+class Ranks(NamedTuple):
+    """By which the documents of a run are counted that are there; empty: they have not been needed."""
+
+    bits: NDArray[np.uint64]
+    before: NDArray[np.int32]
+
+
+NO_RANKS = Ranks(np.empty(0, np.uint64), np.empty(0, np.int32))
+
+
 class Sorted(NamedTuple):
     run: Run
     oldest: int
     newest: int
+    ranks: Ranks = NO_RANKS
+
+    def needs_ranks(self, first: int) -> bool:
+        """Whether a long stretch may have documents before this one and others."""
+        is_cut = self.oldest < first <= self.newest and not len(self.ranks.before)
+        return is_cut and len(self.run.row) >= thresholds.history_ranked
+
+    def rank(self) -> Sorted:
+        levels = max(int(self.newest).bit_length(), 1)
+        return self._replace(ranks=Ranks(*make_ranks(self.run.row, levels)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +73,14 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for sorted in self.runs for each in sorted.run) + sum(x.nbytes for x in self.groups)
+        runs = sum(each.nbytes for sorted in self.runs for each in (*sorted.run, *sorted.ranks))
+        return runs + sum(each.nbytes for each in self.groups)
+
+    def rank(self, first: int) -> Index:
+        """With ranks for the runs of which documents before this one are gone."""
+        if not any(sorted.needs_ranks(first) for sorted in self.runs):
+            return self
+        return replace(self, runs=tuple(each.rank() if each.needs_ranks(first) else each for each in self.runs))
 
 
 def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
@@ -143,6 +171,7 @@ def table_of(indexes: list[Index]) -> Table:
         head += entries_of(index.groups)
         for sorted in index.runs:
             tail += entries_of(sorted.run)
+            tail += entries_of(sorted.ranks)
             tail += [sorted.oldest, 0, sorted.newest, 0]
         first += RUN * len(index.runs)
     return Table(np.array(head + tail or [0], np.int64), indexes)

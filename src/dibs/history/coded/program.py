@@ -37,7 +37,7 @@ from dibs.history.coded.layout import (
     Tests,
 )
 from dibs.history.keys import NUMBER, STRING, TOP, Cell, literal_cell
-from dibs.history.plan import Plan, conjunction_of
+from dibs.history.plan import Conjunction, Plan, conjunction_of
 from dibs.language.expression import (
     FLIPPED_OPERATOR,
     NEGATED_OPERATOR,
@@ -115,26 +115,62 @@ class Builder:
         first = len(self.conjunctions)
         extreme = join.attribute if join.function in EXTREMES else join.by
         for form in forms:
-            self._add_conjunction(form, extreme)
-        attribute = -1 if join.attribute is None else self._name(join.attribute)
-        by = -1 if join.by is None else self._name(join.by)
+            self._add_conjunction(conjunction_of(And(form) if form else TRUE, extreme))
+        attribute = -1 if join.attribute is None else self.add_name(join.attribute)
+        by = -1 if join.by is None else self.add_name(join.by)
         slot, operator, negated = -1, 0, 0
         if join.event is not None and join.operator is not None:
             slot = self._slot(join.event)
             operator = OPERATORS[FLIPPED_OPERATOR[join.operator]]
             negated = OPERATORS[FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]]
-        factor = getattr(join, "factor", None)
-        scale = np.nan if factor is None else factor
+        scale = np.nan if join.factor is None else join.factor
         last = len(self.conjunctions)
         function = FUNCTIONS[join.function]
         self.joins.append((function, first, last, attribute, by, slot, operator, negated, scale, plan.is_fixed))
 
-    def _add_conjunction(self, form: tuple[Predicate, ...], extreme: str | None) -> None:
-        chosen = conjunction_of(And(form) if form else TRUE, extreme)
+    def add_exists(self, conjunctions: Iterable[Conjunction]) -> int:
+        """Adds the join that asks for a document that satisfies one of these; its number."""
+        first = len(self.conjunctions)
+        for conjunction in conjunctions:
+            self._add_conjunction(conjunction)
+        self.joins.append((FUNCTION_EXISTS, first, len(self.conjunctions), -1, -1, -1, 0, 0, np.nan, False))
+        return len(self.joins) - 1
+
+    def add_name(self, name: str) -> int:
+        """The number of a column."""
+        return self.names.setdefault(name, len(self.names))
+
+    def compile(self) -> Compiled:
+        cells = [cell for interval in self.constants for cell in interval]
+        end_kind, ends = ends_of(cells)
+        low = np.arange(0, len(cells), 2, dtype=np.int32)
+        same = np.fromiter((a == b for a, b in self.constants), np.bool_, len(self.constants))
+        program = Program(
+            JoinTable(*_columns(JoinTable, self.joins)),
+            Conjunctions(*_columns(Conjunctions, self.conjunctions)),
+            Tests(*_columns(Tests, self.tests)),
+            len(self.slots),
+        )
+        return Compiled(
+            tuple(self.names), tuple(self.slots), tuple(self.indexes), tuple(self.patterns), self._find_counted(),
+            program, end_kind[::2].copy(), low, np.where(same, low, low + 1).astype(np.int32), end_kind, ends,
+        )  # fmt: skip
+
+    def _find_counted(self) -> tuple[IndexKey, ...]:
+        keys = list(self.indexes)
+        found = {}
+        for function, first, last, *_ in self.joins:
+            if function == FUNCTION_COUNT and last - first == 1:
+                index, _, _, rest, stop = self.conjunctions[first]
+                if index >= 0 and rest == stop:
+                    found[keys[index]] = True
+        return tuple(found)
+
+    def _add_conjunction(self, chosen: Conjunction) -> None:
         index = -1
         if chosen.names:
             for name in chosen.names:
-                self._name(name)
+                self.add_name(name)
             index = self.indexes.setdefault(IndexKey(chosen.names, len(chosen.equal)), len(self.indexes))
         places = [len(self.tests)]
         for group in (chosen.equal, chosen.order, chosen.rest):
@@ -144,7 +180,7 @@ class Builder:
         self.conjunctions.append((index, *places))
 
     def _add_test(self, predicate: Predicate) -> None:
-        column = self._name(predicate.attribute)
+        column = self.add_name(predicate.attribute)
         slot, first, last, offset, is_timed = -1, len(self.constants), 0, 0, False
         match predicate:
             case PairCompare(_, symbol, event, moved):
@@ -170,9 +206,6 @@ class Builder:
 
     def _constant(self, cell: Cell) -> None:
         self.constants.append(Interval(cell, cell))
-
-    def _name(self, name: str) -> int:
-        return self.names.setdefault(name, len(self.names))
 
     def _slot(self, name: str) -> int:
         return self.slots.setdefault(name, len(self.slots))
@@ -225,6 +258,7 @@ class Compiled:
     slots: tuple[str, ...]
     indexes: tuple[IndexKey, ...]
     patterns: tuple[Predicate, ...]
+    counted: tuple[IndexKey, ...]  # by which COUNT needs no look at documents
     program: Program
     kind: NDArray[np.uint8]  # of constants, which are operands
     low: NDArray[np.int32]
@@ -259,21 +293,7 @@ def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:
             left.append(place)
         else:
             builder.add(plan, forms)
-    cells = [cell for interval in builder.constants for cell in interval]
-    end_kind, ends = ends_of(cells)
-    low = np.arange(0, len(cells), 2, dtype=np.int32)
-    same = np.fromiter((a == b for a, b in builder.constants), np.bool_, len(builder.constants))
-    program = Program(
-        JoinTable(*_columns(JoinTable, builder.joins)),
-        Conjunctions(*_columns(Conjunctions, builder.conjunctions)),
-        Tests(*_columns(Tests, builder.tests)),
-        len(builder.slots),
-    )
-    compiled = Compiled(
-        tuple(builder.names), tuple(builder.slots), tuple(builder.indexes), tuple(builder.patterns),
-        program, end_kind[::2].copy(), low, np.where(same, low, low + 1).astype(np.int32), end_kind, ends,
-    )  # fmt: skip
-    return compiled, left
+    return builder.compile(), left
 
 
 _TYPES: dict[str, Any] = {

@@ -33,15 +33,16 @@ class Store:
     def begin_again_in_a_child(self) -> None:
         self._lock = threading.RLock()
 
-    def at(self, state: State, asked: Compiled) -> Snapshot:
-        """A snapshot with the documents of the state, and all that the program asks for."""
+    def at(self, state: State, *asked: Compiled) -> Snapshot:
+        """A snapshot with the documents of the state, and all that these programs ask for."""
         snapshot = self.snapshot
-        if _has(snapshot, state, asked):
+        if all(_has(snapshot, state, each) for each in asked):
             return snapshot
         with self._lock:
             known = self.snapshot
             snapshot = known if known.base == state.base else Snapshot(state.base)
-            snapshot = _with_all(snapshot, state, asked)
+            for each in asked:
+                snapshot = _with_all(snapshot, state, each)
             if snapshot.base >= known.base:  # a state from before a compaction gets one of its own
                 self.snapshot = snapshot
         return snapshot
@@ -59,11 +60,17 @@ def _has(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
         and snapshot.size >= state.end - state.base
         and all(name in snapshot.columns for name in asked.names)
         and all(key in snapshot.indexes for key in asked.indexes)
+        and not _needs_ranks(snapshot, state, asked)
         and (
             not asked.patterns
             or (snapshot.tested == snapshot.texts.count and set(asked.patterns) <= set(snapshot.patterns))
         )
     )
+
+
+def _needs_ranks(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
+    first = state.first - state.base
+    return any(sorted.needs_ranks(first) for key in asked.counted for sorted in snapshot.indexes[key].runs)
 
 
 def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:
@@ -73,7 +80,8 @@ def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:
         snapshot = snapshot.with_columns(new, batches)
     for _, values in read_documents(state, snapshot.names, snapshot.size, state.end - state.base):
         snapshot = snapshot.with_documents(values, values.events)
-    return snapshot.with_patterns(asked.patterns).with_indexes(asked.indexes)
+    snapshot = snapshot.with_patterns(asked.patterns).with_indexes(asked.indexes)
+    return snapshot.with_ranks(asked.counted, state.first - state.base)
 
 
 def read_documents(state: State, names: Any, first: int, end: int) -> Iterator[tuple[int, EventValues]]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from dibs.service.call import Answer, Call
+from dibs.service.call import Answer, Call, until_gone
 from dibs.service.checking import integer_of
 from dibs.service.delivery import DeadLetter, Destination, DestinationStats, UnknownDestination
 from dibs.service.delivery.streams import Lost, StreamItem, follow, last_place, sse, sse_of_stream
-from dibs.service.handlers.looking import EVENT_STREAM, until_gone
+from dibs.service.schemas import EVENT_STREAM
 from dibs.service.subscriptions import iso
 
 
@@ -36,16 +36,12 @@ async def list_destinations(call: Call) -> Answer:
     return Answer.of({"destinations": [_state(stats) for stats in found]})
 
 
-async def put_destination(call: Call) -> Answer:
+def put_destination(call: Call) -> Answer:
     given = call.json()
     new = Destination(name=call.path["name"], tenant=call.tenant.name, **given)
     call.service.check_target(new)
-
-    def work() -> tuple[Destination, bool]:
-        known = {stats.destination.name for stats in call.service.outbox.stats(call.tenant.name)}
-        return call.service.outbox.put_destination(new), new.name not in known
-
-    put, is_new = await call.in_thread(work)
+    known = {stats.destination.name for stats in call.service.outbox.stats(call.tenant.name)}
+    put, is_new = call.service.outbox.put_destination(new), new.name not in known
     secret = {"secret": put.secret} if is_new else {}
     return Answer.of(_show(put) | secret, 201 if is_new else 200)
 
@@ -60,15 +56,11 @@ async def get_destination(call: Call) -> Answer:
     return Answer.of(await call.in_thread(work))
 
 
-async def delete_destination(call: Call) -> Answer:
+def delete_destination(call: Call) -> Answer:
     name, outbox = call.path["name"], call.service.outbox
-
-    def work() -> Destination:
-        found = outbox.destination(name, call.tenant.name)
-        outbox.remove_destination(name, call.tenant.name)
-        return found
-
-    return Answer.of({"removed": _show(await call.in_thread(work))})
+    found = outbox.destination(name, call.tenant.name)
+    outbox.remove_destination(name, call.tenant.name)
+    return Answer.of({"removed": _show(found)})
 
 
 async def overview(call: Call) -> Answer:
@@ -105,9 +97,9 @@ def _dead(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-async def resend(call: Call) -> Answer:
+def resend(call: Call) -> Answer:
     delivery = call.path["delivery"]
-    await call.in_thread(lambda: call.service.outbox.resend(delivery, call.tenant.name))
+    call.service.outbox.resend(delivery, call.tenant.name)
     return Answer.of({"id": delivery, "status": "queued"}, 202)
 
 
@@ -126,7 +118,7 @@ async def follow_stream(call: Call) -> Answer:
 async def _following(call: Call, items: AsyncIterator[StreamItem | Lost | None]) -> AsyncIterator[bytes]:
     yield b": here\n\n"
     try:
-        async for chunk in sse_of_stream(until_gone(call, items)):
+        async for chunk in sse_of_stream(until_gone(call.receive, call.service.closing, items)):
             yield chunk
     except UnknownDestination:
         yield sse("removed", {})

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from dibs.arguments import Id
-from dibs.service.call import Answer, Call
+from dibs.service.call import Answer, Call, until_gone
 from dibs.service.counts import HOUR, MINUTE
 from dibs.service.delivery.streams import Listener, Lost, sse
 from dibs.service.handlers.subscriptions import show_counts
 from dibs.service.problems import Refusal
 from dibs.service.recent import RecentEvent, plain_value
+from dibs.service.schemas import EVENT_STREAM
 from dibs.service.subscriptions import iso
 
-T = TypeVar("T")
-EVENT_STREAM = "text/event-stream"
-PING = 15.0  # seconds of silence in a stream
 MOST_IDS = 1_000
 
 
@@ -109,44 +106,10 @@ async def stream(call: Call) -> Answer:
 async def _live(call: Call, listener: Listener[RecentEvent], id: Id | None) -> AsyncIterator[bytes]:
     with listener:
         yield b": here\n\n"
-        async for item in until_gone(call, aiter(listener)):
+        async for item in until_gone(call.receive, call.service.closing, aiter(listener)):
             if item is None:
                 yield b": still here\n\n"
             elif isinstance(item, Lost):
                 yield sse("lost", {"count": item.count})
             elif id is None or id in item.ids:
                 yield sse("published", _show(item) | {"event": orjson.loads(item.text)}, item.seq)
-
-
-async def until_gone(call: Call, items: AsyncIterator[T]) -> AsyncIterator[T | None]:
-    """The items, until the client leaves or the service stops; None when there was none for a while."""
-    gone = asyncio.ensure_future(_disconnected(call))
-    closing = asyncio.ensure_future(call.service.closing.wait())
-    following: asyncio.Future[T] | None = None
-    try:
-        while not gone.done() and not closing.done():
-            if following is None:
-                following = asyncio.ensure_future(_next(items))
-            awaited: set[asyncio.Future[Any]] = {following, gone, closing}
-            done, _ = await asyncio.wait(awaited, timeout=PING, return_when="FIRST_COMPLETED")
-            if following in done:
-                found, following = following.result(), None
-                yield found
-            elif not done:
-                yield None
-    except RuntimeError as end:  # a task cannot end by StopAsyncIteration
-        if not isinstance(end.__cause__, StopAsyncIteration):
-            raise
-    finally:
-        for task in (gone, closing, following):
-            if task is not None:
-                task.cancel()
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
-
-
-async def _disconnected(call: Call) -> None:
-    while (await call.receive())["type"] != "http.disconnect":
-        pass

@@ -21,10 +21,9 @@ from dibs.service.subscriptions import Filter, after_cursor, cursor_of, iso, sho
 SPARKLINE = 24  # hours
 
 
-async def put(call: Call) -> Answer:
-    id, condition = call.id, call.condition
-    new = _check(call, id, call.json())
-    found, is_new = await call.in_thread(lambda: call.tenant.subscriptions.put(new, condition))
+def put(call: Call) -> Answer:
+    new = _check(call, call.id, call.json())
+    found, is_new = call.tenant.subscriptions.put(new, call.condition)
     return _show(found, 201 if is_new else 200)
 
 
@@ -38,28 +37,18 @@ async def get(call: Call) -> Answer:
     return await call.in_thread(work)
 
 
-async def delete(call: Call) -> Answer:
-    id, condition = call.id, call.condition
-
-    def work() -> Detail:
-        found = call.tenant.subscriptions.remove(id, condition)
-        call.tenant.counts.forget([id])
-        return found
-
-    return Answer.of({"removed": show_subscription(await call.in_thread(work))})
+def delete(call: Call) -> Answer:
+    found = call.tenant.subscriptions.remove(call.id, call.condition)
+    call.tenant.counts.forget([found.id])
+    return Answer.of({"removed": show_subscription(found)})
 
 
-async def pause(call: Call) -> Answer:
-    return await _pause(call, True)
+def pause(call: Call) -> Answer:
+    return _show(call.tenant.subscriptions.pause(call.id, True, call.condition))
 
 
-async def resume(call: Call) -> Answer:
-    return await _pause(call, False)
-
-
-async def _pause(call: Call, paused: bool) -> Answer:
-    id, condition = call.id, call.condition
-    return _show(await call.in_thread(lambda: call.tenant.subscriptions.pause(id, paused, condition)))
+def resume(call: Call) -> Answer:
+    return _show(call.tenant.subscriptions.pause(call.id, False, call.condition))
 
 
 async def list_page(call: Call) -> Answer:
@@ -82,31 +71,26 @@ async def list_page(call: Call) -> Answer:
     return Answer.of(await call.in_thread(work))
 
 
-async def change_many(call: Call) -> Answer:
+def change_many(call: Call) -> Answer:
     if not call.is_lines:
         raise Refusal("media-type", "expected application/jsonl: one subscription per line")
-    on_error, mode = call.parameters["on_error"], call.parameters["mode"]
-
-    def work() -> dict[str, Any]:
-        lines: list[Detail | Id] = []
-        rejected: list[Rejected] = []
-        for number, text in number_lines(call.body):
-            id: Any = None
-            try:
-                value = _line(text)
-                id = value.pop("id")
-                lines.append(id if value.pop("remove", False) else _check(call, id, value))
-            except (DibsError, Refusal) as e:
-                error = DibsError(e.detail) if isinstance(e, Refusal) else e
-                rejected.append(Rejected(number - 1, id, None, error))
-        tenant = call.tenant
-        put, removed = tenant.subscriptions.change_many(lines, rejected, on_error, mode)
-        if removed:
-            tenant.counts.forget([line for line in lines if not isinstance(line, Detail)])
-        listed = [list_rejected(r) for r in rejected[:SHOWN]]
-        return {"put": put, "removed": removed, "rejected": listed, "version": tenant.matcher.version}
-
-    return Answer.of(await call.in_thread(work))
+    lines: list[Detail | Id] = []
+    rejected: list[Rejected] = []
+    for number, text in number_lines(call.body):
+        id: Any = None
+        try:
+            value = _line(text)
+            id = value.pop("id")
+            lines.append(id if value.pop("remove", False) else _check(call, id, value))
+        except (DibsError, Refusal) as e:
+            error = DibsError(e.detail) if isinstance(e, Refusal) else e
+            rejected.append(Rejected(number - 1, id, None, error))
+    tenant, asked = call.tenant, call.parameters
+    put, removed = tenant.subscriptions.change_many(lines, rejected, asked["on_error"], asked["mode"])
+    if removed:
+        tenant.counts.forget([line for line in lines if not isinstance(line, Detail)])
+    listed = [list_rejected(r) for r in rejected[:SHOWN]]
+    return Answer.of({"put": put, "removed": removed, "rejected": listed, "version": tenant.matcher.version})
 
 
 def _line(text: bytes) -> dict[str, Any]:

@@ -58,7 +58,7 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
         },
     },
     "subscriptions": {
-        "folder": {"path": _path("a folder of Matcher.open, Matcher.save or dibs compile")},
+        "folder": {"path": _path("a folder of Matcher.open, Matcher.save or dibs.spark.compile")},
         "table": {
             "path": _path("a table with id, expression and, if wanted, weight; read again when it changes"),
             "format": JobKey(str, "any that Spark reads; found from the path by default"),
@@ -91,6 +91,11 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
         "": {
             "name": JobKey(str, "of the query", "dibs"),
             "checkpoint": _path("the folder of the job's progress: with it a job goes on where it ended"),
+            "state": JobKey(
+                str,
+                "a folder of the driver for snapshots of subscriptions; in the checkpoint by default",
+                path=True,
+            ),
             "mode": JobKey(
                 str,
                 "continuous: until it is stopped; available-now: what there is; batch: the same as one batch",

@@ -9,20 +9,22 @@ of its own awaits it (space clustering). Three rules keep buckets independent of
     forced split  the c-node of a bucket is partitioned again only if the bucket is split or a single cell (atomic)
     merge         an underflowing leaf bucket is merged with its parent only if that is open (not partitioned)
 
-So an attribute is used at most once on a path, and the height is at most (predicates of a row) x log2(cells), whatever
-the number of rows. An event visits the p-nodes of attributes that it has and the buckets that its values meet, and
-tests the rows of all l-nodes on the way. An event may be an expression itself: several values and ranges for an
-attribute decide together whether a node is visited, so every node is visited once, and every row is in one l-node.
+So an attribute is used at most once on a path, and the height is at most (predicates of a row) x log2(cells),
+whatever the number of rows. An event visits the p-nodes of attributes that it has and the buckets that its values
+meet, and tests the rows of all l-nodes on the way. An event may be an expression itself, with any operator: the
+values that satisfy a predicate are values and ranges, and those of an attribute decide together whether a node is
+visited, so every node is visited once, and every row is in one l-node.
 
 Ranks: the gain of a p-node is the number of predicates of its rows that the way to them has already evaluated (covered
 or subsumed), its loss the average number of evaluations that an event makes there in vain. A row goes to the p-node of
 the highest rank among its attributes. At the end of a window (a tenth of its rows in insertions, deletions and
-matches) a p-node whose rank is negative is recycled: its rows are taken out and inserted again. A new p-node goes to
-the attribute that most rows of the l-node have (the paper's optimistic rank: no loss is known yet) or, with the option
-loss="histogram", of which most are left when the average bucket of a histogram is taken away. Events count losses: the
-evaluations of rows that do not match, and those that led to a c-node where and below which nothing does. Matching
-recycles as well: after so many events all windows are looked at (`pending`, see index.base.do_pending), on a copy of
-the tree which then takes its place, as other threads match on it meanwhile.
+matches) a p-node whose rank is negative is recycled: its rows are taken out and inserted again. L-nodes and c-nodes
+have ranks and are recycled, too (betree.ranks). A new p-node goes to the attribute that most rows of the l-node have
+(the paper's optimistic rank: no loss is known yet) or, with the option loss="histogram", of which most are left when
+the average bucket of a histogram is taken away. Events count losses: the evaluations of rows that do not match, and
+those that led to a c-node where and below which nothing does. Matching recycles as well: after so many events all
+windows are looked at (`pending`, see index.base.do_pending), on a copy of the tree which then takes its place, as
+other threads match on it meanwhile.
 
 Arrays:
     words    int32             all nodes and records, see betree.layout
@@ -45,8 +47,8 @@ Where it differs from the paper:
       of more than 256 rows is partitioned by all its attributes at once: an l-node of n rows would else cost n**2.
     - Deletion goes to the row's l-node by a table instead of by a search.
     - One event in 16 counts losses. A window is at least 64 operations long: a p-node of 3 rows would else be judged by
-      a third of an event. Ranks are those of p-nodes: l-nodes and c-nodes have none of their own and are recycled with
-      their p-node, since without other ranks their rows would come back to the same place.
+      a third of an event. L-nodes and c-nodes are judged by events only, in the windows of their p-node, and of what is
+      in them only rows that would not come back to the same place are taken out (betree.ranks).
     - Queue instead of recursion, with prefetching: less than half the time on a million rows.
 """
 
@@ -81,9 +83,11 @@ from dibs.index.papers.betree.layout import (
     MAX_CAP,
     MIN_SIZE,
     MOST,
+    MOVE,
     NEXT,
     ON_PATH,
     P_NODES,
+    RANKED,
     RECORD_WORDS,
     RECYCLED,
     ROOT,
@@ -290,21 +294,33 @@ class BETree:
         self._tree = self._tree._replace(words=grow_array(self._words, words))
 
     def _adjust(self) -> None:
-        """What the events since the last time say of the p-nodes: recycles those whose rank is below 0."""
-        from dibs.index.papers.betree.update import failing, update
+        """What the events since the last time say of all nodes: those whose rank is below 0 are recycled."""
+        from dibs.index.papers.betree.ranks import find_failing, find_misplaced
+        from dibs.index.papers.betree.update import prepare
 
         words, state, place, about = self._tree
-        found = np.empty(int(state[P_NODES]), np.int64)
-        count = failing(self._arrays(), np.empty(int(state[C_NODES]), np.int32), found)
-        if not count:
+        failing = np.empty(int(state[P_NODES]), np.int64)
+        count = find_failing(self._arrays(), np.empty(int(state[C_NODES]), np.int32), failing)
+        misplaced = np.empty(int(state[ALIVE]), np.int64)
+        rows, longest = find_misplaced(self._arrays(), np.empty(int(state[C_NODES]), RANKED), misplaced)
+        if not count and not rows:
             return
-        tree = TreeArrays(words.copy(), state.copy(), place.copy(), about.copy())
-        tree.state[NEXT] = 0
-        c, change = NO_CLAUSES, (ADJUST, found[:count], NO_ROWS)
+        room = grow_array(words.copy(), int(state[WORDS]) + 2 * longest + thresholds.betree_words)
+        tree = TreeArrays(room, state.copy(), place.copy(), about.copy())
+        prepare(tuple(tree), longest)
+        tree = self._change(tree, (ADJUST, failing[:count], NO_ROWS))
+        self._tree = self._change(tree, (MOVE, misplaced[:rows], NO_ROWS))
+
+    def _change(self, tree: TreeArrays, change: tuple[int, NDArray[np.int64], NDArray[np.int64]]) -> TreeArrays:
+        """Without new rows; the tree, which may have moved to larger arrays."""
+        from dibs.index.papers.betree.update import update
+
+        c = NO_CLAUSES
         new = c.offsets, c.attribute, c.lo, c.hi, self._span_lo, self._span_hi, 0, 0
+        tree.state[NEXT] = 0
         while not update(tuple(tree), change, new):
             tree = tree._replace(words=grow_array(tree.words, int(tree.state[WANTED])))
-        self._tree = tree
+        return tree
 
     def _follow_matches(self) -> None:
         """max_cap for the l-nodes to come, by the share of rows that events matched since the last update."""

@@ -42,9 +42,10 @@ from dibs.index.papers.betree.nodes import (
 )
 
 
-@step(void(T, N))
-def delete(tree, row):
-    words, state = tree.words, tree.state
+@step(void(T, N, boolean))
+def take_out(tree, row, is_change):
+    """is_change: it does not come back."""
+    words = tree.words
     c = where_at(tree.place, row).c_node
     node = c_node_at(words, c)
     record = node.l_node + where_at(tree.place, row).offset
@@ -54,14 +55,19 @@ def delete(tree, row):
     entry.lo, entry.hi = MOST, 0
     node.dead += length_of(words, record)
     node.rows -= 1
-    state[ALIVE] -= 1
     if 4 * node.dead >= node.used:
         shrink(tree, c)
-    p = update_scores(tree, c, -1, depth_of(words, c), True)
+    p = update_scores(tree, c, -1, depth_of(words, c), is_change)
     if p >= 0:
         push(tree, RECYCLE, p)
     else:
         push(tree, TIDY, c)
+
+
+@step(void(T, N))
+def delete(tree, row):
+    tree.state[ALIVE] -= 1
+    take_out(tree, row, True)
 
 
 # ---- TIDY ----

@@ -53,6 +53,12 @@ def count_hulls(words, record):
     return hulls
 
 
+@step(N(W, N))
+def rank_of(words, p):
+    node = p_node_at(words, p)
+    return node.gain - node.last_loss
+
+
 @step(N(W, N, N, N))
 def highest_ranking(words, c, record, unused):
     """Of the unused attributes of a record, the place of the one whose p-node has the highest rank, or NONE."""
@@ -60,8 +66,7 @@ def highest_ranking(words, c, record, unused):
     for i in range(unused):
         at = find(words, c, entry_at(words, nth_entry(record, i)).attribute)
         if at >= 0:
-            p_node = p_node_at(words, place_at(words, at).p_node)
-            rank = p_node.gain - p_node.last_loss
+            rank = rank_of(words, place_at(words, at).p_node)
             if best < 0 or rank > best_rank:
                 best, best_rank = at, rank
     return best

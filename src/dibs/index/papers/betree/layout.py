@@ -60,6 +60,10 @@ C_NODE = _words(
     "p_nodes",  # in the p-directory
     "lo",  # the bucket
     "hi",
+    # By the events that were watched since the last window of its p-node, see betree.ranks (in trees that were saved
+    # before there were these two: any numbers, until the first window ends):
+    "loss",  # evaluations of rows in the l-node that did not match
+    "way_loss",  # evaluations that led here in vain
 )
 P_NODE = _words(
     "c_node",  # in whose p-directory it is
@@ -71,6 +75,7 @@ P_NODE = _words(
     "seen",  # how many events these were
     "changes",  # insertions and deletions in this window
     "last_loss",  # the average loss in the last window
+    "entered",  # how many events were watched since the window of the c-nodes below it began
 )
 PLACE = _words("attribute", "top", "lo", "hi", "p_node")  # lo to hi: the least interval that covers all rows below
 RECORD = _words("row", "tested", "entries")
@@ -87,6 +92,9 @@ ABOUT = _words(  # a row of `about`
 
 # Walks through the tree keep lists of these.
 ON_PATH = _words("c", "level")  # a c-node, and how many are on the path to it, itself included
+RANKED = np.dtype(  # a c-node; the place in the list of the one above it; attributes on the way; whether it fails
+    [("c", np.int32), ("above", np.int32), ("depth", np.int32), ("fails", np.int32), ("rank", np.int64)], align=True
+)
 TO_COPY = _words("c", "link", "parent", "p")  # a c-node; where to name its copy, if anywhere; the copies of those above
 
 
@@ -115,7 +123,7 @@ LISTS = 20  # from here on: the first free block of each class
 CLASSES = 60
 STATE = LISTS + CLASSES
 
-INSERT, DELETE, PLANT, ADJUST = range(4)  # what betree.update does
+INSERT, DELETE, PLANT, ADJUST, MOVE = range(5)  # what betree.update does
 
 
 class TreeArrays(NamedTuple):
@@ -159,8 +167,9 @@ class MatchSpace(NamedTuple):
 class Update(NamedTuple):
     """What an update is to do."""
 
-    mode: int  # INSERT, DELETE, PLANT or ADJUST
-    rows: NDArray[np.int64]  # DELETE, PLANT: which ones, in this order; ADJUST: p-nodes to recycle, none below another
+    mode: int  # INSERT, DELETE, PLANT, ADJUST or MOVE
+    # DELETE, PLANT, MOVE: which ones, in this order; ADJUST: p-nodes to recycle, none below another
+    rows: NDArray[np.int64]
     chosen: NDArray[np.int64]  # PLANT: the attribute under which each row goes at the root, or NONE
 
 

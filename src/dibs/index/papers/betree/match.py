@@ -167,6 +167,7 @@ def match_be_tree(search, event, found):
             tests += checked.tests
             if event.watched:
                 add_loss(words, c, checked.lost)
+                add_own_loss(words, c, checked.lost, 0)
                 if checked.found > was:
                     visit[here] = ~visit[here]
         if node.places > 2 * (event.last - event.first):
@@ -280,6 +281,14 @@ def add_loss(words, c, lost):
 
 
 @kernel
+def add_own_loss(words, c, lost, ways):
+    """The same for the c-node: see betree.ranks."""
+    node = c_node_at(words, c)
+    node.loss = min(node.loss + lost, LARGEST_LOSS)
+    node.way_loss = min(node.way_loss + ways, LARGEST_LOSS)
+
+
+@kernel
 def add_losses_of_paths(search, end):
     """The evaluation that led to a c-node was in vain if nothing matched there or below."""
     visit, nodes = search.visit, search.nodes
@@ -287,6 +296,7 @@ def add_losses_of_paths(search, end):
         above = visit[nodes + i]
         if above >= 0:
             add_loss(search.words, np.int64(visit[i]), 1)
+            add_own_loss(search.words, np.int64(visit[i]), 0, 1)
         elif visit[nodes + ~above] >= 0:
             visit[nodes + ~above] = ~visit[nodes + ~above]
 
@@ -331,7 +341,9 @@ def enter_c_directory(search, event, at, end):
     if meets(search, event, place.attribute, place.lo, place.hi):
         end = add_visit(search, place.top, end)
         if event.watched:
-            p_node_at(search.words, place.p_node).seen += 1
+            p_node = p_node_at(search.words, place.p_node)
+            p_node.seen += 1
+            p_node.entered += 1
     return end
 
 

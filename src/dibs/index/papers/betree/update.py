@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import boolean
 
 from dibs.index.papers.betree.cluster import cluster
-from dibs.index.papers.betree.delete import delete, dissolve, recycle, reinsert, tidy
+from dibs.index.papers.betree.delete import delete, dissolve, recycle, reinsert, take_out, tidy
 from dibs.index.papers.betree.directories import add_p_node, new_c_node
-from dibs.index.papers.betree.insert import insert, window_ends
+from dibs.index.papers.betree.insert import insert
 from dibs.index.papers.betree.layout import (
     ADJUST,
     ALIVE,
@@ -17,11 +16,13 @@ from dibs.index.papers.betree.layout import (
     ENTRY_WORDS,
     INSERT,
     MOST,
+    MOVE,
     NEXT,
     NONE,
     P_NODE_WORDS,
     PLACE_WORDS,
     RECORD_WORDS,
+    RECYCLED,
     ROOT,
     SCRATCH,
     STACK,
@@ -48,16 +49,18 @@ from dibs.index.papers.betree.memory import (
 from dibs.index.papers.betree.nodes import (
     T,
     c_node_at,
+    copy,
     cover,
     entry_at,
+    length_of,
     nth_entry,
-    nth_place,
     p_node_at,
     place_at,
     place_interval,
     record_at,
     step,
     tree_of,
+    where_at,
 )
 from dibs.index.papers.betree.partition import partition
 from dibs.jit.kernel import kernel
@@ -85,7 +88,8 @@ def update(arrays, change, new):
 
     INSERT  all new rows, one by one
     DELETE  `change.rows`
-    ADJUST  recycles the p-nodes `change.rows`, which `failing` has found
+    ADJUST  recycles the p-nodes `change.rows`, see betree.ranks
+    MOVE    takes `change.rows` out and inserts them again; the scratch block has room for each
     PLANT   `change.rows` of the new ones as the first of a tree, those at once that have chosen the same attribute for
             the root: they stand together, and those that have chosen none stand last
 
@@ -103,6 +107,8 @@ def update(arrays, change, new):
             done = delete_next(tree, change)
         elif change.mode == ADJUST:
             done = recycle_next(tree, change)
+        elif change.mode == MOVE:
+            done = move_next(tree, change)
         else:
             done = plant_next(tree, change, new)
         if not done:
@@ -156,31 +162,23 @@ def recycle_next(tree, change):
 
 
 @kernel
-def failing(arrays, to_do, found):
-    """The p-nodes whose window has ended with a rank below 0, none below another, into `found`, which has room for all;
-    how many. `to_do`: a list with room for all c-nodes."""
-    tree = tree_of(arrays)
-    words, count = tree.words, 0
-    to_do[0] = ROOT
-    n = 1
-    while n > 0:
-        n -= 1
-        node = c_node_at(words, np.int64(to_do[n]))
-        for half in (node.left, node.right):
-            if half >= 0:
-                to_do[n] = half
-                n += 1
-        for i in range(node.places):
-            place = place_at(words, nth_place(node.p_directory, i))
-            if place.attribute < 0:
-                continue
-            if window_ends(tree, np.int64(place.p_node)):
-                found[count] = place.p_node
-                count += 1
-            else:
-                to_do[n] = place.top
-                n += 1
-    return count
+def move_next(tree, change):
+    """Takes a row out; and when what it left has been tidied, inserts it again."""
+    words, state = tree.words, tree.state
+    row = change.rows[state[NEXT]]
+    where = where_at(tree.place, row)
+    if where.c_node >= 0:
+        if lacks(tree, 0, 1):
+            return False
+        record = c_node_at(words, where.c_node).l_node + where.offset
+        copy(words, state[SCRATCH], record, length_of(words, record))
+        take_out(tree, row, False)
+        return True
+    if not insert(tree, state[SCRATCH], True):
+        return False
+    state[RECYCLED] += 1
+    state[NEXT] += 1
+    return True
 
 
 @kernel

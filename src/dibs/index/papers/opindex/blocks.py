@@ -57,10 +57,11 @@ class BlockSizes(NamedTuple):
 
 
 @phase
-def signature_bit(key, equal):
+def signature_bit(key, equal, width):
     """h of the paper: of attribute and operand for equality, of the attribute alone for other operators."""
     x = np.uint64(key if equal else key >> 32)
-    return np.uint64(1) << ((x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
+    hashed = (x * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58)  # below 64
+    return np.uint64(1) << ((hashed * np.uint64(width)) >> np.uint64(6))
 
 
 @phase
@@ -115,7 +116,7 @@ def _relink(start, first, last, entries):
 
 @phase(inline=False)
 def _fill_directory(h, directories, key):
-    heads, signature, ends = directories
+    heads, signature, ends, width = directories
     first, shift, equal = heads[h, DIRECTORY], heads[h, SHIFT], h % LISTS == EQ
     last = first + (1 << (RANK_BITS - shift))
     for s in range(first, last):
@@ -123,12 +124,12 @@ def _fill_directory(h, directories, key):
     start, extra = heads[h, START], heads[h, EXTRA]
     for p in range(start, start + heads[h, SIZE]):
         s = first + (key[p] >> (32 + shift))
-        signature[s] |= signature_bit(key[p], equal)
+        signature[s] |= signature_bit(key[p], equal, width)
         ends[s] = p + 1 - start
     for s in range(first + 1, last):
         ends[s] = max(ends[s], ends[s - 1])
     for p in range(extra, extra + heads[h, EXTRA_SIZE]):
-        signature[first + (key[p] >> (32 + shift))] |= signature_bit(key[p], equal)
+        signature[first + (key[p] >> (32 + shift))] |= signature_bit(key[p], equal, width)
 
 
 @kernel
@@ -305,7 +306,7 @@ def _insert_into_extra(pool, h, new, i, sizes, heads, entries, state):
 @phase
 def _note_entry(h, k, in_main, merged, segments, directories, key, state):
     """The directory of a list into which the key k came: a longer one when it is due, otherwise one bit and ends."""
-    heads, signature, ends = directories
+    heads, signature, ends, width = directories
     shift = _segment_shift(np.int64(heads[h, SIZE]), segments)
     if heads[h, SHIFT] == 0 or shift < heads[h, SHIFT]:
         heads[h, SHIFT], heads[h, DIRECTORY] = shift, state[DIRECTORIES, USED]
@@ -316,7 +317,7 @@ def _note_entry(h, k, in_main, merged, segments, directories, key, state):
     else:
         first, shift = heads[h, DIRECTORY], heads[h, SHIFT]
         s = first + (k >> (32 + shift))
-        signature[s] |= signature_bit(k, h % LISTS == EQ)
+        signature[s] |= signature_bit(k, h % LISTS == EQ, width)
         if in_main:
             for later in range(s, first + (1 << (RANK_BITS - shift))):
                 ends[later] += 1

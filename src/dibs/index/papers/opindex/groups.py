@@ -32,6 +32,14 @@ class Directories(NamedTuple):
     heads: NDArray[np.int32]  # lists x HEAD
     signature: NDArray[np.uint64]
     ends: NDArray[np.int32]
+    width: int  # bits of a signature
+
+
+class DirectorySizes(NamedTuple):
+    """The paper's b and w."""
+
+    segments: int  # of a directory, at most; 0: there are neither directories nor signatures
+    width: int  # bits of a signature, up to those of a word
 
 
 class NewUnits(NamedTuple):
@@ -58,6 +66,7 @@ class Partitions(NamedTuple):
     ends: NDArray[np.int32]
     need: NDArray[Any]
     owner: NDArray[np.int32]
+    width: int  # bits of a signature
 
 
 class AllEntries(NamedTuple):

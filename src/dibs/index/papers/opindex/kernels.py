@@ -117,8 +117,8 @@ def _find_pivots(e, events, partitions, searches):
                 prefetch(partitions.heads, line)
         base = rank_of(a) << 32
         searches.base[i] = base
-        searches.bits[0, i] = signature_bit(base + events.value[first + i], True)
-        searches.bits[1, i] = signature_bit(base, False)
+        searches.bits[0, i] = signature_bit(base + events.value[first + i], True, partitions.width)
+        searches.bits[1, i] = signature_bit(base, False, partitions.width)
     return count
 
 

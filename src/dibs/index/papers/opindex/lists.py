@@ -41,7 +41,7 @@ from dibs.index.papers.opindex.blocks import (
     purge_slots,
 )
 from dibs.index.papers.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
-from dibs.index.papers.opindex.groups import Directories, NewEntries, PredicateLists
+from dibs.index.papers.opindex.groups import Directories, DirectorySizes, NewEntries, PredicateLists
 from dibs.index.papers.opindex.kernels import match_lists
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
@@ -85,15 +85,15 @@ def _append(array: NDArray[Any], at: int, more: NDArray[Any]) -> NDArray[Any]:
 
 
 class Lists:
-    """See above. `segments`: of a directory, at most; 0: there are neither directories nor signatures."""
+    """See above."""
 
     ARRAYS = (
         *("partition", "parts", "heads", "need", "owner", "signature", "ends"),
         *("key", "pointer", "wide_key", "wide_pointer", "far", "link", "state"),
     )
 
-    def __init__(self, bitmaps: bool, segments: int, rows: int, arrays: dict[str, NDArray[Any]]):
-        self._bitmaps, self._segments = bitmaps, segments
+    def __init__(self, bitmaps: bool, sizes: DirectorySizes, rows: int, arrays: dict[str, NDArray[Any]]):
+        self._bitmaps, (self._segments, self._width) = bitmaps, sizes
         self._bits = CLAUSE_BITS if bitmaps else 0
         self._a = {name: arrays[name] for name in self.ARRAYS} | {n: np.empty(0, np.int32) for n in POOLS[NARROW][2:]}
         self._rows = rows
@@ -105,9 +105,16 @@ class Lists:
 
     @classmethod
     def build(
-        cls, bitmaps: bool, segments: int, clauses: Clauses, units: Units, clause: NDArray[np.uint8], limits: Limits
+        cls,
+        bitmaps: bool,
+        sizes: DirectorySizes,
+        clauses: Clauses,
+        units: Units,
+        clause: NDArray[np.uint8],
+        limits: Limits,
     ) -> Lists:
         row, _, _, pivot, need = units
+        segments, width = sizes
         attributes = clauses.attributes
         pivots = (
             np.unique(pivot) if len(pivot) < attributes else np.flatnonzero(np.bincount(pivot, minlength=attributes))
@@ -140,9 +147,9 @@ class Lists:
         arrays = {"partition": partition, "parts": parts, "heads": heads, "need": counters, "owner": owner}
         for pool, entries in zip((NARROW, WIDE), both):
             order = np.argsort(entries.key)
-            made = build_lists(pool, order, entries, segments, Directories(heads, signature, ends), state)
+            made = build_lists(pool, order, entries, segments, Directories(heads, signature, ends, width), state)
             arrays |= zip(POOLS[pool], made)
-        return cls(bitmaps, segments, len(clauses), arrays | {"signature": signature, "ends": ends, "state": state})
+        return cls(bitmaps, sizes, len(clauses), arrays | {"signature": signature, "ends": ends, "state": state})
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Without the spare room."""
@@ -184,7 +191,7 @@ class Lists:
     def match(self, events: CodedEvents, limits: Limits, threads: int, sink: Sink | None) -> Pairs:
         a, (floor, ceiling) = self._a, limits
         own = (a[n] for n in ("parts", "heads", "signature", "ends", "need", "owner"))
-        partitions = (a["partition"], floor, ceiling, *own)  # what Partitions has
+        partitions = (a["partition"], floor, ceiling, *own, self._width)  # what Partitions has
         entries = tuple(a[n] for n in ("key", "pointer", *POOLS[WIDE]))  # AllEntries
         points = events.offsets, events.attribute, events.lo  # Points
         bitmaps, signed = True if self._bitmaps else None, self._segments > 0
@@ -248,7 +255,7 @@ class Lists:
                     self._grow(("signature", "ends"), DIRECTORIES)
 
     def _directories(self) -> Directories:
-        return Directories(self._a["heads"], self._a["signature"], self._a["ends"])
+        return Directories(self._a["heads"], self._a["signature"], self._a["ends"], self._width)
 
     def _entries(self, pool: int) -> PredicateLists:
         return PredicateLists(*(self._a[n] for n in POOLS[pool]))

@@ -7,7 +7,7 @@ of its values are one run: for = those with this operand, for <= those from it o
 counts its subscription's counter down, and a counter that comes to zero is a match. Counters of one pivot are few and
 stay in the cache.
 
-opindex cuts each list into b segments by attribute; a segment has a signature of w = 64 bits, in which each predicate
+opindex cuts each list into b segments by attribute; a segment has a signature of w bits, in which each predicate
 sets one (by attribute, for = by attribute and operand), and only where the event's bit is set the segment is searched.
 opindex-bs searches the whole list instead.
 
@@ -38,7 +38,7 @@ Where it differs from the paper:
                 attributes of their own: prefixes and equality.)
     IN, NOT IN  an entry for each span in the list that fits it: at most one of them holds, so they count once
     b           (option `segments`) grows with the list up to the paper's 32: short lists need no long directory
-    w           is 64, the bits of a word, and no option
+    w           (option `width`) is at most 64, the bits of a word, which is the paper's w
     insertion   sorted lists in blocks (.blocks); Ji and Jacobsen (2018) had to reorder lists after each
                 insertion between events, which took them a thousand times as long as other structures on dense data
     deletion    (not in the paper) sets the counter's start to zero; a partition of which a quarter is dead is cleaned
@@ -60,9 +60,12 @@ from dibs.index.growing import grow_array
 from dibs.index.operators import Limits
 from dibs.index.options import Option
 from dibs.index.papers.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
+from dibs.index.papers.opindex.groups import DirectorySizes
 from dibs.index.papers.opindex.lists import Lists
 from dibs.index.statistics import Presence
 from dibs.thresholds import thresholds
+
+MOST_BITS = 64  # of a signature: a word
 
 
 class OpIndex:
@@ -71,6 +74,7 @@ class OpIndex:
     takes: ClassVar[Takes] = Takes(programs=True, updates=True)
     options: ClassVar[tuple[Option, ...]] = (
         Option("segments", "of a list's directory, at most: the paper's b", None, 1, 1024, none="32"),
+        Option("width", "bits of a segment's signature: the paper's w", MOST_BITS, 1, MOST_BITS),
     )
 
     def __init__(
@@ -81,21 +85,22 @@ class OpIndex:
         frequency: NDArray[np.int64],
         lists: tuple[Lists, Lists],
         segments: int | None,
+        width: int,
     ):
         self._rows = rows
         self._limits = limits
         self._frequency = frequency
         self._lists = lists  # of conjunctions that are counted, and of CNF by bitmaps
-        self._segments = segments
+        self._segments, self._width = segments, width
         self._clauses: Clauses | None = clauses  # None: it has been updated
         self._seen = Presence(len(frequency))
         self._until_revising = thresholds.look_every  # events
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
 
     @classmethod
-    def _most_segments(cls, segments: int | None) -> int:
-        """Of directories that are yet to be made: those that stand know their own number."""
-        return segments or thresholds.opindex_segments
+    def _sizes(cls, segments: int | None, width: int) -> DirectorySizes:
+        """Of directories that are yet to be made: those that stand know their own number of segments."""
+        return DirectorySizes(segments or thresholds.opindex_segments, width)
 
     @classmethod
     def takes_programs(cls, clauses: Clauses) -> NDArray[np.bool_]:
@@ -103,7 +108,11 @@ class OpIndex:
 
     @classmethod
     def build(
-        cls, clauses: Clauses, segments: int | None = None, presence: NDArray[np.float64] | None = None
+        cls,
+        clauses: Clauses,
+        segments: int | None = None,
+        width: int = MOST_BITS,
+        presence: NDArray[np.float64] | None = None,
     ) -> OpIndex:
         """presence: the share of events that have each attribute, if it is known."""
         n = clauses.attributes
@@ -112,21 +121,23 @@ class OpIndex:
         notice(clauses, *edges, frequency)
         ranking = frequency if presence is None else _by_events(presence, frequency)
         counted, bitmaps, clause = units_of(clauses, ranking, 0)
-        most = cls._most_segments(segments)
+        sizes = cls._sizes(segments, width)
         lists = (
-            Lists.build(False, most, clauses, counted, clause, edges),
-            Lists.build(True, most, clauses, bitmaps, clause, edges),
+            Lists.build(False, sizes, clauses, counted, clause, edges),
+            Lists.build(True, sizes, clauses, bitmaps, clause, edges),
         )
-        return cls(clauses, len(clauses), edges, frequency, lists, segments)
+        return cls(clauses, len(clauses), edges, frequency, lists, segments, width)
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> OpIndex:
         rows = int(arrays["rows"][0])
         segments = int(arrays["segments"][0]) or None if "segments" in arrays else None  # new
-        most = cls._most_segments(segments)
+        width = int(arrays["width"][0]) if "width" in arrays else MOST_BITS  # new
+        sizes = cls._sizes(segments, width)
         counted, bitmaps = ({n: arrays[f"{name}.{n}"] for n in Lists.ARRAYS} for name in ("counted", "bitmaps"))
-        lists = Lists(False, most, rows, counted), Lists(True, most, rows, bitmaps)
-        return cls(clauses, rows, Limits(arrays["floor"], arrays["ceiling"]), arrays["frequency"], lists, segments)
+        lists = Lists(False, sizes, rows, counted), Lists(True, sizes, rows, bitmaps)
+        limits = Limits(arrays["floor"], arrays["ceiling"])
+        return cls(clauses, rows, limits, arrays["frequency"], lists, segments, width)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         counted, bitmaps = self._lists
@@ -139,6 +150,7 @@ class OpIndex:
             "frequency": self._frequency,
             "rows": np.array([self._rows]),
             "segments": np.array([self._segments or 0]),
+            "width": np.array([self._width]),
         }
 
     @property
@@ -177,7 +189,7 @@ class OpIndex:
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
         if presence[pivot].sum() < (1 - thresholds.worth_planning) * counted.count_looked_at(presence):
-            self._lists = self.build(clauses, self._segments, presence)._lists
+            self._lists = self.build(clauses, self._segments, self._width, presence)._lists
 
     def insert(self, clauses: Clauses) -> None:
         n = clauses.attributes
@@ -217,5 +229,5 @@ class OpIndexBS(OpIndex):
     options: ClassVar[tuple[Option, ...]] = ()
 
     @classmethod
-    def _most_segments(cls, segments: int | None) -> int:
-        return 0
+    def _sizes(cls, segments: int | None, width: int) -> DirectorySizes:
+        return DirectorySizes(0, width)

@@ -6,7 +6,7 @@ the list of its subscriptions. An event finds the space of each of its values an
 candidate satisfies both access predicates, so that there are few of them where one predicate leaves many.
 
 Arrays: those of .rows and .forest (only access predicates are in the trees), and
-    dims    uint8   rows, with spare room: by how many predicates a row is found
+    dims    uint8   rows, with spare room: by how many predicates a row is found; 0: it is one of .psthash_small
     slots   int64   (a power of 2, 2): key and value. The key is leaf << 32 | leaf, in the order of their attributes,
                     or EMPTY; the value size << 32 | place of the list, where a single code stands for its list
     pool    int32   (entries, 1), free_pool int64: a pool of .chunks. The list of a cell is its room and its codes
@@ -17,7 +17,8 @@ With more than two dimensions the beginning of a cell is a key too (with the bit
 cells that go on from it and a number of its own, which takes the place of the first leaf in longer keys (with the bit
 LONG). So an event goes on only from beginnings that are there.
 
-Subscriptions of fewer predicates than dimensions are found by one predicate, in the lists of its spaces as in pstree.
+Subscriptions of fewer predicates than dimensions are found by the method of PSTBloom (.psthash_small); with two
+dimensions they have one predicate, and are in the lists of its spaces as in pstree.
 Nodes visited are inner nodes and leaves of the trees, and look-ups in the table.
 
 Option `cells` (ours): a subscription that would be in more cells is found by fewer predicates, down to one. Without it
@@ -27,11 +28,10 @@ Useful for: many subscriptions over few attributes, with equality or narrow rang
 Not useful for: wide predicates over domains of many constants: the number of cells is the product of the numbers of
 spaces, in memory and time of insertion; events of very many attributes (all pairs are looked up).
 
-Where it differs from the paper: subscriptions of fewer predicates than dimensions are treated as in pstree, which is
-the method of PSTBloom but for its signatures (an entry of a list carries a predicate instead, and with two dimensions
-such a subscription has no other predicate to ask for); the list of each space's rows, by which a partition finds the
-cells to copy (the paper does not say how); the option `cells`, and that rows which are inserted into an index that
-stands never take it beyond 2**26 cells: they are treated as if it were 256; the option `access`, see pstree.
+Where it differs from the paper: subscriptions of fewer predicates than dimensions have PS-Trees of their own, where
+there are more than two dimensions; the list of each space's rows, by which a partition finds the cells to copy (the
+paper does not say how); the option `cells`, and that rows which are inserted into an index that stands never take it
+beyond 2**26 cells: they are treated as if it were 256; the option `access`, see pstree.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from dibs.index.papers.pstree.groups import CODE, LEAF, Boundaries, SpaceLists
 from dibs.index.papers.pstree.lists import detach
 from dibs.index.papers.pstree.psthash_kernels import change_rows, dimensions_of, merge_hashed, partition_hashed
 from dibs.index.papers.pstree.psthash_match import match_hashed
+from dibs.index.papers.pstree.psthash_small import SmallRows
 from dibs.index.papers.pstree.psthash_table import (
     DIMENSIONS,
     KEYS,
@@ -72,6 +73,7 @@ from dibs.index.papers.pstree.rows import Rows
 from dibs.thresholds import thresholds
 
 MOST_IN_ALL = 1 << 26  # cells: some GB
+SMALL = 0  # of `dims`: the row is one of `psthash_small`
 WHEN_FULL = 256  # cells of each row that comes when there are so many
 
 
@@ -85,8 +87,8 @@ class PSTHash:
         ACCESS,
     )
 
-    def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]]):
-        self.rows, self.forest = rows, forest
+    def __init__(self, rows: Rows, forest: Forest, own: dict[str, NDArray[Any]], small: SmallRows | None):
+        self.rows, self.forest, self._small = rows, forest, small
         pool = Chunks(own["pool"], own["free_pool"])
         self._cells = HashedSpaces(own["dims"], own["slots"], own["table"], own["cover"], pool)
         self._rate = Rate()
@@ -105,13 +107,16 @@ class PSTHash:
             "table": table,
         }
         own["pool"], own["free_pool"] = empty_pool(1)
-        index = cls(Rows.none(), Forest.empty(access), own)
+        small = SmallRows.none(clauses, access) if dimensions > 2 else None
+        index = cls(Rows.none(), Forest.empty(access), own, small)
         index.insert(clauses)
         return index
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> PSTHash:
-        return cls(Rows(*(arrays[name] for name in Rows.ARRAYS)), Forest(arrays), arrays)
+        # Those that were saved by earlier versions have their small rows in lists, as pstree does.
+        small = SmallRows.restore(clauses, arrays) if "small.rows" in arrays else None
+        return cls(Rows(*(arrays[name] for name in Rows.ARRAYS)), Forest(arrays), arrays, small)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         cells = self._cells
@@ -123,11 +128,13 @@ class PSTHash:
             "cover": cells.cover[: self.forest.leaves],
             "table": cells.table,
         }
-        return self.rows.arrays() | self.forest.arrays() | own
+        small = self._small.arrays() if self._small is not None else {}
+        return self.rows.arrays() | self.forest.arrays() | own | small
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + self.forest.nbytes + sum(a.nbytes for a in self._cells)
+        small = self._small.nbytes if self._small is not None else 0
+        return self.rows.nbytes + self.forest.nbytes + sum(a.nbytes for a in self._cells) + small
 
     def plan(self) -> dict[str, Any]:
         cells = self._cells
@@ -135,7 +142,8 @@ class PSTHash:
         return self.forest.plan() | {
             "cells": int(cells.table[KEYS]),
             "slots": len(cells.slots),
-            "by dimensions": {k: int(n) for k, n in enumerate(dims) if n},
+            "by dimensions": {k: int(n) for k, n in enumerate(dims) if k and n},
+            "by the method of PSTBloom": int(dims[0]),
             "grounds": f"each subscription is in all cells of its {self._most} least likely predicates",
         }
 
@@ -149,7 +157,12 @@ class PSTHash:
     def insert(self, clauses: Clauses) -> None:
         rows, forest = self.rows, self.forest
         rank = forest.ranks(clauses, len(rows) + len(clauses))
-        which = rows.by_access(rows.add(clauses, rank))
+        new = rows.add(clauses, rank)
+        if self._small is not None:
+            small = np.diff(clauses.offsets) < self._most
+            self._small.insert(clauses.take(np.flatnonzero(small)), new[small])
+            new = new[~small]
+        which = rows.by_access(new)
         self._cells = self._cells._replace(dims=grow_array(self._cells.dims, len(rows)))
         self._partition(rows.boundaries(which, self._most))
         forest.cover(rows, rows.positions(which, 0, self._most)[0], 1)
@@ -171,6 +184,11 @@ class PSTHash:
     def delete(self, rows: NDArray[np.int64]) -> None:
         known, forest, cells = self.rows, self.forest, self._cells
         own, links = known.group(), forest.links()
+        small = cells.dims[rows] == SMALL
+        if self._small is not None:
+            self._small.delete(rows[small])
+            known.mark_deleted(rows[small])
+        rows = rows[~small]
         single, others = self._by_dimensions(rows)
         forest.detach(known, known.offsets[single], words(single, own)[:, CODE].copy())
         change_rows(others, 0, -1, own, links, cells)
@@ -244,4 +262,6 @@ class PSTHash:
 
         found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
         forest.observe(spaces)
+        if self._small is not None:
+            found.add(self._small.match(events, threads, sink))
         return found

@@ -5,6 +5,8 @@ The idea: none. The paper's lazy algorithm, which stops at the first predicate o
 Arrays: none of its own. Counters: candidates are all profiles; predicates are all predicates.
 
 Useful for: showing what an index saves. Not useful for: anything else.
+
+Where it differs from the paper: in nothing.
 """
 
 from __future__ import annotations
