@@ -64,7 +64,7 @@ def test_lines(line: bytes) -> None:
 
 def test_many_lines_and_what_is_wrong_with_them() -> None:
     check(b"\n\n".join(LINES * 3))
-    wrong = b"\n".join([LINES[0]] * 6 + [LINES[12]])
+    wrong = b"\n".join([LINES[0]] * 6 + [b'{"y": {"a": 1}}'])
     with pytest.raises(EventError, match="found no 'x'; expected the attributes there") as error:
         read_events(wrong, WANTED, attributes="x")
     assert error.value.event == 6

@@ -384,9 +384,9 @@ MUTATIONS = (
     ),
     Mutation(
         "single: several values",
-        SINGLE + "kernels.py",
-        "elif at < last and attribute[at] == a:\n            points = False",
-        "elif at < last and attribute[at] == a:\n            points = points",
+        SINGLE + "facet_kernels.py",
+        "single = lo == hi and not (at < last and attribute[at] == a)",
+        "single = lo == hi",
         ("tests/segments/test_single.py",),
     ),
     Mutation(

@@ -58,7 +58,8 @@ def patterns_of(domains: Domains, attribute: int, old: Iterable[PatternSet] = ()
     return found
 
 
-def _work(patterns: int, texts: int) -> tuple[Any, ...]:
+def pattern_work(patterns: int, texts: int) -> tuple[Any, ...]:
+    """A PatternSpace for sets of so many patterns and texts."""
     return (
         np.zeros(patterns, np.int64),
         np.zeros(texts, np.int64),
@@ -92,7 +93,7 @@ class PatternSet:
 
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """(ends, found): string i has the patterns found[ends[i]:ends[i + 1]], in any order."""
-        taken = self._pool.take(_work, len(self.programs.kind), len(self.filter.folded))
+        taken = self._pool.take(pattern_work, len(self.programs.kind), len(self.filter.folded))
         PatternSpace(*taken.space).allowed[0] = thresholds.pattern_steps
         ends, found = search_strings(tuple(self.programs), tuple(self.filter), offsets, data, taken.space)
         self._pool.give(taken)

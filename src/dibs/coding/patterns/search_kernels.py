@@ -66,6 +66,27 @@ def search_strings(programs, filed, offsets, data, work):
     return ends, found[:n]
 
 
+@phase(inline=False)
+def search_string(programs, filed, string, found, work):
+    """How many patterns one string (start, end, data) has, which are found[0], found[1], ...; negative: RE2 decides
+    about some. There is room for all patterns."""
+    start, end, data = string
+    shift, gram, at, texts = hash_shift(64 * len(filed.grams)), np.uint64(0), start, 0
+    _begin(work)
+    while at < end:
+        stop = min(at + BLOCK, end)
+        hits, gram = _pick(filed, shift, data, at, stop, gram, work)
+        for hit in range(hits):
+            texts = _look(programs.text, filed, shift, string, hit, texts, work)
+        at = stop
+    n = _gather(programs.kind, filed, texts, found, 0, work)
+    n = _verify(programs, string, found, 0, n, work)
+    for i in range(n):
+        if found[i] < 0:
+            return np.int64(-1)
+    return np.int64(n)
+
+
 @phase
 def _begin(work):
     """A new string."""

@@ -9,6 +9,7 @@ from dibs.coding.events.json_kernels import Found
 from dibs.coding.events.json_kernels import Work as Reading
 from dibs.coding.events.paths import COLUMNS as NODE_COLUMNS
 from dibs.coding.events.paths import Paths
+from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.groups import ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots
@@ -23,12 +24,16 @@ from dibs.segments.single.layout import (
     CLUSTERS,
     CODED,
     DOMAIN,
+    FACETS,
+    FILTER,
     FIRST_PROGRAM,
     FOUND,
     JUMPS,
     NAMES,
     OFFSETS,
+    PATTERNS,
     PREDICATES,
+    PROGRAMS,
     READING,
     RECORDS,
     ROOM,
@@ -36,6 +41,8 @@ from dibs.segments.single.layout import (
     WAITING,
     WAITING_HEADS,
     DomainArrays,
+    Entries,
+    FacetArrays,
 )
 from dibs.segments.single.waiting_kernels import Records as WaitingRecords
 from dibs.segments.single.waiting_kernels import Values
@@ -72,6 +79,59 @@ def domain_at(plan, own):
         array_at(plan, own + DOMAIN + 6, np.uint8),
         array_at(plan, own + DOMAIN + 7, np.uint64),
         array_at(plan, own + DOMAIN + 8, np.int32),
+    )
+
+
+@kernel(inline="always")
+def facets_at(plan, own):
+    return FacetArrays(
+        array_at(plan, own + FACETS, np.int32),
+        array_at(plan, own + FACETS + 1, np.int32),
+        array_at(plan, own + FACETS + 2, np.int32),
+        array_at(plan, own + FACETS + 3, np.int32),
+        array_at(plan, own + FACETS + 4, np.int32),
+        array_at(plan, own + FACETS + 5, np.int64),
+    )
+
+
+@kernel(inline="always")
+def programs_at(sets, at):
+    """Of the set at this place of a table of sets."""
+    return PatternPieces(
+        array_at(sets, at + PROGRAMS, np.uint8),
+        array_at(sets, at + PROGRAMS + 1, np.int64),
+        rows_at(sets, at + PROGRAMS + 2, np.int64, 3),
+        array_at(sets, at + PROGRAMS + 3, np.uint8),
+    )
+
+
+@kernel(inline="always")
+def filter_at(sets, at):
+    return Filter(
+        array_at(sets, at + FILTER, np.uint64),
+        array_at(sets, at + FILTER + 1, np.uint64),
+        array_at(sets, at + FILTER + 2, np.bool_),
+        array_at(sets, at + FILTER + 3, np.uint64),
+        rows_at(sets, at + FILTER + 4, np.int64, 4),
+        array_at(sets, at + FILTER + 5, np.bool_),
+        array_at(sets, at + FILTER + 6, np.int64),
+        rows_at(sets, at + FILTER + 7, np.int64, 2),
+        array_at(sets, at + FILTER + 8, np.int64),
+        array_at(sets, at + FILTER + 9, np.int64),
+        array_at(sets, at + FILTER + 10, np.int64),
+    )
+
+
+@kernel(inline="always")
+def patterns_at(space):
+    return PatternSpace(
+        array_at(space, PATTERNS, np.int64),
+        array_at(space, PATTERNS + 1, np.int64),
+        array_at(space, PATTERNS + 2, np.int64),
+        array_at(space, PATTERNS + 3, np.int64),
+        array_at(space, PATTERNS + 4, np.uint64),
+        array_at(space, PATTERNS + 5, np.int64),
+        array_at(space, PATTERNS + 6, np.int64),
     )
 
 
@@ -177,14 +237,20 @@ def reading_at(space):
 
 @kernel(inline="always")
 def code_at(space):
-    return array_at(space, CODED, np.int32), array_at(space, CODED + 1, np.int32)
+    return Entries(
+        array_at(space, CODED, np.int32), array_at(space, CODED + 1, np.int32), array_at(space, CODED + 2, np.int32)
+    )
 
 
 @kernel(inline="always")
 def events_at(space):
     """The entries of all layers, as if each layer had an event of its own."""
-    cell = array_at(space, CODED + 1, np.int32)
-    return EventArrays(array_at(space, OFFSETS, np.int64), array_at(space, CODED, np.int32), cell, cell)
+    return EventArrays(
+        array_at(space, OFFSETS, np.int64),
+        array_at(space, CODED, np.int32),
+        array_at(space, CODED + 1, np.int32),
+        array_at(space, CODED + 2, np.int32),
+    )
 
 
 @kernel(inline="always")

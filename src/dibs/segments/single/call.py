@@ -114,8 +114,9 @@ class Singles:
         for i, segment in enumerate(plan.segments):
             if isinstance(segment.index, Auto):
                 first, last = offsets[i], offsets[i + 1]
-                attribute, cell = space.attribute[first:last].copy(), space.cell[first:last].copy()
-                points = bool((attribute[1:] != attribute[:-1]).all())
-                segment.index.observe(CodedEvents(np.array([0, last - first]), attribute, cell, cell, points))
+                attribute, lo, hi = (x[first:last].copy() for x in (space.attribute, space.lo, space.hi))
+                points = bool((attribute[1:] != attribute[:-1]).all() and (lo == hi).all())
+                coded = CodedEvents(np.array([0, last - first]), attribute, lo, lo if points else hi, points)
+                segment.index.observe(coded)
                 if segment.has_pending_work:
                     self._wake()

@@ -38,6 +38,7 @@ from dibs.segments.single.arrays import (
     values_at,
     waiting_at,
 )
+from dibs.segments.single.facet_kernels import add_entry, code_facets
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
     BIT_ROWS,
@@ -48,6 +49,7 @@ from dibs.segments.single.layout import (
     FULL,
     GONE,
     HAS_BITS,
+    HAS_FACETS,
     HAS_PROGRAMS,
     HAS_RECORDS,
     HEAD,
@@ -106,6 +108,11 @@ def _match_event(plan, space, size, most_values):
     for layer in range(number_at(plan, LAYERS)):
         own = HEAD + layer * LAYER
         last, points = _code_values(found, numbers_at(space), domain_at(plan, own), code_at(space), offsets[layer])
+        if number_at(plan, own + FLAGS) & HAS_FACETS != 0:
+            last, more = code_facets(plan, own, space, offsets[layer], last)
+            points = points and more
+            if last < 0:
+                return UNSURE
         offsets[layer + 1] = offsets[-1] = last
         flags = number_at(plan, own + FLAGS)
         if last > offsets[layer] or flags & ASKS_FOR_VALUES == 0:
@@ -140,7 +147,6 @@ def _match_event(plan, space, size, most_values):
 def _code_values(found, numbers, domain, coded, first):
     """The entries of one layer, from coded[first] on, by attribute and cell; where they end, and whether no attribute
     has several."""
-    attribute, cell = coded
     last, points = first, True
     for i in range(min(AHEAD, found.counts[0])):
         _ask_for_offsets(found, i, domain)
@@ -153,19 +159,8 @@ def _code_values(found, numbers, domain, coded, first):
         if a < 0:
             continue
         c = _cell_of(found, numbers, i, a, domain)
-        at = last
-        while at > first and (attribute[at - 1] > a or (attribute[at - 1] == a and cell[at - 1] > c)):
-            at -= 1
-        if at > first and attribute[at - 1] == a:
-            if cell[at - 1] == c:
-                continue
-            points = False
-        elif at < last and attribute[at] == a:
-            points = False
-        for k in range(last, at, -1):
-            attribute[k], cell[k] = attribute[k - 1], cell[k - 1]
-        attribute[at], cell[at] = a, c
-        last += 1
+        last, single = add_entry(coded, first, last, a, c, c)
+        points = points and single
     return last, points
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.coding.events.paths import Paths
+from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.propagation.layout import Clusters, Predicates
@@ -34,6 +35,25 @@ class DomainArrays(NamedTuple):
     string_base: NDArray[np.int32]
 
 
+class FacetArrays(NamedTuple):
+    """What else strings are coded by: see language.table.Facet. All are empty where no predicate asks for it."""
+
+    reversed: NDArray[np.int32]  # by number of a wanted name: the attribute of its strings in reverse, or -1
+    matching: NDArray[np.int32]  # of the patterns that they satisfy
+    others: NDArray[np.int32]  # of those that they do not satisfy
+    cells: NDArray[np.int32]  # of an attribute
+    set_of: NDArray[np.int32]  # the place of an attribute's patterns in `sets`
+    sets: NDArray[np.int64]  # a table: SET entries for each set of patterns
+
+
+class Entries(NamedTuple):
+    """The coded entries of all layers, of each one by attribute and first cell."""
+
+    attribute: NDArray[np.int32]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+
+
 def _places(first: int, *sizes: int) -> list[int]:
     """Where each of several runs of entries begins, and where the last one ends."""
     return [first + sum(sizes[:i]) for i in range(len(sizes) + 1)]
@@ -46,9 +66,24 @@ WAITING_HEADS = 2  # int32 n x 2
 NAMES, HEAD = _places(3, len(Paths._fields))
 
 # Of a layer, from the beginning of its block. A part that a layer does not have is empty arrays.
-(DOMAIN, CLAUSES, JUMPS, RECORDS, PREDICATES, CLUSTERS, BIT_ROWS, SCANNED, GONE, FLAGS, FIRST_PROGRAM, LAYER) = _places(
+(
+    DOMAIN,
+    FACETS,
+    CLAUSES,
+    JUMPS,
+    RECORDS,
+    PREDICATES,
+    CLUSTERS,
+    BIT_ROWS,
+    SCANNED,
+    GONE,
+    FLAGS,
+    FIRST_PROGRAM,
+    LAYER,
+) = _places(
     0,
     len(DomainArrays._fields),
+    len(FacetArrays._fields),
     len(ClauseArrays._fields),
     2,
     len(RecordArrays._fields),
@@ -61,28 +96,51 @@ NAMES, HEAD = _places(3, len(Paths._fields))
     1,
 )
 OWN = DOMAIN
+
+# Of a set of patterns.
+PROGRAMS, FILTER, SET = _places(0, len(PatternPieces._fields), len(Filter._fields))
 # Bits of FLAGS.
-HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16
+HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16, 32
 
 # Of a work space.
-(RESULT, OFFSETS, ENDS, CODED, TEXT, FOUND, READING, SLOTS, COARSE, STAMPS, BITS, ROOM, PROGRESS, BY_NAME, WORK) = (
-    _places(
-        0,
-        1,  # int64: what a call has done
-        1,  # int64, layers + 1: where the coded entries of each layer begin
-        1,  # int64, layers: where the rows of each layer end; behind the last are those of what waits
-        2,  # int32: attribute and cell of all entries, layer by layer
-        1,  # uint8: the text and the padding behind it
-        len(Found._fields),
-        len(Work._fields),
-        3,
-        1,
-        1,
-        3,
-        2,
-        1,
-        3,  # of values: see segments.single.waiting_kernels
-    )
+(
+    RESULT,
+    OFFSETS,
+    ENDS,
+    CODED,
+    TEXT,
+    FOUND,
+    READING,
+    SLOTS,
+    COARSE,
+    STAMPS,
+    BITS,
+    ROOM,
+    PROGRESS,
+    BY_NAME,
+    PATTERNS,
+    SATISFIED,
+    REVERSED,
+    WORK,
+) = _places(
+    0,
+    1,  # int64: what a call has done
+    1,  # int64, layers + 1: where the coded entries of each layer begin
+    1,  # int64, layers: where the rows of each layer end; behind the last are those of what waits
+    3,  # int32: attribute, first and last cell of all entries, layer by layer
+    1,  # uint8: the text and the padding behind it
+    len(Found._fields),
+    len(Work._fields),
+    3,
+    1,
+    1,
+    3,
+    2,
+    1,
+    3,  # of values: see segments.single.waiting_kernels
+    len(PatternSpace._fields),
+    1,  # int32: patterns of a string
+    1,  # uint8: a string in reverse
 )
 
 # Beside the number of layers: by it a kernel knows that it was compiled for tables that are laid out like this. (An

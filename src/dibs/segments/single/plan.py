@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import number_names
+from dibs.coding.domain import Domains
 from dibs.coding.events import WantedNames
+from dibs.coding.patterns import patterns_of
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.auto.singles import ForSingles
@@ -26,8 +28,10 @@ from dibs.language.table import Facet
 from dibs.segments.segment import Segment
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
+    FACETS,
     GONE,
     HAS_BITS,
+    HAS_FACETS,
     HAS_PROGRAMS,
     HAS_RECORDS,
     HEAD,
@@ -46,6 +50,30 @@ FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
 _NONE = np.empty(0, np.int32)
 
 
+class Facets:
+    """What a segment's strings are coded by besides their values."""
+
+    def __init__(self, domains: Domains):
+        kinds = domains.facet
+        attributes = np.flatnonzero(kinds >= Facet.PATTERN).tolist()
+        self._sets = [patterns_of(domains, a) for a in attributes]
+        self.are_there = bool(kinds.any())
+        self.patterns = max((len(s.programs.kind) for s in self._sets), default=0) or int(self.are_there)
+        self.texts = max((len(s.filter.folded) for s in self._sets), default=0)
+        set_of = np.full(len(kinds) if self.are_there else 0, -1, np.int32)
+        set_of[attributes] = np.arange(len(attributes))
+        table = np.array([n for s in self._sets for n in entries_of((*s.programs, *s.filter))], np.int64)
+        # Those of the wanted names are the plan's.
+        self.arrays: list[NDArray[Any]] = [
+            _NONE,
+            _NONE,
+            _NONE,
+            domains.cells if self.are_there else _NONE,
+            set_of,
+            table,
+        ]
+
+
 class Part:
     """A segment's."""
 
@@ -54,8 +82,10 @@ class Part:
         d, c = segment.domains, segment.clauses
         records, bits = parts.records, parts.bits
         flags = ASKS_FOR_VALUES if c.ask_for_values else 0
+        facets = Facets(d)
         own: list[NDArray[Any]] = [getattr(d, name) for name in DomainArrays._fields[1:]]
-        own += [*ClauseArrays.of(c), c.on_true, c.on_false]
+        own += [*facets.arrays, *ClauseArrays.of(c), c.on_true, c.on_false]
+        flags |= HAS_FACETS * facets.are_there
         if records is None:
             own += [_NONE] * len(RecordArrays._fields)
         else:
@@ -67,12 +97,13 @@ class Part:
             own += [*bits.bits.predicates, *bits.bits.clusters, bits.rows]
             flags |= HAS_BITS
         own.append(parts.scanned)
-        self._held = own
+        self._held = own, facets
         # `own` of the domain and `gone` are of the layer; then the flags and the first program.
         self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
         assert len(self.numbers) == 2 * LAYER
         words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
-        self.needs = (c.attributes, len(c) - c.conjunctions, words, accesses, 0 if bits is None else len(bits))
+        filed = 0 if bits is None else len(bits)
+        self.needs = (c.attributes, len(c) - c.conjunctions, words, accesses, filed, facets.patterns, facets.texts)
         self.rows = len(segment)
 
 
@@ -89,6 +120,12 @@ class Plan:
             numbers = part.numbers.copy()
             numbers[2 * OWN : 2 * OWN + 2] = entries_of([own])
             held.append(own)
+            if layer.segment.domains.facet.any():
+                for k, facet in enumerate((Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN)):
+                    to = number_names(names.names, layer.segment.domains)[facet]
+                    if to is not None:
+                        numbers[2 * (FACETS + k) : 2 * (FACETS + k) + 2] = entries_of([to])
+                        held.append(to)
             if layer.gone.bits is not None:
                 numbers[2 * GONE : 2 * GONE + 2] = entries_of([layer.gone.bits])
                 held.append(layer.gone.bits)
@@ -100,7 +137,9 @@ class Plan:
         self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
-        attributes, programs, words, accesses, clauses = (max(sizes) for sizes in zip(*(part.needs for part in parts)))
+        attributes, programs, words, accesses, clauses, patterns, texts = (
+            max(sizes) for sizes in zip(*(part.needs for part in parts))
+        )
         self.needs = Needs(
             layers=len(parts),
             text=FIRST_TEXT,
@@ -112,6 +151,8 @@ class Plan:
             accesses=accesses,
             clauses=clauses,
             rows=thresholds.first_room,
+            patterns=patterns,
+            texts=texts,
         )
 
 
@@ -137,10 +178,17 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if segment.domains.facet.any() or segment.joins:
+    if segment.joins or _asks_re2(segment.domains):
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles()
     if isinstance(segment.index, Scan):
         return segment.index.for_singles
     return None
+
+
+def _asks_re2(domains: Domains) -> bool:
+    """Whether some expressions are held against every string by RE2: nothing is known of what they need."""
+    if not domains.facet.any():
+        return False
+    return any(patterns_of(domains, a).regexes for a in np.flatnonzero(domains.facet >= Facet.PATTERN).tolist())

@@ -12,12 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from dibs.coding.events.json_kernels import Found, Work
+from dibs.coding.patterns import pattern_work
+from dibs.coding.patterns.groups import PatternSpace
 from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
 from dibs.segments.single.waiting_kernels import MARKS
+from dibs.thresholds import thresholds
 
+PATTERNS_OF_AN_EVENT = 4_096  # of all layers; one that has more is left to batches
 RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
 
 
@@ -34,6 +38,8 @@ class Needs(NamedTuple):
     accesses: int  # of bits: access predicates
     clauses: int  # of bits
     rows: int  # that an event may match
+    patterns: int  # of a set
+    texts: int  # that patterns of a set look for
 
     def cover(self, other: Needs) -> bool:
         return all(a >= b for a, b in zip(self, other))
@@ -46,20 +52,23 @@ class Needs(NamedTuple):
 class SingleSpace:
     def __init__(self, needs: Needs):
         n = self.needs = self.covered = needs  # covered: the needs that were looked at last
-        coded = n.values * n.layers + 1
+        coded = n.values * n.layers + 1 + PATTERNS_OF_AN_EVENT * (n.patterns > 0)
         self.result = np.zeros(RESULTS, np.int64)
         self.offsets = np.zeros(n.layers + 1, np.int64)
         self.ends = np.zeros(n.layers, np.int64)
-        self.attribute, self.cell = np.empty(coded, np.int32), np.empty(coded, np.int32)
+        self.attribute, self.lo, self.hi = (np.empty(coded, np.int32) for _ in range(3))
         self.row = np.empty(n.rows, np.int32)
         self._reading = Work.room(n.nodes)
         self._names: object = None
+        patterns = PatternSpace(*pattern_work(n.patterns, n.texts))
+        patterns.allowed[0] = thresholds.pattern_steps
         arrays = (
             self.result,
             self.offsets,
             self.ends,
             self.attribute,
-            self.cell,
+            self.lo,
+            self.hi,
             np.zeros(n.text + PADDING, np.uint8),
             *Found.room(n.text),
             *self._reading,
@@ -77,6 +86,9 @@ class SingleSpace:
             np.zeros(n.nodes, np.int32),
             np.empty(n.values, np.int32),
             np.zeros(MARKS, np.uint64),
+            *patterns,
+            np.empty(n.patterns, np.int32),
+            np.empty(n.text + PADDING if n.patterns else 0, np.uint8),
         )
         numbers = np.array(entries_of(arrays), np.int64)
         assert len(numbers) == 2 * WORK

@@ -1,0 +1,116 @@
+"""The facets of strings for a single event (language.table.Facet): in reverse, and as patterns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.coding.arrange import STRING
+from dibs.coding.domain import string_cell
+from dibs.coding.patterns.search_kernels import search_string
+from dibs.jit.borrowing import array_at, number_at
+from dibs.jit.kernel import phase
+from dibs.jit.scanning import PADDING
+from dibs.segments.single.arrays import code_at, domain_at, facets_at, filter_at, find_at, patterns_at, programs_at
+from dibs.segments.single.layout import FACETS, REVERSED, SATISFIED, SET
+
+_SETS = 5  # their place among the facets
+
+
+@phase(inline=False)
+def code_facets(plan, own, space, first, last):
+    """Adds the entries of a layer's facets to those of its values, from `first` to `last`: where they end then, and
+    whether each is one cell and the only one of its attribute. No place (-1): RE2 decides about a string, or they are
+    too many."""
+    found, facets, entries = find_at(space), facets_at(plan, own), code_at(space)
+    points = True
+    for i in range(found.counts[0]):
+        if found.kind[i] != STRING:
+            continue
+        name, s = found.name[i], found.key[i]
+        start, end = found.starts[s], found.starts[s + 1]
+        if len(facets.reversed) > 0 and facets.reversed[name] >= 0:
+            a = np.int64(facets.reversed[name])
+            cell = _reversed_cell(found.data, start, end, a, domain_at(plan, own), array_at(space, REVERSED, np.uint8))
+            last, single = add_entry(entries, first, last, a, cell, cell)
+            points = points and single
+        for is_matching in (True, False):
+            to = facets.matching if is_matching else facets.others
+            if len(to) > 0 and to[name] >= 0:
+                a = np.int64(to[name])
+                count = _search(plan, own, space, a, (start, end, found.data))
+                if count < 0 or last + count + 1 >= len(entries.attribute):
+                    return np.int64(-1), False
+                last, single = _add_patterns(space, first, last, a, count, facets.cells[a], is_matching)
+                points = points and single
+    return last, points
+
+
+@phase
+def _reversed_cell(data, start, end, a, domain, reversed):
+    size = end - start
+    for k in range(size):
+        reversed[k] = data[end - 1 - k]
+    for k in range(size, size + PADDING):
+        reversed[k] = 0
+    cell = string_cell(
+        reversed,
+        np.int64(0),
+        size,
+        domain.string_offsets[a],
+        domain.string_offsets[a + 1],
+        domain.string_starts,
+        domain.string_bytes,
+        domain.string_prefix,
+    )
+    return np.int64(domain.string_base[a]) + cell
+
+
+@phase(inline=False)
+def _search(plan, own, space, a, string):
+    """How many patterns of an attribute the string has: they are left in the space, in order."""
+    facets, satisfied = facets_at(plan, own), array_at(space, SATISFIED, np.int32)
+    sets, at = number_at(plan, own + FACETS + _SETS), SET * np.int64(facets.set_of[a])
+    count = search_string(programs_at(sets, at), filter_at(sets, at), string, satisfied, patterns_at(space))
+    for i in range(1, count):
+        pattern, k = satisfied[i], i
+        while k > 0 and satisfied[k - 1] > pattern:
+            satisfied[k] = satisfied[k - 1]
+            k -= 1
+        satisfied[k] = pattern
+    return count
+
+
+@phase(inline=False)
+def _add_patterns(space, first, last, a, count, cells, is_matching):
+    """The cells of what was found or, if not matching, those between them."""
+    entries, satisfied, points = code_at(space), array_at(space, SATISFIED, np.int32), True
+    at = np.int64(1)
+    for k in range(count + 1):
+        stop = np.int64(1 + satisfied[k]) if k < count else np.int64(cells)
+        if is_matching and k < count:
+            last, single = add_entry(entries, first, last, a, stop, stop)
+            points = points and single
+        elif not is_matching and at < stop:
+            last, single = add_entry(entries, first, last, a, at, stop - 1)
+            points = points and single
+        at = stop + 1
+    return last, points
+
+
+@phase
+def add_entry(entries, first, last, a, lo, hi):
+    """Where the entries end with one more in its place, and whether it is one cell and the only entry of its
+    attribute."""
+    attribute, los, his = entries
+    at = last
+    while at > first and (attribute[at - 1] > a or (attribute[at - 1] == a and los[at - 1] > lo)):
+        at -= 1
+    single = lo == hi and not (at < last and attribute[at] == a)
+    if at > first and attribute[at - 1] == a:
+        if los[at - 1] == lo and his[at - 1] == hi:
+            return last, True
+        single = False
+    for k in range(last, at, -1):
+        attribute[k], los[k], his[k] = attribute[k - 1], los[k - 1], his[k - 1]
+    attribute[at], los[at], his[at] = a, lo, hi
+    return last + 1, single
