@@ -45,6 +45,8 @@ class Size:
     structure_subscriptions: int = 0  # of the section of all index structures
     structures: tuple[str, ...] = ()  # of it; none: all
     workloads: tuple[str, ...] = ()  # of it
+    scale: float = 0.01  # of the papers' sizes, in their figures
+    figures: str = ""  # the folder of their results
 
 
 class WrongMatches(AssertionError):

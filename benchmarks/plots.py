@@ -49,7 +49,11 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
             ("batches", _batches),
             ("structures", _structures),
             ("pages", _pages),
+            ("live", _live),
+            ("outside", _outside),
         ):
+            if name == "outside" and name not in sections:
+                continue
             figure = plot(sections)
             path = folder / f"{name}.svg"
             figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
@@ -183,6 +187,55 @@ def _pages(sections: dict[str, Any]) -> Figure:
     axes.set_ylabel("pages per event (log)")
     axes.set_title("pbtree on disk: pages that an event touches", loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _live(sections: dict[str, Any]) -> Figure:
+    """Bars: what is left of the throughput of an idle matcher."""
+    figure, axes = plt.subplots(figsize=(7, 3.2))
+    matchers = sections["live"]["matchers"]
+    bars = []
+    for m in matchers:
+        for kind in ("batches", "single events"):
+            for row in m[kind]["rows"]:
+                bars.append((f"{row['rate']:,} per second\n{m['where']}, {kind}", row["of idle"], kind))
+    for place, (_, share, kind) in enumerate(bars):
+        axes.bar(place, share, 0.7, color=COLOURS["auto"] if kind == "batches" else COLOURS["match_batch"])
+        axes.text(place, share, f"{share:.2f}", ha="center", va="bottom", fontsize=8)
+    axes.axhline(1, color="#595959", linewidth=1, linestyle=":")
+    axes.set_xticks(range(len(bars)), [name for name, *_ in bars], fontsize=7, rotation=30, ha="right")
+    axes.set_ylim(0, 1.15)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("share of the idle throughput")
+    axes.set_title("Matching while subscriptions are added and removed at a rate", loc="left", fontsize=11)
+    return figure
+
+
+def _outside(sections: dict[str, Any]) -> Figure:
+    section = sections["outside"]
+    groups = []
+    for shape, workload in section["workloads"].items():
+        for kind, title in (("join", "joins"), ("rules", "rules")):
+            found = workload[kind]
+            groups.append((f"{shape}, {found['subscriptions']:,}, {title}", found["microseconds per event"]))
+    found = section["patterns"]
+    groups.append((f"texts, {found['patterns']:,} words", found["microseconds per string"]))
+    columns = 2
+    lines = -(-len(groups) // columns)
+    figure, panels = plt.subplots(lines, columns, figsize=(10, 1.7 * lines), squeeze=False, layout="constrained")
+    for axes in list(panels.flat)[len(groups) :]:
+        axes.set_visible(False)
+    for axes, (title, times) in zip(panels.flat, groups):
+        names = sorted(times, key=lambda name: -times[name])
+        colours = [COLOURS["auto"] if name == "dibs" else "#8c8c8c" for name in names]
+        bars = axes.barh(names, [times[name] for name in names], 0.7, color=colours)
+        axes.bar_label(bars, [f"{times[name]:,.3g}" for name in names], fontsize=8, padding=2)
+        axes.set_xscale("log")
+        axes.set_xlim(min(times.values()) / 3, max(times.values()) * 10)  # room for the numbers
+        axes.tick_params(labelsize=8)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("microseconds per event (log)", fontsize=8)
+        axes.set_title(title, loc="left", fontsize=9)
     return figure
 
 

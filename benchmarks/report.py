@@ -1,8 +1,9 @@
-"""Results to words: the tables and plots of BENCHMARKS.md, and a summary for the terminal.
+"""Results to words: BENCHMARKS.md, the pages behind it, their plots, VERDICTS.md, and a summary for the terminal.
 
-    python benchmarks/report.py [FILE]     rewrites BENCHMARKS.md from results/full.json, or from FILE
+    python benchmarks/report.py [FILE]     rewrites them from results/full.json, or from FILE
 
-BENCHMARKS.md is written by hand except for what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+The pages are written by hand except for what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`;
+pages/papers.md and VERDICTS.md are written by this alone. The papers' figures are read from results/figures.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from rich.table import Table as RichTable
 
 import plots
 import tables
+import tables_outside
+from dibs.experiments import EXPERIMENTS, pictures, verdicts
+from dibs.experiments.results import read
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parent / "BENCHMARKS.md"
+ROOT = HERE.parent
+FIGURES = HERE / "results" / "figures"
+MARKED = re.compile(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", re.DOTALL)
 
 
 def show(results: dict[str, Any], console: Console) -> None:
@@ -54,18 +60,33 @@ def _show_structures(section: dict[str, Any] | None, console: Console) -> None:
             console.print(reason, markup=False, highlight=False)
 
 
-def write(results: dict[str, Any], document: Path = DOCUMENT, folder: Path = HERE / "plots") -> list[Path]:
-    """Rewrites the plots and the parts of BENCHMARKS.md that are made from results; what was written."""
-    written = plots.draw(results, folder)
-    text = document.read_text()
-    for name, content in tables.blocks(results).items():
-        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            sys.exit(f"{document}: the markers {begin} and {end} must stand in it once; put them back")
-        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        text = pattern.sub(lambda _, new=f"{begin}\n{content}\n{end}": new, text)
-    document.write_text(text)
-    return [*written, document]
+def write(results: dict[str, Any], root: Path = ROOT, figures: Path = FIGURES) -> list[Path]:
+    """Rewrites the plots and the parts of the pages that are made from results; what was written."""
+    written = plots.draw(results, root / "benchmarks" / "plots")
+    blocks = tables.blocks(results)
+    pages = [root / "BENCHMARKS.md", *sorted((root / "benchmarks" / "pages").glob("*.md"))]
+    for page in pages:
+        text = page.read_text()
+        text = MARKED.sub(lambda found: _fill(found[1], blocks), text)
+        page.write_text(text)
+    return [*written, *pages, *_write_papers(root, figures)]
+
+
+def _fill(name: str, blocks: dict[str, str]) -> str:
+    return f"<!-- begin {name} -->\n{blocks.get(name, 'Not measured in this run.')}\n<!-- end {name} -->"
+
+
+def _write_papers(root: Path, folder: Path) -> list[Path]:
+    """The papers' figures: pictures, their page, and what becomes of the claims."""
+    pictures_folder = root / "benchmarks" / "plots" / "papers"
+    pictures_folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure, names in pictures.group(list(EXPERIMENTS)).items():
+        written += pictures.draw([read(name, folder) for name in names], pictures_folder / figure, ["svg"])
+    page, judged = root / "benchmarks" / "pages" / "papers.md", root / "VERDICTS.md"
+    page.write_text(tables_outside.write_figures(folder))
+    judged.write_text(verdicts.write(verdicts.judge_all(folder), verdicts.list_scales(folder)))
+    return [*written, page, judged]
 
 
 def main() -> None:

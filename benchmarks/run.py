@@ -1,13 +1,14 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 45 minutes
-    python benchmarks/run.py --quick            100,000 subscriptions, fewer repeats: about a minute
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 20 minutes
+    python benchmarks/run.py --quick            everything, 100,000 subscriptions, fewer repeats: about 8 minutes
     python benchmarks/run.py --only sparse ads  some sections
     python benchmarks/run.py --only structures --structures pbtree --workloads dense
                                                 every index structure, or some, on every workload, or some
 
-Each section runs in a process of its own, so that none finds the memory or the caches of another. Only a full run
-writes benchmarks/results/full.json, the plots and BENCHMARKS.md; others go to results/partial.json or --out.
+Each section runs in a process of its own, so that none finds the memory or the caches of another. A run of everything
+writes benchmarks/results, the plots, the pages, BENCHMARKS.md and VERDICTS.md; others go to results/partial.json or
+--out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ import host
 
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
-QUICK_STRUCTURES = 20_000
+STRUCTURES, QUICK_STRUCTURES = 100_000, 20_000
+SCALE, QUICK_SCALE = 0.015, 0.004  # of the sizes in the papers' figures
+STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
 
@@ -50,25 +53,28 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pages": ("pages", ()),
     "cliffs": ("cliffs", ()),
     "structures": ("structures", ()),
+    "outside": ("outside", ()),
+    "papers": ("papers", ()),
 }
-NOT_QUICK = ("first-use", "live", "durable", "pages", "structures")  # unless asked for: they take minutes
 
 
 def main() -> int:
     options = _options()
     console = Console(stderr=True)
-    names = options.only or [name for name in SECTIONS if not (options.quick and name in NOT_QUICK)]
+    names = options.only or list(SECTIONS)
     some = options.only or options.structures or options.workloads
-    full = not (some or options.quick or options.subscriptions or options.events != EVENTS)
+    full = not (some or options.subscriptions or options.events != EVENTS)
     subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
     size = {
         "subscriptions": subscriptions,
-        "repeats": options.repeats or (5 if options.quick else 15),
+        "repeats": options.repeats or (5 if options.quick else 9),
         "events": options.events,
-        "texts": min(5_000 if options.quick else 20_000, subscriptions),
-        "structure_subscriptions": options.subscriptions or (QUICK_STRUCTURES if options.quick else FULL),
+        "texts": min(5_000 if options.quick else 10_000, subscriptions),
+        "structure_subscriptions": options.subscriptions or (QUICK_STRUCTURES if options.quick else STRUCTURES),
         "structures": tuple(options.structures or ()),
-        "workloads": tuple(options.workloads or SHAPES),
+        "workloads": tuple(options.workloads or STRUCTURE_SHAPES),
+        "scale": options.scale or (QUICK_SCALE if options.quick else SCALE),
+        "figures": str(HERE / "results" / ("figures" if full and options.out is None else "partial-figures")),
     }
     measured = host.sources()
     results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}}
@@ -92,6 +98,7 @@ def main() -> int:
     if host.sources() != measured:
         console.print("[bold red]The sources were changed while they were measured[/]: BENCHMARKS.md stays as it is.")
         full = results["full"] = False
+    del size["figures"]  # a place on this machine
     results["minutes"] = (time.monotonic() - start) / 60
     results["load average afterwards"] = host.load_average()
     out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
@@ -122,6 +129,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", metavar="NAME", choices=SHAPES, help="of the section structures")
     parser.add_argument("--subscriptions", type=_positive, metavar="N", help=f"{FULL:,} by default")
     parser.add_argument("--events", type=_positive, metavar="N", default=EVENTS, help=f"{EVENTS:,} by default")
+    parser.add_argument("--scale", type=float, metavar="SHARE", help=f"of the papers' sizes; {SCALE:g} by default")
     parser.add_argument("--repeats", type=_positive, metavar="N", help="timed calls of each rival; the best counts")
     parser.add_argument("--together", action="store_true", help="one process for all sections: starts faster")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")

@@ -167,6 +167,16 @@ class Version:
         self._process.communicate()
 
 
+def compare(name: str, sources: list[Path]) -> list[dict[str, float]]:
+    """The figures of a workload by the versions of these sources, in turns, after their answers were found equal."""
+    versions = [Version(source) for source in sources]
+    assert len({version.ask(name) for version in versions}) == 1, f"{name}: the answers differ"
+    rounds = [[version.ask("again") for version in versions] for _ in range(ROUNDS)]
+    for version in versions:
+        version.end()
+    return [{what: min(r[i][what] for r in rounds) for what in rounds[0][i]} for i in range(len(versions))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="the src folder of another version")
@@ -178,10 +188,7 @@ def main() -> None:
         return
     sources = [Path(__file__).parents[1] / "src", *([options.against] if options.against else [])]
     for name in (name for name in WORKLOADS if options.only in name):
-        versions = [Version(source) for source in sources]
-        assert len({version.ask(name) for version in versions}) == 1, f"{name}: the answers differ"
-        rounds = [[version.ask("again") for version in versions] for _ in range(ROUNDS)]
-        best = [{what: min(r[i][what] for r in rounds) for what in rounds[0][i]} for i in range(len(versions))]
+        best = compare(name, sources)
         own = best[0]
         print(f"{name}: " + ", ".join(f"{what} {value:.2f}" for what, value in own.items()), end="")
         print(f"; match(bytes) / orjson {own['match(bytes)'] / own['orjson']:.1f}", end="")
@@ -191,8 +198,6 @@ def main() -> None:
             print(f"; the other's match(dict) {other['match(dict)']:.2f}", end="")
             print(f": {own['match(dict)'] / other['match(dict)']:.2f} of it", end="")
         print(flush=True)
-        for version in versions:
-            version.end()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
                second of local[2] against the Matcher with two threads on the same files, long and how="array"
     sql        100,000 subscriptions and 2,000 events: match against explode, join, count; warm, and the first job too
     compile    dibs.spark.compile against Matcher.add_table; the largest resident memory of each process
+    stream     micro-batches of 1,000 events on a running stream: median and 99th percentile, with and without 100
+               changes of subscriptions per second
     shards     a sharded index against the replicated plan: time, shards visited per event, exact on all events
 
 Rivals take turns and the best of several counts; wall time and processor time of all processes are told. Matches are
@@ -33,9 +35,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dibs.matcher import Matcher
-from dibs.spark import compile, explain, match, session, versions
+from dibs.spark import compile, explain, match, session, stream, versions
 from dibs.workloads import boolean
 
+STARTING = 3  # batches of a stream that do not count
 FILES = 4  # of events: at least one for each core
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -292,7 +295,66 @@ def run_shards(spark: Any, folder: Path, options: argparse.Namespace) -> None:
     print("  both plans give the same matches", flush=True)
 
 
-SECTIONS = {"match": run_match, "sql": run_sql, "compile": run_compile, "shards": run_shards}
+def run_stream(spark: Any, folder: Path, options: argparse.Namespace) -> None:
+    work = boolean.make_named("sparse", options.subscriptions, 1_000)
+    events = pa.table(work.event_batch())
+    with Matcher.open(folder / "living") as matcher:
+        matcher.add_table(work.subscription_table())
+        matcher.compact()
+        expressions = [(s.id, s.expression) for s in (matcher.get(i) for i in range(1_000))]
+        del work
+        for changes in (0, 100):
+            told = _micro_batches(spark, folder / f"stream-{changes}", events, matcher, expressions, changes, options)
+            seconds = np.array([m.seconds for m in told])
+            taken = np.array([m.compile_seconds for m in told])
+            print(
+                f"stream {len(matcher):,} subscriptions, {changes} changes per second, {len(told)} batches of "
+                f"{events.num_rows:,} events: median {np.median(seconds) * 1e3:,.0f} ms, 99th percentile "
+                f"{np.quantile(seconds, 0.99) * 1e3:,.0f} ms; of which the snapshot {np.median(taken) * 1e3:,.0f} and "
+                f"{np.quantile(taken, 0.99) * 1e3:,.0f} ms; {np.mean([m.changes for m in told]):.0f} changes per batch",
+                flush=True,
+            )
+
+
+def _micro_batches(
+    spark: Any,
+    folder: Path,
+    events: pa.Table,
+    matcher: Matcher,
+    expressions: list[tuple[Any, str]],
+    changes: int,
+    options: argparse.Namespace,
+) -> list[Any]:
+    """Metrics of one batch after the other; the first ones, with which workers start, are left out."""
+    inbox = folder / "in"
+    inbox.mkdir(parents=True)
+    pq.write_table(events, folder / "one.parquet")
+    over = threading.Event()
+
+    def change() -> None:
+        turn = 0
+        while changes and not over.wait(1 / changes):
+            id, _ = expressions[turn % len(expressions)]
+            matcher.replace(id, expressions[(turn * 7 + 1) % len(expressions)][1])
+            turn += 1
+
+    reader = spark.readStream.schema(spark.read.parquet(str(folder / "one.parquet")).schema)
+    frame = reader.option("maxFilesPerTrigger", 1).parquet(str(inbox)).repartition(2)
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        with stream(frame, folder.parent / "living", folder / "out", folder / "at", attributes="attributes") as query:
+            for number in range(options.batches + STARTING):
+                os.link(folder / "one.parquet", folder / "partial")
+                os.rename(folder / "partial", inbox / f"{number:06d}.parquet")
+                query.processAllAvailable()
+            return query.metrics[STARTING:]
+    finally:
+        over.set()
+        changer.join()
+
+
+SECTIONS = {"match": run_match, "sql": run_sql, "compile": run_compile, "stream": run_stream, "shards": run_shards}
 
 
 def main() -> None:
@@ -303,6 +365,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", type=int, default=10**9, help="bytes of the index that a worker may hold: shards")
+    parser.add_argument("--batches", type=int, default=100, help="of the section stream")
     parser.add_argument("--driver-memory", default="3g")
     options = parser.parse_args()
     spark = session(cores=2, app="dibs-benchmark", spark_driver_memory=options.driver_memory)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tables_live
+import tables_outside
 from words import Promise, at_most, markdown, number
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -21,6 +22,8 @@ OTHERS = (
     "pages",
     "cliffs",
     "structures",
+    "outside",
+    "papers",
 )
 KERNELS = ("access lists", "bit slices", "auto")
 ENOUGH_CORES = 1.7  # of two: with less, the gain of a second thread says nothing
@@ -87,7 +90,7 @@ def promises(results: dict[str, Any]) -> Iterator[Promise]:
 def blocks(results: dict[str, Any]) -> dict[str, str]:
     """What stands between the markers of each name, as far as the results go."""
     sections = results["sections"]
-    found = {"host": _host(results), "promises": _promises(results)}
+    found = {"host": _host(results), "promises": _promises(results), "scripts": tables_outside.list_scripts()}
     for name, make, needs in (
         ("matching", _matching, SHAPES),
         ("building", _building, SHAPES),
@@ -101,6 +104,8 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         ("cliffs", _cliffs, ("cliffs", *SHAPES)),
         ("structures", _structures, ("structures",)),
         ("first-use", _first_use, ("first-use",)),
+        ("outside", tables_outside.write_outside, ("outside",)),
+        ("papers", tables_outside.write_papers, ("papers",)),
     ):
         if all(section in sections for section in needs):
             found[name] = make(sections)
@@ -159,7 +164,7 @@ def _matching(sections: dict[str, Any]) -> str:
     ]
     head = ["microseconds per event", *SHAPES]
     return (
-        f"{markdown(head, rows)}\n\n![Microseconds an event by workload](benchmarks/plots/matching.svg)\n\n"
+        f"{markdown(head, rows)}\n\n![Microseconds per event by workload](benchmarks/plots/matching.svg)\n\n"
         f"The stages of `match_batch` (one thread), each timed alone:\n\n{markdown(head, stages)}"
     )
 
@@ -186,7 +191,7 @@ def _growth(sections: dict[str, Any]) -> str:
             rows.append([shape, f"{p['subscriptions']:,}", p["microseconds per event"], p["matches per event"]])
         notes += [f"\nLeft out ({shape}): {note}." for note in growth["left out"]]
     table = markdown(["", "subscriptions", "microseconds per event", "matches per event"], rows)
-    return table + "".join(notes) + "\n\n![Time an event by subscriptions](benchmarks/plots/growth.svg)"
+    return table + "".join(notes) + "\n\n![Time per event by subscriptions](benchmarks/plots/growth.svg)"
 
 
 def _parsing(sections: dict[str, Any]) -> str:
@@ -270,8 +275,8 @@ def _cliffs(sections: dict[str, Any]) -> str:
         ],
     )
     return (
-        f"Microseconds an event of the kernel by batch size:\n\n{batches}\n\n"
-        f"![Time an event by batch size](benchmarks/plots/batches.svg)\n\n"
+        f"Microseconds per event of the kernel by batch size:\n\n{batches}\n\n"
+        f"![Time per event by batch size](benchmarks/plots/batches.svg)\n\n"
         f"An array of two values for one attribute:\n\n{arrays}\n\n"
         f"OR:\n\n{programs}\n\nThe planner's guess:\n\n{unplanned}"
     )
@@ -323,14 +328,14 @@ def refusals(workload: dict[str, Any]) -> list[str]:
 
 def _structures(sections: dict[str, Any]) -> str:
     section = sections["structures"]
-    found = [f"![Microseconds an event of every structure](benchmarks/plots/structures.svg)\n\n{STRUCTURE_NOTE}"]
+    found = [f"![Microseconds per event of every structure](benchmarks/plots/structures.svg)\n\n{STRUCTURE_NOTE}"]
     for shape, workload in section["workloads"].items():
         table = markdown(STRUCTURE_HEAD, structure_rows(workload, section["subscriptions"]))
         notes = "".join(f"\n- {reason}" for reason in refusals(workload))
         title = (
             f"**{shape}**, {section['subscriptions']:,} subscriptions, {number(workload['matches per event'])} matches"
         )
-        found.append(f"{title} an event:\n\n{table}" + (f"\n\nToo much for some:\n{notes}" if notes else ""))
+        found.append(f"{title} per event:\n\n{table}" + (f"\n\nToo much for some:\n{notes}" if notes else ""))
     return "\n\n".join(found)
 
 

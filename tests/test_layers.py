@@ -42,7 +42,7 @@ ALLOWED = {
     "past": [*BELOW, "matches"],
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
     "workloads": [*BELOW, "reference"],
-    "experiments": [*BELOW, "workloads", "matcher", "reference"],  # joins over history are a matcher's
+    "experiments": [*BELOW, "workloads", "reference", "matcher"],
     "java": ["errors"],
     # Of a service: it reads and explains expressions itself, and has no index.
     "client": ["errors", "arguments", "language", "coding.lines", "coding.values", "explain", "segments.state"],
@@ -70,6 +70,7 @@ ALLOWED = {
         for shell in SHELLS
     },
 }
+ALLOWED["spark"] += ["intake"]  # an index and its options are checked before a job begins
 ALLOWED["matcher"] += [
     "matching",
     "reference",

@@ -27,14 +27,15 @@ from sections.durable_changes import latency
 from sections.live_books import Books, Group, Oracle
 from sections.live_windows import Run, Work, rest, window
 
-INDEXES = ("auto", "pstree")  # one that is rebuilt when segments are merged, and one that takes rows in place
-RATES = {"batches": (100, 500, 1_000, 5_000), "single events": (100, 1_000)}  # adds per second, and as many removes
+INDEXES = ("auto",)
+RATES = {"batches": (100, 1_000, 5_000), "single events": (100,)}  # adds per second, and as many removes
 GROUP = 0.01  # seconds
 TEXTS = 100_000
-SECONDS = {"batches": 30.0, "single events": 15.0}  # of a window, for ENOUGH subscriptions
+SECONDS = {"batches": 15.0, "single events": 10.0}  # of a window, for ENOUGH subscriptions
 IDLE_SECONDS = 3.0
 PARTS = 3  # of a window: how much does it vary?
 ENOUGH = 500_000
+EVENTS = 1_000
 KEPT = 0.7  # of the idle throughput, at least
 ONE_BY_ONE = {1: 300, 100: 2_000}  # a match after every so many changes -> changes
 SINGLE_ADDS = {"memory": 20_000, "durable": 2_000}  # for the amortised time of one
@@ -50,15 +51,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     table = workload.subscription_table().combine_chunks().slice(0, size.subscriptions)
     oracle = Oracle(workload, size.subscriptions)
     batch, dicts = workload.event_batch(), workload.event_dicts()
-    works = {
-        "batches": Work(
-            lambda m, _: m.match_batch(batch, attributes="attributes").pairs(),
-            lambda pairs: np.bincount(pairs["event"].to_numpy(), minlength=size.events),
-            single=False,
-            events=size.events,
-        ),
-        "single events": Work(lambda m, i: m.match(dicts[i]), lambda ids: np.array([len(ids)]), single=True, events=1),
-    }
+    works = _works(workload)
     found = []
     with TemporaryDirectory(prefix="dibs-bench-") as folder:
         for index in INDEXES:
@@ -135,28 +128,58 @@ def _sustained(
         say(f"{kind}, {rate:,} a second for {seconds:.0f} seconds")
         run = window(matcher, books, _groups(books, rate, seconds), rate, work, seconds)
         idle.append(alone())
-        around = idle[-2:]
-        throughput = float(np.mean([r.throughput for r in around]))
-        parts = [work.events * len(p) / sum(p) for p in np.array_split(run.matching, PARTS) if len(p)]
-        rows.append(
-            {
-                "rate": rate,
-                "adds per second": run.adds,
-                "of idle": run.throughput / throughput,
-                "of idle, worst": min(parts) / throughput,
-                "of idle, by processor time": float(np.mean([r.processor for r in around])) / run.processor,
-                "group": latency(run.changing),
-                "match": latency(run.matching),
-                "segments": run.segments,
-                "seconds to settle": run.settling,
-            }
-        )
+        rows.append({"rate": rate, **_of_idle(run, idle[-2:], work)})
     enough = [row["adds per second"] for row in rows if row["of idle"] >= KEPT]
     return {
         "idle events per second": float(np.median([r.throughput for r in idle])),
         "idle match": latency([s for r in idle for s in r.matching]),
         "rows": rows,
         f"most adds per second at {KEPT} of idle": max(enough, default=0.0),
+    }
+
+
+def _of_idle(run: Run, around: list[Run], work: Work) -> dict[str, Any]:
+    """around: the twin, before and after."""
+    throughput = float(np.mean([r.throughput for r in around]))
+    parts = [work.events * len(p) / sum(p) for p in np.array_split(run.matching, PARTS) if len(p)]
+    return {
+        "adds per second": run.adds,
+        "of idle": run.throughput / throughput,
+        "of idle, worst": min(parts) / throughput,
+        "of idle, by processor time": float(np.mean([r.processor for r in around])) / run.processor,
+        "group": latency(run.changing),
+        "match": latency(run.matching),
+        "segments": run.segments,
+        "seconds to settle": run.settling,
+    }
+
+
+def beside_single_events(subscriptions: int, rate: int, seconds: float, say: Say) -> dict[str, Any]:
+    """`auto` in memory, single events, one rate: the row of the table alone."""
+    say(f"building {subscriptions:,} subscriptions twice")
+    workload = boolean.make_named("sparse", subscriptions + min(TEXTS, subscriptions), events=EVENTS)
+    table = workload.subscription_table().combine_chunks().slice(0, subscriptions)
+    works, oracle = _works(workload), Oracle(workload, subscriptions)
+    twin, matcher = (_settled(Matcher(threads=1), table, works) for _ in range(2))
+    work, still, books = works["single events"], Books(oracle), Books(oracle)
+    idle = [window(twin, still, [], 0, work, IDLE_SECONDS)]
+    say(f"{rate:,} adds and removes a second for {seconds:.0f} seconds")
+    run = window(matcher, books, _groups(books, rate, seconds), rate, work, seconds)
+    idle.append(window(twin, still, [], 0, work, IDLE_SECONDS))
+    return _of_idle(run, idle, work)
+
+
+def _works(workload: boolean.Workload) -> dict[str, Work]:
+    """All events at once, and one after the other."""
+    batch, dicts = workload.event_batch(), workload.event_dicts()
+    return {
+        "batches": Work(
+            lambda m, _: m.match_batch(batch, attributes="attributes").pairs(),
+            lambda pairs: np.bincount(pairs["event"].to_numpy(), minlength=workload.events),
+            single=False,
+            events=workload.events,
+        ),
+        "single events": Work(lambda m, i: m.match(dicts[i]), lambda ids: np.array([len(ids)]), single=True, events=1),
     }
 
 

@@ -44,7 +44,8 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     found: dict[str, Any] = {"absent": dict(ABSENT), "workloads": {}}
     for shape in SHAPES:
         joins = _measure(shape, "join", min(size.subscriptions, MOST["join"]), JOINS, found["absent"], say)
-        rules = _measure(shape, "rules", min(size.subscriptions, MOST["rules"]), RULES, found["absent"], say)
+        few = min(size.subscriptions // 10, MOST["rules"])
+        rules = _measure(shape, "rules", few, RULES, found["absent"], say)
         found["workloads"][shape] = {"join": joins, "rules": rules}
     found["patterns"] = _measure_patterns(min(size.subscriptions, PATTERNS), found["absent"], say)
     return found

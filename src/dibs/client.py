@@ -203,12 +203,17 @@ class Client:
 
     def get(self, id: Id) -> Subscription:
         """What is known of a subscription. Raises UnknownId."""
-        from datetime import datetime
+        return _subscription(self._get(id))
 
-        found = self._get(id)
-        moment = datetime.fromisoformat(found["time"].replace("Z", "+00:00"))
-        time = round(moment.timestamp() * 1e6)
-        return Subscription(found["id"], found["expression"], found["weight"], found["version"], time)
+    def pages(self, limit: int = 1_000, paused: bool | None = None) -> Iterator[list[Subscription]]:
+        """All subscriptions in the order of their ids, some at a time; paused: only those that are, or are not."""
+        params = {"limit": str(limit)} | ({} if paused is None else {"paused": str(paused).lower()})
+        while True:
+            found = orjson.loads(self._ask("GET", "/v1/subscriptions", params=params).content)
+            yield [_subscription(each) for each in found["subscriptions"]]
+            if found["next"] is None:
+                return
+            params["after"] = found["next"]
 
     def expression(self, id: Id) -> str:
         """The text of a subscription."""
@@ -277,6 +282,11 @@ class Client:
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
         return explain(parse(self.expression(id)), event, id)
 
+    def validate(self, expression: str) -> list[Problem]:
+        """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""
+        answer = self._ask("POST", "/v1/validate", _json({"expression": expression}), JSON)
+        return [Problem(**each) for each in orjson.loads(answer.content)["problems"]]
+
     def backtest(self, expression: str, examples: int = 5) -> dict[str, Any]:
         """What the expression would have matched of the service's recent events."""
         body = _json({"expression": expression, "examples": examples})
@@ -325,6 +335,14 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client: {self.url}>"
+
+
+def _subscription(found: dict[str, Any]) -> Subscription:
+    from datetime import datetime
+
+    moment = datetime.fromisoformat(found["time"].replace("Z", "+00:00"))
+    time = round(moment.timestamp() * 1e6)
+    return Subscription(found["id"], found["expression"], found["weight"], found["version"], time)
 
 
 def _path(id: Any) -> str:

@@ -53,7 +53,7 @@ from dibs.matching import Matching
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT
+from dibs.segments.segment import DEFAULT_WEIGHT, Choice
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.storage import store, versions
@@ -104,6 +104,11 @@ class Matcher:
     def options(self) -> dict[str, Any]:
         """The parameters of the index, also those that were not given."""
         return all_options(options_of(self.index), dict(self._choice.options))
+
+    @property
+    def choice(self) -> Choice:
+        """The index and its options: for other parts of Dibs."""
+        return self._choice
 
     @property
     def threads(self) -> int:
@@ -457,7 +462,7 @@ class Matcher:
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
             version = versions.read_version(source)
-            return cls.of_state(versions.load_state(source, version), version.index, threads)
+            return cls.of_state(versions.load_state(source, version), version.index, threads, version.options)
         manifest, segments, documents = store.load_saved(source)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         state = State(manifest.version, tuple(layers))

@@ -194,6 +194,8 @@ class Thresholds:
     spark_segment: int = _threshold(1_000_000, 40, "subscriptions of a segment that one task builds")
     spark_task: int = _threshold(20_000, 10, "subscriptions that are worth a task of their own")
     spark_small_segments: int = _threshold(8, 1, "small segments of a shard that are not worth a merge")
+    spark_history: int = _threshold(100_000, 5, "documents of a history that every worker gets rather than some")
+    spark_history_parts: int = _threshold(32, 1, "micro-batches whose documents are not yet put together into one part")
     spark_collected: int = _threshold(100_000, 5, "subscriptions that are compiled on the driver rather than by a job")
     # index.papers.pbtree
     pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")

@@ -15,6 +15,7 @@ import pytest
 from command_line import found, json_rows, lines_of, run
 from dibs.cli import generate
 from dibs.workloads import boolean
+from dibs.workloads.generators import GENERATORS
 
 # ---- explain ----
 
@@ -105,14 +106,14 @@ def test_validate_for_programs() -> None:
 
 
 def test_workload_names() -> None:
-    assert [w.value for w in generate.Workload] == ["shop", *boolean.SHAPES]
+    assert [w.value for w in generate.Workload] == ["shop", *boolean.SHAPES, *GENERATORS]
 
 
-@pytest.mark.parametrize("workload", ["shop", "dense"])
+@pytest.mark.parametrize("workload", ["shop", "dense", "begen", "qgrams", "prefixes"])
 def test_generated_files_match_alike_in_all_formats(workload: str, tmp_path: Path) -> None:
     results = []
     for format in ("parquet", "jsonl", "csv", "arrow"):
-        size = ["--subscriptions", "500", "--events", "30", "--seed", "3", "--format", format]
+        size = ["--subscriptions", "1500", "--events", "30", "--seed", "3", "--format", format]
         made = run("generate", workload, "--out", tmp_path, *size)
         assert made.exit_code == 0, made.stderr
         assert "dibs match --subscriptions" in made.stderr

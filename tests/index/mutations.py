@@ -1,6 +1,7 @@
-"""Does a test notice when a structure is wrong? One comparison of each is broken on purpose, and tests must fail.
+"""Does a test notice when a structure, or what reads events for it, is wrong? One comparison of each is broken on
+purpose, and tests must fail.
 
-    PYTHONPATH=src python tests/index/mutations.py            all of them: a quarter of an hour
+    PYTHONPATH=src python tests/index/mutations.py            all of them: twenty minutes
     PYTHONPATH=src python tests/index/mutations.py gryphon    those whose names contain this word
 
 Each mutation is made in a copy of src/ in a temporary folder. Numba compiles the kernels of the changed file again, and
@@ -27,7 +28,7 @@ SECONDS = 300  # for the tests of one mutation; more means that it never ends
 
 class Mutation(NamedTuple):
     name: str
-    file: str  # under src/dibs/index
+    file: str  # under src/dibs
     old: str  # is there exactly once
     new: str
     tests: tuple[str, ...]  # what pytest is to run
@@ -43,153 +44,158 @@ def updates(*names: str) -> tuple[str, ...]:
     return suite(*names, test="test_updates")
 
 
-PS = "papers/pstree/"
-TATBUL = "papers/tatbul/"
-BETREE = "papers/betree/"
+EVENTS = "coding/events/"
+PATTERNS = "coding/patterns/"
+SINGLE = "segments/single/"
+LANE = ("tests/coding/test_json_lane.py", "tests/coding/test_json_blocks.py")
+WAITING = ("tests/segments/test_waiting.py", "-k", "every_operator or single_events")
+PS = "index/papers/pstree/"
+TATBUL = "index/papers/tatbul/"
+BETREE = "index/papers/betree/"
 MUTATIONS = (
     Mutation(
         "scan",
-        "kernels.py",
+        "index/kernels.py",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
         "ok = (low < slots.hi[a]) & (slots.lo[a] <= high)",
         suite("scan"),
     ),
     Mutation(
         "records: a test",
-        "auto/record_kernels.py",
+        "index/auto/record_kernels.py",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),
     ),
     Mutation(
         "records: verifying",
-        "kernels.py",
+        "index/kernels.py",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] < high)",
         suite("auto"),
     ),
     Mutation(
         "masks: tabulated",
-        "auto/mask_filling.py",
+        "index/auto/mask_filling.py",
         "block.lo[space.order[i]] <= c:",
         "block.lo[space.order[i]] < c:",
         suite("auto"),
     ),
     Mutation(
         "masks: searched",
-        "auto/mask_filling.py",
+        "index/auto/mask_filling.py",
         "if block.lo[space.order[m]] <= cell:",
         "if block.lo[space.order[m]] < cell:",
         suite("auto"),
     ),
     Mutation(
         "access sets",
-        "auto/access_sets.py",
+        "index/auto/access_sets.py",
         "NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]",
         "NOWHERE if lo[p] == 1 and hi[p] == 0 else share[p]",
         ("tests/index/test_access_sets.py",),
     ),
     Mutation(
         "planner",
-        "auto/planner.py",
+        "index/auto/planner.py",
         "if few is not None and few.masks is masks:",
         "if few is not None:",
         ("tests/index/test_auto.py", "-k", "old_plan"),
     ),
     Mutation(
         "complete",
-        "complete.py",
+        "index/complete.py",
         "if single is None or single.all():",
         "if single is None or single.any():",
         suite("counting"),
     ),
     Mutation(
         "conjunctions",
-        "conjunctions.py",
+        "index/conjunctions.py",
         "if max(low, have_lo) <= min(high, have_hi):",
         "if max(low, have_lo) < min(high, have_hi):",
         suite("counting"),
     ),
     Mutation(
         "operators",
-        "operators.py",
+        "index/operators.py",
         "within = floor[a] <= low and high <= ceiling[a]",
         "within = floor[a] <= low",
         ("tests/index/test_operators.py",),
     ),
     Mutation(
         "operators: the floor",
-        "operators.py",
+        "index/operators.py",
         "within = floor[a] <= low and high <= ceiling[a]",
         "within = high <= ceiling[a]",
         ("tests/index/test_operators.py",),
     ),
     Mutation(
         "counting",
-        "papers/counting.py",
+        "index/papers/counting.py",
         "k += now == 0",
         "k += now == 1",
         suite("counting"),
     ),
     Mutation(
         "postings",
-        "papers/postings.py",
+        "index/papers/postings.py",
         "limits[a, FLOOR] <= v and v <= limits[a, CEILING]",
         "limits[a, FLOOR] < v and v <= limits[a, CEILING]",
         suite("counting", "kindex"),
     ),
     Mutation(
         "kindex",
-        "papers/kindex.py",
+        "index/papers/kindex.py",
         "np.int64(rows[p + step]) < target:",
         "np.int64(rows[p + step]) <= target:",
         (SUITE, "tests/index/test_kindex.py", "-k", "kindex"),
     ),
     Mutation(
         "propagation: sorted lists",
-        "papers/propagation/kernels.py",
+        "index/papers/propagation/kernels.py",
         "below = key[p + half] < v",
         "below = key[p + half] <= v",
         suite("propagation"),
     ),
     Mutation(
         "propagation: spans",
-        "papers/propagation/kernels.py",
+        "index/papers/propagation/kernels.py",
         "np.uint64(span_end[s] >= v)",
         "np.uint64(span_end[s] > v)",
         suite("propagation"),
     ),
     Mutation(
         "gryphon: edge by edge",
-        "papers/gryphon/kernels.py",
+        "index/papers/gryphon/kernels.py",
         "(words[x + np.uint64(LO)] <= v)",
         "(words[x + np.uint64(LO)] < v)",
         suite("gryphon"),
     ),
     Mutation(
         "gryphon: directories",
-        "papers/gryphon/kernels.py",
+        "index/papers/gryphon/kernels.py",
         "n += v <= nodes[np.uint64(x), HI]",
         "n += v < nodes[np.uint64(x), HI]",
         suite("gryphon"),
     ),
     Mutation(
         "opindex: BETWEEN",
-        "papers/opindex/kernels.py",
+        "index/papers/opindex/kernels.py",
         "if far[at] < x:",
         "if far[at] <= x:",
         suite("opindex", "opindex-bs"),
     ),
     Mutation(
         "opindex: limits",
-        "papers/opindex/kernels.py",
+        "index/papers/opindex/kernels.py",
         "(op == LE or op == NE) and x < floor[a]",
         "(op == NE) and x < floor[a]",
         suite("opindex", "opindex-bs"),
     ),
     Mutation(
         "opindex: insertion",
-        "papers/opindex/blocks.py",
+        "index/papers/opindex/blocks.py",
         "if p >= start and key[p] > key[q]:",
         "if p >= start and key[p] < key[q]:",
         updates("opindex", "opindex-bs"),
@@ -306,12 +312,110 @@ MUTATIONS = (
         "if runs[m, GONE] > runs[m, GONE_END]:",
         ("tests/index/test_tatbul.py", "-k", "lists_of_differences"),
     ),
+    Mutation(
+        "json: numbers",
+        EVENTS + "json_numbers.py",
+        "at += count",
+        "at += min(count, 7)",
+        LANE,
+    ),
+    Mutation(
+        "json: eight digits",
+        EVENTS + "json_numbers.py",
+        "if digits == 0 or not fits",
+        "if digits == 0 or digits == 16 or not fits",
+        ("tests/coding/test_json_blocks.py",),
+    ),
+    Mutation(
+        "json: UTF-8",
+        EVENTS + "json_strings.py",
+        "highest = 0x9F  # above are surrogates",
+        "highest = 0xBF  # above are surrogates",
+        LANE,
+    ),
+    Mutation(
+        "json: keys twice",
+        EVENTS + "json_kernels.py",
+        "if work.seen[node] >= work.object[depth]:",
+        "if work.seen[node] > work.object[depth]:",
+        LANE,
+    ),
+    Mutation(
+        "json: long names",
+        EVENTS + "paths.py",
+        "and (size <= 8 or _same_bytes(",
+        "and (size <= 16 or _same_bytes(",
+        ("tests/coding/test_json_blocks.py",),
+    ),
+    Mutation(
+        "json: members",
+        EVENTS + "json_member_kernels.py",
+        "if times == 1 else (start, start)",
+        "if times >= 1 else (start, start)",
+        ("tests/coding/test_json_members.py",),
+    ),
+    Mutation(
+        "lookup: numbers that share a slot",
+        "coding/lookup_kernels.py",
+        "at = _next_slot(slots, at)\n    return np.int64(NUMBER_BASE)",
+        "break\n    return np.int64(NUMBER_BASE)",
+        ("tests/coding/test_lookup.py",),
+    ),
+    Mutation(
+        "patterns: LIKE at its end",
+        PATTERNS + "like_kernels.py",
+        "return YES if start == end else NO",
+        "return YES",
+        ("tests/coding/test_patterns.py",),
+    ),
+    Mutation(
+        "patterns: other texts",
+        PATTERNS + "search_kernels.py",
+        "if begin < start or length > end - begin or",
+        "if length > end - begin or",
+        ("tests/coding/test_patterns.py",),
+    ),
+    Mutation(
+        "single: rows that are gone",
+        SINGLE + "kernels.py",
+        "kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)",
+        "kept += 1",
+        ("tests/segments/test_single.py", "-k", "gone"),
+    ),
+    Mutation(
+        "single: several values",
+        SINGLE + "kernels.py",
+        "elif at < last and attribute[at] == a:\n            points = False",
+        "elif at < last and attribute[at] == a:\n            points = points",
+        ("tests/segments/test_single.py",),
+    ),
+    Mutation(
+        "waiting: BETWEEN",
+        SINGLE + "waiting_kernels.py",
+        "inside = last < 0 or (last == 0 and operator == _BETWEEN)",
+        "inside = last < 0",
+        WAITING,
+    ),
+    Mutation(
+        "waiting: kinds of a list",
+        SINGLE + "waiting_kernels.py",
+        "and least <= kind and kind <= most",
+        "",
+        WAITING,
+    ),
+    Mutation(
+        "waiting: what is needed",
+        SINGLE + "waiting.py",
+        "if steps[at].operator != Op.IS_NULL:",
+        "if True:",
+        WAITING,
+    ),
 )
 
 
 def misfits() -> list[Mutation]:
     """Those whose old text does not stand in their file exactly once."""
-    return [m for m in MUTATIONS if (ROOT / "src/dibs/index" / m.file).read_text().count(m.old) != 1]
+    return [m for m in MUTATIONS if (ROOT / "src/dibs" / m.file).read_text().count(m.old) != 1]
 
 
 def main(words: list[str]) -> int:
@@ -337,7 +441,7 @@ def run(m: Mutation) -> str | None:
     with tempfile.TemporaryDirectory(prefix="dibs-mutation-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source)
-        file = source / "dibs/index" / m.file
+        file = source / "dibs" / m.file
         file.write_text(file.read_text().replace(m.old, m.new))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *m.tests]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -349,7 +453,7 @@ def run(m: Mutation) -> str | None:
         return None
     failed = re.search(r"^FAILED (.+?)(?: - |$)", done.stdout, re.M)
     if failed:
-        return f"caught by {failed[1].removeprefix('tests/index/')}"
+        return f"caught by {failed[1].removeprefix('tests/')}"
     if done.returncode < 0:
         return f"caught: the process ended by signal {-done.returncode}"
     raise RuntimeError(f"{m.name}: the tests could not be run\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

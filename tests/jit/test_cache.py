@@ -130,10 +130,10 @@ import json, pickle
 import numpy as np
 from dibs.jit import parcel, ready
 from dibs.segments import ids
-assert parcel.packed() is None  # not all is compiled
+assert parcel.pack() is None  # not all is compiled
 ids._mix(np.zeros(1, np.uint64))
 ready.note().write_text("{}")
-print(json.dumps({"packed": pickle.dumps(tuple(parcel.packed())).hex()}))
+print(json.dumps({"packed": pickle.dumps(tuple(parcel.pack())).hex()}))
 """
     unpack = """
 import json, pickle

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dibs import Range
 from dibs.language.expression import Expression
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
@@ -186,3 +187,11 @@ def test_more_rows_than_there_is_room_for() -> None:
         pair.add_many([(f"new {i}", "a >= 0") for i in range(20)])
         pair.check({"a": 9}, 0)
         pair.check({"a": 9}, 1)
+
+
+def test_a_value_that_cannot_be_read_beside_a_segment_without_attributes() -> None:
+    pair = Pair([f"a = {i} AND b = 1" for i in range(2_000)])
+    pair.check({"a": 1}, 2)
+    pair.add_many([("all", "TRUE")])
+    assert list(pair.own.match_batch([{"a": object(), "b": Range(1, 2)}], on_error="skip")) == [["all"]]
+    assert len(pair.own._layers.state.layers) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ Behaviour = Callable[["Receiver", int], int]  # of the request with this number;
 class Receiver:
     """Keeps every request that it has taken: (delivery id, body, attempt)."""
 
-    def __init__(self, behaviour: Behaviour | None = None, secret: str = ""):
+    def __init__(self, behaviour: Behaviour | None = None, secret: str = "", tls: ssl.SSLContext | None = None):
         self.behaviour, self.secret = behaviour or (lambda receiver, number: 200), secret
         self.taken: list[tuple[str, dict[str, Any], int]] = []
         self.requests = 0
@@ -67,10 +68,12 @@ class Receiver:
                 pass  # whoever has sent something was killed, or did not wait
 
         self.server = Server(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/hook"
+        self.url = f"http{'s' * (tls is not None)}://127.0.0.1:{self.server.server_address[1]}/hook"
 
     @property
     def ids(self) -> list[str]:

@@ -6,22 +6,14 @@ from pathlib import Path
 
 import pytest
 from agreement import compare
-from serving import Processes, running
+from serving import running
 
 
-@pytest.mark.parametrize("gather_from", [2, 1_000])
-def test_eight_clients_at_once(tmp_path: Path, gather_from: int) -> None:
+@pytest.mark.parametrize("gather_from", [2, None])
+def test_eight_clients_at_once(tmp_path: Path, gather_from: int | None) -> None:
     with running(tmp_path / "searches", gather_from=gather_from) as served:
-        tally = compare(served.url, served.token(), clients=8, rounds=25, seed=gather_from)
+        tally = compare(served.url, served.token(), clients=8, rounds=15, seed=gather_from or 7)
         tenant = served.service.tenants.find("main")
     assert tally.wrong == []
-    assert tally.answers > 400 and tally.matches > 100 and tally.changes > 300
-    assert tenant is not None and (tenant.gatherer.batches > 0) == (gather_from == 2)
-
-
-def test_processes_that_follow_the_writer(tmp_path: Path) -> None:
-    with Processes(tmp_path / "searches", workers=2) as served:
-        tally = compare(served.url, served.token, clients=4, rounds=20, seed=3)
-    assert tally.wrong == []
-    assert tally.answers > 150 and tally.changes > 100
-    assert served.process.returncode == 0, served.said
+    assert tally.answers > 300 and tally.matches > 60 and tally.changes > 200
+    assert tenant is not None and (gather_from is None or tenant.gatherer.batches > 0)

@@ -143,3 +143,56 @@ def test_tokens_by_the_command(served: Running) -> None:
         client.add("a", "x = 1")
         with pytest.raises(dibs.ServiceError, match="1 subscriptions"):
             client.add("b", "x = 1")
+
+
+def test_catalog_validate_backtest_and_stats_ask_a_service(
+    both: tuple[dibs.Client, dibs.Matcher], served: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = both
+    monkeypatch.setenv("DIBS_TOKEN", served.token("main", "write", "publish"))
+    url = served.url
+    assert run("catalog", "add", url, "alice", "price <= 580", "--weight", "2").exit_code == 0
+    assert run("catalog", "add", url, "5", "price > 1000").exit_code == 0
+    done = run("catalog", "add", url, "5", "price > 1")
+    assert done.exit_code == 3 and "5" in done.stderr
+    done = run("catalog", "add", url, "bad", "price >")
+    assert done.exit_code == 3 and "price >" in done.stderr
+    client.add("paused", "x = 1", paused=True)
+    done = run("catalog", "ls", url, "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["id"], row["expression"], row["weight"]) for row in rows] == [
+        (5, "price > 1000", 1.0),
+        ("alice", "price <= 580", 2.0),
+    ]
+    assert [
+        json.loads(line)["id"] for line in run("catalog", "ls", url, "--like", "ALI", "--json").stdout.splitlines()
+    ] == ["alice"]
+    assert "price <= 580" in run("catalog", "get", url, "alice").stdout
+    assert run("catalog", "get", url, "nobody").exit_code == 1
+    for ending in ("parquet", "jsonl"):
+        file, other = tmp_path / f"out.{ending}", tmp_path / f"folder-{ending}"
+        assert run("catalog", "export", url, str(file)).exit_code == 0
+        assert run("catalog", "import", str(other), str(file)).exit_code == 0
+        with dibs.Matcher.open(other) as matcher:
+            assert matcher.match({"price": 500}) == ["alice"] and matcher.match({"price": 2000}) == [5]
+            assert matcher.weight("alice") == 2.0 and len(matcher) == 2
+    done = run("catalog", "rm", url, "alice", "nobody")
+    assert done.exit_code == 3 and "alice" in client
+    assert run("catalog", "rm", url, "alice", "5").exit_code == 0
+    assert "alice" not in client and 5 not in client
+    done = run("validate", "--server", url, "--json", "price <= 5", "price <=")
+    ours = run("validate", "--json", "price <= 5", "price <=")
+    assert done.exit_code == 1 and done.stdout == ours.stdout
+    for price in range(10):
+        client.publish({"unique": price})
+    done = run("backtest", "--server", url, "unique >= 7", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["count"] == 3
+    done = run("backtest", "--server", url, "unique >= 7")
+    assert done.exit_code == 0 and done.stdout.startswith("3 of the ") and '"unique":9' in done.stdout
+    assert run("backtest", "--server", url, "unique >= 7", "events.jsonl").exit_code == 2
+    assert json.loads(run("stats", url).stdout)["subscriptions"] == len(client)
+    assert json.loads(run("stats", str(tmp_path / "folder-jsonl")).stdout)["subscriptions"] == 2
+    monkeypatch.setenv("DIBS_TOKEN", "wrong")
+    for command in (["catalog", "ls", url], ["validate", "--server", url, "a = 1"], ["stats", url]):
+        done = run(*command)
+        assert done.exit_code == 3 and "token" in done.stderr

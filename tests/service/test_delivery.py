@@ -105,7 +105,7 @@ def test_what_fails_is_tried_again_in_order_with_the_same_id(outbox: Outbox) -> 
 
 def test_one_that_hangs_or_is_slow_holds_up_nobody_else(outbox: Outbox) -> None:
     def slow(receiver: Receiver, number: int) -> int:
-        time.sleep(0.3)
+        time.sleep(0.05)
         return 200
 
     with Receiver() as good, Receiver(hangs) as dead, Receiver(slow) as lazy, delivering(outbox.folder):

@@ -57,8 +57,9 @@ def test_no_request_makes_it_fail(api: Running) -> None:
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 25
     asked: Counter[int] = Counter()
-    for operation in operations:
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+    modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
+    for number, operation in enumerate(operations):
+        for mode in modes if EXAMPLES > 1 else modes[number % 2 :][:1]:  # what is sent wrongly takes long to make up
 
             @given(case=operation.as_strategy(generation_mode=mode))
             @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))

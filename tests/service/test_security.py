@@ -17,6 +17,7 @@ from serving import JSON_LINES, Running, running
 from dibs.errors import ArgumentError
 from dibs.service.app import all_routes
 from dibs.service.database import Database
+from dibs.service.forwarding import WRITER
 from dibs.service.settings import DATABASE, Limits, Settings
 from dibs.service.tokens import list_tokens, revoke_token
 
@@ -261,6 +262,7 @@ def test_pages_of_other_sites_and_other_names_get_nothing(tmp_path: Path) -> Non
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
             assert client.post("/v1/match", json={}, headers={"Origin": origin}).status_code == 403
         assert client.post("/v1/match", json={}, headers={"Host": "rebound.example"}).status_code == 403
+        assert client.get("/ready", headers={"Host": httpx.URL(WRITER).host}).is_success  # as processes that follow ask
         form = client.post("/v1/publish", content=b"{}", headers={"Content-Type": "text/plain"})
         assert form.status_code == 415
 

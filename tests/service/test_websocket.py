@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from receivers import wait_until
-from serving import Processes, Running, running
+from serving import Running, running
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -153,25 +153,3 @@ def test_one_that_does_not_read_holds_up_nobody_and_is_told_what_it_missed(serve
     lost = sum(message["data"]["count"] for message in found if message["event"] == "lost")
     places = [message["id"] for message in found if message["event"] == "delivery"]
     assert lost > 0 and lost + len(places) == 1_000 and places == sorted(places)
-
-
-def test_processes_that_follow_hand_on_and_a_stop_ends_it(tmp_path: Path) -> None:
-    with Processes(tmp_path / "searches", workers=2) as served:
-        headers = {"Authorization": f"Bearer {served.token}"}
-        with httpx.Client(base_url=served.url, headers=headers, timeout=30) as client:
-            stream_with(client, "far")
-            url = socket_url(served.url) + "/v1/destinations/far/stream?after=0"
-            with pytest.raises(InvalidStatus) as refused, connect(url, proxy=None):
-                pass
-            assert refused.value.response.status_code == 401
-            protocols = [Subprotocol("dibs"), Subprotocol(served.token)]
-            with connect(url, subprotocols=protocols, proxy=None) as wire:
-                publish(client, "far", 3)
-                assert [read(wire)["data"]["event"]["n"] for _ in range(3)] == [0, 1, 2]
-                begun = time.monotonic()
-                served.process.terminate()
-                with pytest.raises(ConnectionClosed):
-                    wire.recv(timeout=30)
-        served.process.wait(30)
-        assert time.monotonic() - begun < 8  # it does not wait for streams
-    assert served.process.returncode == 0, served.said

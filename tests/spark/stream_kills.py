@@ -1,11 +1,13 @@
 """Kills a stream with SIGKILL again and again, while events come and subscriptions change all the time.
 
     python tests/spark/stream_kills.py --kills 20 --seed 1
+    python tests/spark/stream_kills.py --kills 20 --history
 
 The victim is the driver's Python, the JVM or a Python worker, at a random moment, sometimes before the first batch
 since the last kill is done; what has died is started again with the same checkpoint. In the end the matches in the
 Parquet sink are held against the plain evaluator: every event was matched in one batch, against one version of the
-subscriptions, and has exactly the matches of that version, once.
+subscriptions, and has exactly the matches of that version, once. With --history there are joins, and each event sees
+those before it, as in one Matcher that is told of events and changes in the same order.
 test_stream_kills.py runs a short form.
 """
 
@@ -37,16 +39,24 @@ EXPRESSIONS = (
     "s LIKE '{0}%'",
     "n IN ({0}, {1}) AND m IS NOT NULL",
 )
+JOINS = (
+    "EXISTS d (d.n = n AND d.m > m) AND n <> {0}",
+    "(SELECT COUNT(*) FROM history d WHERE d.s = s) >= {0}",
+    "m < (SELECT MIN(d.m) FROM history d WHERE d.n = n AND d.s <> s)",
+    "NOT EXISTS d (d.m = m AND d.n > {1})",
+)
+KEPT = 200  # documents
 
 
-def run_stream(folder: Path, stay: bool) -> None:
+def run_stream(folder: Path, stay: bool, history: bool) -> None:
     """The driver: a stream over everything in the folder."""
-    from dibs.spark import session, stream
+    from dibs.spark import History, session, stream
 
     spark = session(app="dibs kills", spark_master="local[2,4]")  # a task is tried four times
     files = FILES_A_BATCH if stay else FILES_A_LAST_BATCH
     events = spark.readStream.option("maxFilesPerTrigger", files).text(str(folder / "events"))
     events = events.selectExpr("get_json_object(value, '$.id') AS id", "value")
+    events = events.selectExpr("*", "CAST(substr(id, 2) AS LONG) AS number")
     query = stream(
         events,
         folder / "subscriptions",
@@ -55,6 +65,7 @@ def run_stream(folder: Path, stay: bool) -> None:
         attributes="value",
         carry=("version", "subscription_version"),
         trigger=None if stay else "available-now",
+        history=History(order="number", retain=KEPT) if history else None,
         on_batch=lambda metrics: print("batch", "again" if metrics.replayed else "new", flush=True),
     )
     query.awaitTermination()
@@ -64,11 +75,12 @@ def run_stream(folder: Path, stay: bool) -> None:
 class Feed:
     """Changes subscriptions and writes events until it is told to stop, and remembers everything."""
 
-    def __init__(self, folder: Path, seed: int, pause: float) -> None:
+    def __init__(self, folder: Path, seed: int, pause: float, history: bool) -> None:
         from dibs.matcher import Matcher
 
         self._folder, self._random, self._pause = folder, random.Random(seed), pause
         (folder / "events").mkdir(parents=True)
+        self._expressions = EXPRESSIONS + JOINS if history else EXPRESSIONS
         self.matcher = Matcher.open(folder / "subscriptions")
         self.changes: list[tuple[str, str | None]] = []  # number i made the version i + 1
         self.events: dict[str, dict[str, Any]] = {}
@@ -80,7 +92,7 @@ class Feed:
         self._thread.start()
 
     def _expression(self) -> str:
-        return self._random.choice(EXPRESSIONS).format(self._random.randrange(10), self._random.randrange(10))
+        return self._random.choice(self._expressions).format(self._random.randrange(10), self._random.randrange(10))
 
     def _change(self, id: str, expression: str | None) -> None:
         if expression is None:
@@ -121,8 +133,9 @@ class Feed:
 class Driver:
     """The process of the stream, and those that it has started."""
 
-    def __init__(self, folder: Path, stay: bool = True) -> None:
-        command = [sys.executable, __file__, "--stream", str(folder), *(["--stay"] if stay else [])]
+    def __init__(self, folder: Path, history: bool, stay: bool = True) -> None:
+        flags = [*(["--stay"] if stay else []), *(["--history"] if history else [])]
+        command = [sys.executable, __file__, "--stream", str(folder), *flags]
         self._folder = folder
         self._log = open(folder / "stream.log", "ab")  # noqa: SIM115
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
@@ -208,12 +221,9 @@ def descendants(pid: int) -> list[tuple[int, str]]:
     return found
 
 
-def check(folder: Path, feed: Feed) -> str:
+def check(folder: Path, feed: Feed, history: bool) -> str:
     """Fails when a match is missing, there twice, or wrong; else says what there was."""
     import pyarrow.parquet as pq
-
-    from dibs.language.sql import parse
-    from dibs.reference import matches
 
     rows = pq.read_table(folder / "matches").to_pylist()
     versions: dict[int, int] = {}  # of batches
@@ -225,6 +235,23 @@ def check(folder: Path, feed: Feed) -> str:
     assert not missing, f"{len(missing)} events were never matched, as {min(missing)}"
     found = [(row["event_id"], row["subscription_id"], row["subscription_version"]) for row in rows]
     assert len(found) == len(set(found)), "a match is there twice"
+
+    expected = expected_with_history(feed, versions, places) if history else expected_alone(feed, versions, places)
+    wrong = expected ^ set(found)
+    assert not wrong, f"{len(wrong)} of {len(expected)} matches are wrong, as {min(wrong)}"
+    return (
+        f"{len(feed.events):,} events in {len(versions):,} batches, {len(set(versions.values())):,} versions of "
+        f"{len(feed.changes):,} changes: all {len(expected):,} matches are there once and right"
+    )
+
+
+Expected = set[tuple[str, str, int]]  # (event, subscription, its version)
+
+
+def expected_alone(feed: Feed, versions: dict[int, int], places: dict[str, int]) -> Expected:
+    """By the plain evaluator."""
+    from dibs.language.sql import parse
+    from dibs.reference import matches
 
     expected = set()
     state: dict[str, tuple[str, int]] = {}
@@ -242,18 +269,42 @@ def check(folder: Path, feed: Feed) -> str:
                 tree = trees.setdefault(expression, parse(expression))
                 if matches(tree, feed.events[event]):
                     expected.add((event, id, made))
-    wrong = expected ^ set(found)
-    assert not wrong, f"{len(wrong)} of {len(expected)} matches are wrong, as {min(wrong)}"
-    return (
-        f"{len(feed.events):,} events in {len(versions):,} batches, {len(set(versions.values())):,} versions of "
-        f"{len(feed.changes):,} changes: all {len(expected):,} matches are there once and right"
-    )
+    return expected
 
 
-def run(folder: Path, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS, pause: float = 0.4) -> str:
+def expected_with_history(feed: Feed, versions: dict[int, int], places: dict[str, int]) -> Expected:
+    """By a Matcher: batch after batch, and within a batch by number."""
+    from dibs.matcher import Matcher
+
+    expected = set()
+    made: dict[str, int] = {}
+    done = 0
+    with Matcher(retain=KEPT) as matcher:
+        for batch, version in sorted(versions.items()):
+            for number, (id, expression) in enumerate(feed.changes[done:version], done + 1):
+                if id in matcher:
+                    matcher.remove(id)
+                if expression is not None:
+                    matcher.add(id, expression)
+                    made[id] = number
+            done = max(done, version)
+            own = sorted((event for event, place in places.items() if place == batch), key=lambda event: int(event[1:]))
+            found = matcher.match_batch([feed.events[event] for event in own], remember=True)
+            expected |= {(event, id, made[id]) for event, ids in zip(own, found, strict=True) for id in ids}
+    return expected
+
+
+def run(
+    folder: Path,
+    kills: int,
+    seed: int,
+    victims: tuple[str, ...] = VICTIMS,
+    pause: float = 0.4,
+    history: bool = False,
+) -> str:
     chance = random.Random(seed)
-    feed = Feed(folder, seed, pause)
-    driver = Driver(folder)
+    feed = Feed(folder, seed, pause, history)
+    driver = Driver(folder, history)
     counts = dict.fromkeys(VICTIMS, 0)
     replayed = 0
     try:
@@ -270,20 +321,20 @@ def run(folder: Path, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS,
             print(f"kill {number + 1}: {kind} after {before} batches", flush=True)
             if kind == "worker":
                 driver.wait_for_batches(before + 2, PATIENCE)  # the stream survives its workers
-            else:
+            elif number < kills - 1:
                 replayed += driver.replayed
-                driver = Driver(folder)
-        driver.wait_for_batches(1, PATIENCE)
+                driver = Driver(folder, history)
     finally:
         feed.stop()
-        driver.end()
-    last = Driver(folder, stay=False)  # what is left
+        if driver.process.poll() is None:
+            driver.end()
+    last = Driver(folder, history, stay=False)  # what is left
     try:
         last.wait_for_end(PATIENCE)
     finally:
         last.end()
     replayed += driver.replayed + last.replayed
-    told = check(folder, feed)
+    told = check(folder, feed, history)
     killed = ", ".join(f"{kind} {n} times" for kind, n in counts.items())
     return f"killed {killed}; {replayed} batches were run again; {told}"
 
@@ -292,18 +343,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Kill a stream at random moments, and check its matches.")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--history", action="store_true", help="with joins over the events before")
     parser.add_argument("--folder", type=Path, help="a new folder, which is kept with everything in it")
     parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stay", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.stream is not None:
-        run_stream(arguments.stream, arguments.stay)
+        run_stream(arguments.stream, arguments.stay, arguments.history)
         return
     if arguments.folder is not None:
-        print(run(arguments.folder, arguments.kills, arguments.seed))
+        print(run(arguments.folder, arguments.kills, arguments.seed, history=arguments.history))
         return
     with tempfile.TemporaryDirectory(prefix="dibs-kills-") as folder:
-        print(run(Path(folder), arguments.kills, arguments.seed))
+        print(run(Path(folder), arguments.kills, arguments.seed, history=arguments.history))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.spark import compile, versions
+from dibs.spark import compile, match, versions
 from dibs.thresholds import using
 from strategies import typed_expression, typed_rows
 
@@ -55,14 +55,14 @@ def test_versions_of_a_changing_table(spark: SparkSession, tmp_path: Path, shard
     texts: dict[Any, str] = {i: to_sql(typed_expression(random)) for i in range(120)}
     tables = []
     with using(SMALL):
-        for number in range(1, 5):
+        for number in range(1, 4):
             done = compile(frame(spark, texts).repartition(2), tmp_path / "index", shards=shards)
             tables.append(dict(texts))
             assert done.version.version == versions.latest(tmp_path / "index") == number
             assert done.version.subscriptions == len(texts)
             texts = changed(texts, random)
     wanted = [expected(texts, rows) for texts in tables]
-    assert len(set(map(frozenset, wanted))) == 4
+    assert len(set(map(frozenset, wanted))) == 3
     for number, pairs in enumerate(wanted, 1):  # old ones stay what they were
         assert found(versions.load_matcher(tmp_path / "index", number), rows) == pairs
     assert found(Matcher.load(tmp_path / "index"), rows) == wanted[-1]
@@ -70,7 +70,7 @@ def test_versions_of_a_changing_table(spark: SparkSession, tmp_path: Path, shard
     routes = versions.open_version(tmp_path / "index").routes
     assert (len(routes) > 2) == (shards > 1)
     versions.remove_versions(tmp_path / "index", keep=1)
-    assert versions.list_versions(tmp_path / "index") == [4]
+    assert versions.list_versions(tmp_path / "index") == [3]
     assert found(Matcher.load(tmp_path / "index"), rows) == wanted[-1]
     with pytest.raises(FormatError, match="no compiled subscriptions of version 2"):
         versions.open_version(tmp_path / "index", 2)
@@ -199,3 +199,26 @@ def test_a_place_that_is_no_folder(spark: SparkSession, tmp_path: Path, monkeypa
     assert versions.load_matcher(url).match({"a": 7, "b": 2}) == [1, 7]
     with pytest.raises(DibsError, match="no filesystem opens nowhere://there"):
         compile(frame(spark, texts), "nowhere://there")
+
+
+def test_options_of_a_structure(spark: SparkSession, tmp_path: Path) -> None:
+    """They reach the index that workers open, versions keep them, and a wrong one is refused before anything runs."""
+    events = spark.createDataFrame([(1, 5, 7), (2, 6, 7)], "id int, a int, b int")
+    subs = spark.createDataFrame([(1, "a = 5 AND b = 7"), (2, "b > 6")], "id int, expression string")
+    options = {"dimensions": 3}
+    assert sorted(map(tuple, match(events, subs, index="psthash", options=options).collect())) == [
+        (1, 1),
+        (1, 2),
+        (2, 2),
+    ]
+    with pytest.raises(DibsError, match="dimension"):
+        match(events, subs, index="psthash", options={"dimension": 3})
+    done = compile(subs, tmp_path / "index", index="psthash", options=options)
+    again = compile(subs.union(subs.selectExpr("id + 10", "expression")), tmp_path / "index")
+    assert done.version.options == again.version.options == options
+    for matcher in (Matcher.load(tmp_path / "index"), versions.load_matcher(tmp_path / "index", 1)):
+        assert (matcher.index, matcher.options["dimensions"]) == ("psthash", 3)
+    with Matcher(index="psthash", options=options) as saved:
+        saved.add(1, "a = 5")
+        saved.save(tmp_path / "saved")
+    assert sorted(map(tuple, match(events, tmp_path / "saved").collect())) == [(1, 1)]

@@ -407,14 +407,6 @@ def test_an_event_with_many_problems_is_one_row(tmp_path: Path, caplog: pytest.L
     assert not caplog.text
 
 
-def test_joins_over_history_are_refused(spark: SparkSession) -> None:
-    """A worker has no history yet, and must not answer as if it were empty."""
-    subscriptions = spark.createDataFrame([(1, "a = 1"), (2, "FORALL d (a <> d.a)")], "id INT, expression STRING")
-    events = spark.createDataFrame([(1, 1)], "id INT, a INT")
-    with pytest.raises(DibsError, match="joins over history are not supported on Spark yet"):
-        match(events, subscriptions, event_id="id").collect()
-
-
 def test_kernels_travel_to_workers_that_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matcher = Matcher()
     matcher.add("x", "a = 1")

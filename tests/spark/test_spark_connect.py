@@ -27,7 +27,9 @@ from pyspark.sql import functions as F
 from dibs.errors import DibsError, SubscriptionErrors
 from dibs.spark import compile, explain, match, problems, sources
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", 2)
+builder = builder.config("spark.ui.enabled", "false").config("spark.python.daemon.module", "dibs.spark.daemon")
+spark = builder.getOrCreate()
 said = {"session": type(spark).__module__}
 
 
@@ -65,7 +67,7 @@ shutil.rmtree(sources.own_folder())
 said["carried"] = pairs(carried)
 
 folder = Path(sys.argv[1])
-many = spark.range(1_000_000).selectExpr("id", "concat('n = 1 AND name_', id, ' = ', id) AS expression")
+many = spark.range(100_000).selectExpr("id", "concat('n = ', repeat('1', 700), id) AS expression")
 begin = time.perf_counter()
 try:
     match(events, many)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,3 +32,15 @@ def test_spark_makes_the_rows_that_one_process_makes(spark: SparkSession, worklo
     own = pa.Table.from_batches(workload.event_batches())
     assert events["attributes"].to_pylist() == own["attributes"].to_pylist()
     assert events["id"].to_pylist() == list(range(workload.events))
+
+
+def test_the_benchmark_of_ten_million_at_a_tiny_scale(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    benchmark = importlib.import_module("spark_ten_million")
+    benchmark.run(spark, tmp_path, Namespace(scale=0.003, seed=1, memory=10**9))
+    told = capsys.readouterr().out
+    assert "30,000 subscriptions, 300 events" in told
+    pairs = re.search(r"check +(\d+) pairs are those of scan", told)
+    assert pairs and int(pairs[1]) > 0

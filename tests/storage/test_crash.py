@@ -44,13 +44,13 @@ def problems(found: list[dict[str, Any]]) -> str:
 @pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     found = reports(
-        tmp_path, (100, "moments", "auto", "pstree", "pbtree"), (100, "moments", "opindex", "scan", "auto")
+        tmp_path, (30, "moments", "auto", "pstree", "pbtree"), (30, "moments", "opindex", "scan", "auto")
     )  # fmt: skip
     assert not problems(found)
-    assert total(found, "kills") == 200
+    assert total(found, "kills") == 60
     # That something happened: enough lives came to work, and some were killed in the middle of a change.
-    assert total(found, "checked") > 100 and total(found, "acknowledged") > 500 and total(found, "doubtful") > 20
-    assert total(found, "of documents") > 5
+    assert total(found, "checked") > 25 and total(found, "acknowledged") > 120 and total(found, "doubtful") > 5
+    assert total(found, "of documents") > 1
 
 
 @pytest.mark.slow

@@ -723,8 +723,8 @@ def test_a_clock_that_goes_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_removes(tmp_path):
-    rows, portion = 1_000_000, 100_000
+def test_all_but_a_few_of_many_are_removed(tmp_path):
+    rows, portion = 200_000, 20_000
     folder = tmp_path / "matcher"
     kept = rows // 1000
     with dibs.Matcher.open(folder) as m:
@@ -741,4 +741,4 @@ def test_a_million_removes(tmp_path):
     with dibs.Matcher.open(folder) as m:
         assert len(m) == kept and sorted(i for i in left if i in m) == left
         assert m.match({"x": left[0] % 1000}) == [i for i in left if i % 1000 == left[0] % 1000]
-    assert sum(p.stat().st_size for p in folder.glob("segment-*")) < 10_000_000
+    assert sum(p.stat().st_size for p in folder.glob("segment-*")) < 2_000_000

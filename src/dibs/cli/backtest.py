@@ -25,6 +25,7 @@ from dibs.cli.formats import (
 )
 from dibs.cli.outcome import BadInput, OnError, outcome, results, say, say_problems
 from dibs.cli.progress import bar
+from dibs.cli.served import SERVER_HELP, ask, show_backtest
 from dibs.cli.subscriptions import load_file, read_subscriptions
 from dibs.coding.lines import LONGEST, number_lines
 
@@ -43,6 +44,7 @@ some of them.
     dibs backtest -x "price <= 580" -x "price <= 500" events.jsonl     # variants, in one pass
     dibs backtest --expression-file rules.txt --json events/
     zcat events.jsonl.gz | dibs backtest "price <= 580"
+    dibs backtest --server http://127.0.0.1:8080 "price <= 580"        # against a service's recent events
 
 Events are rows of Parquet files (also folders of them), Arrow or CSV files, or JSON lines; `-`, or nothing, is standard
 input. Of Parquet and Arrow files only the columns that the expression mentions are read. How CSV is read: see
@@ -92,6 +94,7 @@ def backtest(
     types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
     max_line: Annotated[int, typer.Option(min=1, help=MAX_LINE_HELP)] = LONGEST >> 20,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each result.")] = False,
+    server: Annotated[str | None, typer.Option("--server", help=f"{SERVER_HELP} Against its recent events.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
@@ -104,6 +107,11 @@ def backtest(
             if not names:
                 raise typer.BadParameter("there is nothing to try: give an expression, or --subscriptions")
             expression = [names.pop(0)]
+        if server is not None:
+            if names or subscriptions is not None or expression_file is not None or history or time:
+                raise typer.BadParameter("a service tries expressions on its own recent events", param_hint="--server")
+            _ask_service(server, expression or [], examples, json)
+            return
         names = names or [STANDARD]
         if [*names, expression_file, subscriptions].count(STANDARD) > 1:
             raise typer.BadParameter("only one file can be standard input")
@@ -118,6 +126,16 @@ def backtest(
             texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
             before = {"history": history, "retain": retain}
             _backtest(texts, names, attributes, examples, time, on_error, how, json, threads, before)
+
+
+def _ask_service(server: str, expressions: list[str], examples: int, json: bool) -> None:
+    with ask(server) as client:
+        for expression in expressions:
+            found = client.backtest(expression, examples)
+            if json:
+                _print_json({"expression": expression, **found} if len(expressions) > 1 else found)
+            else:
+                typer.echo(show_backtest(found))
 
 
 def _backtest(

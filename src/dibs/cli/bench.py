@@ -84,11 +84,10 @@ def verdicts(
     out: Annotated[Path, typer.Option(help="The page.")] = Path("VERDICTS.md"),
 ) -> None:
     from dibs.experiments import verdicts as judging
-    from dibs.experiments.results import read
 
     with outcome():
         found = judging.judge_all(results)
-        out.write_text(judging.write(found, read(found[0].claim.checks[0].experiment, results).settings))
+        out.write_text(judging.write(found, judging.list_scales(results)))
         for verdict in found:
             typer.echo(f"{verdict.claim.name:28} {verdict.word}")
 

@@ -8,17 +8,19 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dibs.cli.catalog_shown import contains, meanings, print_entry, print_json, print_table, show_id
 from dibs.cli.outcome import BAD_INPUT, NO, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
+from dibs.cli.served import Address, Place, ServedCatalog, ask, read_place
 from dibs.cli.subscriptions import sum_up
 from dibs.errors import FormatError, SubscriptionErrors
 
 if TYPE_CHECKING:
+    from dibs.client import Client
     from dibs.errors import Rejected
     from dibs.matcher import Matcher
     from dibs.storage.catalog import Catalog
@@ -36,9 +38,13 @@ Look at and change the subscriptions of a durable matcher (Matcher.open in Pytho
     dibs catalog check alerts
     dibs catalog compact alerts
     dibs catalog remember alerts documents.parquet --key isbn
+    dibs catalog ls http://127.0.0.1:8080
 
 ls, get, export and check only read: they work while another process writes. The others write, and a folder has one
 writer at a time.
+
+In place of the folder ls, get, export, add and rm take the address of a service (dibs serve), which they ask with the
+token that DIBS_TOKEN holds. While a service runs, it is the folder's writer.
 
 An id that reads as an integer is one: `5` is 5, and if no subscription has the id 5, the text "5". --string takes it as
 a text at once. An id that begins with a dash comes after two: dibs catalog get alerts -- -5
@@ -46,6 +52,9 @@ a text at once. An id that begins with a dash comes after two: dibs catalog get 
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 Folder = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the matcher.")]
+AnyPlace = Annotated[
+    Any, typer.Argument(metavar="PATH", parser=read_place, help="The folder of the matcher, or a service's address.")
+]
 AsText = Annotated[bool, typer.Option("--string", help="The id is a text, even if it reads as an integer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 
@@ -55,7 +64,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 
 @app.command("ls")
 def ls(
-    path: Folder,
+    path: AnyPlace,
     like: Annotated[
         str | None, typer.Option(help="Only those whose id or expression contains this, in any case.")
     ] = None,
@@ -77,7 +86,7 @@ def ls(
 
 @app.command("get")
 def get(
-    path: Folder,
+    path: AnyPlace,
     id: Annotated[str, typer.Argument(help="The subscription's id.")],
     string: AsText = False,
     json: AsJson = False,
@@ -96,16 +105,20 @@ def get(
 
 @app.command("export")
 def export(
-    path: Folder,
+    path: AnyPlace,
     file: Annotated[Path, typer.Argument(help="A .parquet or .jsonl file; replaced if it is there.")],
 ) -> None:
     """Write all subscriptions, as of one moment, to a file. PATH may also be a compiled index (dibs compile)."""
     with outcome():
-        from dibs.exchange import export
+        from dibs.exchange import export, export_entries
         from dibs.matcher import Matcher
 
-        with _warnings_told(), Matcher.load(path) as matcher, bar("export", len(matcher)) as advance:
-            count = export(matcher, file, sum_up(advance))
+        if isinstance(path, Address):
+            with _catalog(path) as catalog, bar("export", len(catalog)) as advance:
+                count = export_entries((entry for page in catalog.entries() for entry in page), file, sum_up(advance))
+        else:
+            with _warnings_told(), Matcher.load(path) as matcher, bar("export", len(matcher)) as advance:
+                count = export(matcher, file, sum_up(advance))
         say(f"{_count(count)} {'is' if count == 1 else 'are'} in {file}")
 
 
@@ -137,14 +150,14 @@ def check(path: Folder, json: AsJson = False) -> None:
 
 @app.command("add")
 def add(
-    path: Folder,
+    path: AnyPlace,
     id: Annotated[str, typer.Argument(help="The subscription's id.")],
     expression: Annotated[str, typer.Argument(help="Its condition.")],
     weight: Annotated[float | None, typer.Option(help="Its weight.  [default: 1]")] = None,
     string: AsText = False,
 ) -> None:
     """Add a subscription; the folder is made if it is not there."""
-    with outcome(), _writing(path, create=True) as matcher:
+    with outcome(), _changing(path, create=True) as matcher:
         meant = meanings(id, string)[0]
         matcher.add(meant, expression, *([] if weight is None else [weight]))
         say(f"added {show_id(meant)}: {_count(len(matcher))}")
@@ -152,10 +165,12 @@ def add(
 
 @app.command("rm")
 def rm(
-    path: Folder, ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Their ids.")], string: AsText = False
+    path: AnyPlace,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Their ids.")],
+    string: AsText = False,
 ) -> None:
     """Remove subscriptions: all of them or, when one is not there, none."""
-    with outcome(), _writing(path) as matcher:
+    with outcome(), _changing(path) as matcher:
         meant = [next((m for m in meanings(id, string) if m in matcher), id) for id in ids]
         matcher.remove_many(dict.fromkeys(meant))
         say(f"removed {len(set(meant)):,}: {_count(len(matcher))}")
@@ -230,14 +245,29 @@ def _require(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _catalog(path: Path) -> Iterator[Catalog]:
+def _catalog(path: Place) -> Iterator[Catalog | ServedCatalog]:
     """To read: the catalog alone, which knows all, and needs no index."""
     from dibs.storage.catalog import Catalog
     from dibs.storage.store import CATALOG
 
+    if isinstance(path, Address):
+        with ask(path) as client:
+            yield ServedCatalog(client)
+        return
     _require(path)
     with Catalog.open(path / CATALOG, read_only=True) as catalog:
         yield catalog
+
+
+@contextlib.contextmanager
+def _changing(place: Place, create: bool = False) -> Iterator[Matcher | Client]:
+    """A few changes, in a folder or by a service."""
+    if isinstance(place, Address):
+        with ask(place) as client:
+            yield client
+    else:
+        with _writing(place, create) as matcher:
+            yield matcher
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from dibs.cli import (
     match,
     pipeline,
     serve,
+    stats,
     token,
     validate,
     warm,
@@ -65,6 +66,7 @@ app.command(help=generate.HELP, no_args_is_help=True)(generate.generate)
 app.command(help=warm.HELP)(warm.warm)
 app.command(help=doctor.HELP)(doctor.doctor)
 app.add_typer(catalog.app, name="catalog")
+app.command(help=stats.HELP, no_args_is_help=True)(stats.stats)
 app.command(help=serve.HELP, no_args_is_help=True)(serve.serve)
 app.add_typer(token.app, name="token")
 app.add_typer(pipeline.app, name="pipeline")

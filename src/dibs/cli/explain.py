@@ -8,8 +8,8 @@ import typer
 
 from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.formats import STANDARD, open_input, show_name
-from dibs.cli.match import SERVER_HELP
 from dibs.cli.outcome import NO, BadInput, outcome, results
+from dibs.cli.served import SERVER_HELP
 from dibs.cli.subscriptions import read_subscriptions
 
 HELP = """

@@ -25,6 +25,16 @@ class Workload(str, Enum):
     zipf = "zipf"
     ads = "ads"
     retail = "retail"
+    begen = "begen"
+    independent = "independent"
+    normal_forms = "normal-forms"
+    keywords = "keywords"
+    products = "products"
+    qgrams = "qgrams"
+    targeting = "targeting"
+    prefixes = "prefixes"
+    profiles = "profiles"
+    intervals = "intervals"
 
 
 HELP = """
@@ -38,6 +48,19 @@ Write a workload: OUT/subscriptions.* and OUT/events.*, the same for the same se
     zipf        integers over 1,000 attributes of very different popularity
     ads         advertisement targeting: 122 attributes, mostly equality
     retail      integers over 20,000 attributes, short subscriptions
+
+\b
+and those of the papers, with their parameters as they are by default (other ones: dibs.workloads in Python)
+    begen         BE-Tree's and PS-Tree's: 400 attributes, an event matches 1 % of all subscriptions
+    independent   OpIndex's: 20,000 attributes, subscriptions and events drawn independently
+    normal-forms  the same parts as CNF of up to five clauses
+    keywords      keyword queries against documents of tweet length
+    products      products with skewed attributes, as on a market place
+    qgrams        names as 3-grams
+    targeting     advertisements: 122 attributes, 1 to 56 predicates
+    prefixes      STARTSWITH on 100 attributes, = on 10,000
+    profiles      intervals over two attributes
+    intervals     intervals over one, and points
 
 \b
     dibs generate shop --out data
@@ -60,6 +83,7 @@ def generate(
 ) -> None:
     with outcome():
         from dibs.workloads import boolean, shop
+        from dibs.workloads.generators import GENERATORS
 
         if workload is not Workload.shop and (weights or malformed):
             raise typer.BadParameter("--weights and --malformed are for the shop only")
@@ -77,6 +101,10 @@ def generate(
                 )
                 _write(files[0], format, made.subscriptions.schema, made.subscriptions.to_batches())
                 event_batches = made.events.to_batches()
+            elif workload.value in GENERATORS:
+                blocks = GENERATORS[workload.value](subscriptions, events, seed)
+                _write(files[0], format, blocks.subscription_schema, blocks.subscription_batches(), advance)
+                event_batches = list(blocks.event_batches())
             else:
                 integers = boolean.make_named(workload.value, subscriptions, events, seed)
                 _write(files[0], format, integers.subscription_schema, integers.subscription_batches(), advance)

@@ -14,6 +14,7 @@ from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read
 from dibs.cli.formats import STANDARD, Format, format_of, show_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
+from dibs.cli.served import SERVER_HELP
 from dibs.cli.subscriptions import load_file
 from dibs.coding.lines import LONGEST
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from dibs.matches import Matches
 
 # Problems of JSON lines begin with the line, counted from the beginning of the batch.
-SERVER_HELP = "The address of a service (dibs serve) to ask, with the token that DIBS_TOKEN holds."
 LINE_OF_BATCH = re.compile(r"^line \d+(, |: )")
 
 HELP = """

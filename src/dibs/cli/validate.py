@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import typer
 
 from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, show_name
 from dibs.cli.outcome import NO, outcome, results, say
+from dibs.cli.served import SERVER_HELP, ask
 from dibs.cli.subscriptions import read_subscriptions
 from dibs.coding.lines import number_lines
 
@@ -24,6 +25,7 @@ Check expressions, and show every problem with its place and what to do.
     dibs validate --file subs.jsonl
     cat conditions.txt | dibs validate
     dibs validate --json --file subs.parquet
+    dibs validate --server http://127.0.0.1:8080 --file subs.jsonl
 
 A file of subscriptions is JSON lines, CSV, Parquet or Arrow, by its ending. Any other file, and standard input, has
 an expression or a JSON object with an "expression" on each line.
@@ -47,6 +49,7 @@ def validate(
     file: Annotated[str | None, typer.Option("--file", "-f", help="File of subscriptions or expressions.")] = None,
     format: Annotated[Format | None, typer.Option(help="Format of the file, where the ending does not tell.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each expression.")] = False,
+    server: Annotated[str | None, typer.Option("--server", help=SERVER_HELP)] = None,
 ) -> None:
     with outcome():
         if expressions and file:
@@ -54,7 +57,7 @@ def validate(
         given: list[_Line] = [(f"expression {n}", None, text, "") for n, text in enumerate(expressions or [], 1)]
         source = iter(given) if given else _from_file(file or STANDARD, format)
         total = bad = 0
-        for checked in _check(source):
+        for checked in _check(source, server):
             total += 1
             bad += bool(checked.problems)
             if json:
@@ -68,13 +71,23 @@ def validate(
             raise typer.Exit(NO)
 
 
-def _check(source: Iterator[_Line]) -> Iterator[_Checked]:
-    import dibs
+def _check(source: Iterator[_Line], server: str | None) -> Iterator[_Checked]:
+    """By this process, or by a service, which has limits of its own."""
+    if server is None:
+        import dibs
+
+        yield from _check_with(source, dibs.validate)
+    else:
+        with ask(server) as client:
+            yield from _check_with(source, client.validate)
+
+
+def _check_with(source: Iterator[_Line], find_problems: Callable[[str], list[Problem]]) -> Iterator[_Checked]:
     from dibs.errors import Problem
 
     seen: dict[Any, str] = {}
     for place, id, expression, wrong in source:
-        problems = [Problem(wrong)] if wrong else list(dibs.validate(expression))
+        problems = [Problem(wrong)] if wrong else list(find_problems(expression))
         if id is not None and not wrong:
             first = seen.setdefault((isinstance(id, str), id), place)
             if first != place:

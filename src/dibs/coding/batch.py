@@ -200,7 +200,8 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
                 yield from pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
     if len(u.event) and len(domains.cells):
         attribute = own[u.name]
-        yield _points(u.event, attribute, np.where(attribute < 0, 0, domains.cells[attribute]))
+        known = attribute >= 0  # of a segment without any attributes, none
+        yield _points(u.event[known], attribute[known], domains.cells[attribute[known]])
     if values.ranges:
         yield _range_piece(values.ranges, own, domains)
 

@@ -44,11 +44,15 @@ from dibs.exchange.files import (
     write_lines,
     write_parquet,
 )
+from dibs.index import AUTO
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage.files import replace_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dibs.matcher import Matcher, OnError
+    from dibs.storage.catalog_rows import Entry
 
 Progress = Callable[[int], None]  # told how many more rows are done
 
@@ -70,18 +74,39 @@ class _Stored(NamedTuple):
 def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | None = None) -> int:
     """Writes all subscriptions to a .parquet or .jsonl file, in place of the one that stands there, and returns how
     many they are. Raises StorageError (a file that was there is as it was), FormatError for another ending."""
-    target = check_path(path)
     check_callable("progress", progress)
-    ending = ending_of(target)
     version, parts = _state(matcher)
+    about = {"version": version, "index": matcher.index}
+    return _write(check_path(path), parts, about, progress, matcher.durable is not None)
+
+
+def export_entries(entries: Iterable[Entry], path: str | os.PathLike[str], progress: Progress | None = None) -> int:
+    """The same of subscriptions that are somewhere else."""
+    own: dict[bool, list[Entry]] = {True: [], False: []}
+    for entry in entries:
+        own[isinstance(entry.id, int)].append(entry)
+    version = max((entry.version for some in own.values() for entry in some), default=0)
+    parts = []
+    for some in filter(None, own.values()):
+        ids, texts, weights, versions, times = zip(*some)
+        kind = pa.int64() if isinstance(ids[0], int) else pa.large_string()
+        numbers = np.array(weights, np.float64), np.array(versions, np.int64), np.array(times, np.int64)
+        parts.append(_Stored(pa.array(ids, kind), pa.array(texts, pa.large_string()), *numbers, np.arange(len(ids))))
+    return _write(check_path(path), parts, {"version": version, "index": AUTO}, progress, True)
+
+
+def _write(
+    target: Path, parts: list[_Stored], about: dict[str, Any], progress: Progress | None, with_times: bool
+) -> int:
+    ending = ending_of(target)
     count = sum(len(part.rows) for part in parts)
-    about = {"format": FORMAT, "version": version, "index": matcher.index, "count": count}
+    about = {"format": FORMAT, **about, "count": count}
     both = len({part.ids.type for part in parts}) > 1
     types = {"id": parts[0].ids.type if parts and not both else pa.large_string()}
     if both and ending == PARQUET:
         types[FLAG] = pa.bool_()
     types |= {"expression": pa.large_string(), "weight": pa.float64(), "version": pa.int64()}
-    if matcher.durable is not None:
+    if with_times:
         types["time"] = pa.timestamp("us", "UTC")
     schema = pa.schema([pa.field(name, type_, nullable=False) for name, type_ in types.items()])
     schema = schema.with_metadata({f"dibs.{key}": str(value) for key, value in about.items()})

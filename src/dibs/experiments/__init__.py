@@ -1,8 +1,8 @@
 """Every figure and table of the papers' evaluations as a named experiment, and every claim they make in words.
 
-experiment.py   what an experiment is; those of each paper: pstree.py, opindex.py, betree.py, pbtree.py, tatbul.py with
-                tatbul_joins.py
-measure.py      how one point is measured
+experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.py, tatbul_joins.py, pbtree.py: those of
+                each paper
+measure.py      how one point is measured; living.py: structures that are changed row by row before
 results.py      points to files, and back; pictures.py: to pictures
 claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: results to VERDICTS.md
 """

@@ -174,6 +174,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     "betree-12b": _grams("b", TITLE, (50_000, 150_000, 250_000)),
     "betree-13a": _drift(False),
     "betree-13b": _drift(True),
+    "betree-table-4": Experiment(
+        "BE-Tree, table 4: which node capacity for which matching probability",
+        "matching probability",
+        (0.001, 0.01, 0.1),
+        generate(lambda v: replace(UNIFORM, match_probability=v)),
+        (*(Series(f"max_cap {c}", "betree", {"max_cap": c}) for c in (5, 20, 160)), AUTO),
+    ),
     **{
         f"betree-table-5{letter}": _construction(name, workload, number)
         for letter, name, workload, number in (

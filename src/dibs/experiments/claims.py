@@ -21,6 +21,7 @@ ALIKE = 1.5  # less of a difference is called similar
 ENOUGH = 0.8  # of the gain that a paper gives as a number
 UNITS = {"match_us": "µs per event", "build_s": "s", "bytes": "bytes", "insert_us": "µs", "predicates": "comparisons"}
 LAST, FIRST = -1, 0
+BUILT = ("build_s", "bytes", "insert_us", "delete_us")  # measures that events have no part in
 
 
 class Outcome(NamedTuple):
@@ -42,6 +43,7 @@ class Claim:
     section: str
     statement: str  # in our words
     checks: tuple[Check, ...]
+    remark: str = ""  # on why it comes out differently here, where counters do not say it all
 
     @property
     def experiments(self) -> list[str]:
@@ -58,7 +60,8 @@ def less(experiment: str, label: str, other: str, measure: str = "match_us", at:
         if a is None or b is None:
             return Outcome(a is not None, where)
         passed = a <= b * (1 - ENOUGH * by)
-        wanted = f" ({_percent(1 - a / b)} less; the paper: {_percent(by)})" if by else ""
+        change = f"{_percent(1 - a / b)} less" if a <= b else f"{_percent(a / b - 1)} more"
+        wanted = f" ({change}; the paper: {_percent(by)} less)" if by else ""
         return Outcome(passed, where + wanted, "" if passed else _explain(result, value, label, other, measure))
 
     return Check(experiment, judge)
@@ -209,11 +212,17 @@ def alike(experiment: str, a: str, b: str, measure: str = "match_us", at: int = 
 
 
 def _explain(result: Result, value: Any, a: str, b: str, measure: str) -> str:
-    """The counters of two structures at a value."""
+    """The counters of two structures at a value: of matching, or of what was built."""
+    if measure in BUILT:
+        sizes = (f"{label} has {_number(result.at(label, value, 'bytes'))} bytes" for label in (a, b))
+        return f"{_at(result, value)}{', '.join(sizes)}"
     return f"per event, {_at(result, value)}{_counters(result, a, value)}; {_counters(result, b, value)}"
 
 
 def _explain_change(result: Result, label: str, to: int, measure: str) -> str:
+    if measure in BUILT:
+        sizes = (_number(result.at(label, result.values[place], "bytes")) for place in (0, to))
+        return f"{label} has {' bytes at the first value and '.join(sizes)} at the last"
     first, last = (_counters(result, label, result.values[place], "") for place in (0, to))
     return f"{label} per event at the first value: {first}; at the last: {last}"
 
@@ -253,4 +262,4 @@ def _times(ratio: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.0%}"
+    return f"{100 * share:.4g} %" if share > 0.99 else f"{share:.0%}".replace("%", " %")

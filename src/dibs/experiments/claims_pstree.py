@@ -40,8 +40,8 @@ def _kept_in_order(experiment: str, times: float) -> Check:
     return Check(experiment, judge)
 
 
-def _claim(name: str, section: str, statement: str, *checks: Check) -> Claim:
-    return Claim(f"pstree-{name}", PAPER, section, statement, checks)
+def _claim(name: str, section: str, statement: str, *checks: Check, remark: str = "") -> Claim:
+    return Claim(f"pstree-{name}", PAPER, section, statement, checks, remark)
 
 
 CLAIMS = (

@@ -32,6 +32,7 @@ MEASURES = {
 
 
 Rows = NDArray[np.int64]
+Steps = tuple[tuple[Rows, Rows], ...]  # rows that go and rows that come, one step after the other
 
 
 class Series(NamedTuple):
@@ -50,7 +51,7 @@ class Data(NamedTuple):
     expressions: pa.Array
     events: Any
     attributes: str | None = None  # the column that holds the events' attributes
-    steps: tuple[tuple[Rows, Rows], ...] = ()  # rows that go and come, one step after the other; none: all are there
+    steps: Steps = ()  # none: all are there
 
 
 class Size(NamedTuple):

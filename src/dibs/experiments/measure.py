@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.events import read_events
 from dibs.errors import DibsError, IndexTooLarge
-from dibs.experiments.experiment import Data, Experiment, Rows, Series, Size
+from dibs.experiments.experiment import Data, Experiment, Series, Size, Steps
+from dibs.experiments.living import Lived, list_alive
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
 from dibs.segments.compile import compile_texts
@@ -25,6 +26,7 @@ from dibs.segments.compile import compile_texts
 SECONDS = 2.0  # of repeats per structure and point; two rounds are always made
 SINGLE = 100  # rows that are inserted and deleted one by one
 Say = Callable[[str], None]
+Measured = Union[Index, Lived]
 
 
 class DifferentMatches(DibsError):
@@ -50,13 +52,13 @@ def measure_point(wanted: Experiment, value: Any, size: Size, say: Say = lambda 
 class Coded(NamedTuple):
     clauses: Clauses
     events: CodedEvents
-    steps: tuple[tuple[Rows, Rows], ...]
+    steps: Steps
 
 
 def _measure(where: str, series: Sequence[Series], coded: Coded, repeats: int, say: Say) -> dict[str, dict[str, Any]]:
     clauses, events, steps = coded
     rows: dict[str, dict[str, Any]] = {}
-    built: dict[str, Index] = {}
+    built: dict[str, Measured] = {}
     found: dict[str, tuple[int, int]] = {}
     for one in series:
         say(one.label)
@@ -64,7 +66,7 @@ def _measure(where: str, series: Sequence[Series], coded: Coded, repeats: int, s
         if index is not None:
             built[one.label] = index
             pairs = index.match(events, 1)
-            found[one.label] = pairs.count, 0 if steps else _digest(pairs)  # rows that came later have other numbers
+            found[one.label] = pairs.count, _digest(pairs)
             rows[one.label] |= {"matches": pairs.count} | _count(pairs, len(events))
     if len(set(found.values())) != 1:
         raise DifferentMatches(f"{where}: structures differ in their matches: {found}")
@@ -85,47 +87,27 @@ def code(data: Data) -> tuple[Clauses, CodedEvents]:
     return clauses, code_events(read_events(data.events, names, attributes=data.attributes), domains)
 
 
-def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Index | None]:
+def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Measured | None]:
     clauses, events, steps = coded
     few = clauses.take(np.arange(min(len(clauses), 50)))
     create(one.structure, few, **one.options).match(events, 1)  # compiles, or loads what was compiled
     begin = time.process_time()
     try:
+        index: Measured
         if steps and one.updates:
-            index = _live(one, clauses, events, steps)
+            index = Lived(one, clauses, events, steps)
         else:
-            index = create(one.structure, clauses.take(_list_alive(steps)) if steps else clauses, **one.options)
+            index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **one.options)
     except IndexTooLarge as e:
         return {"refused": str(e)}, None
     built = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
-    if one.structure == "auto":  # it plans by the events that it has seen, and again when there is reason to
+    if one.structure == "auto" and not isinstance(
+        index, Lived
+    ):  # it plans by the events that it has seen, and again when there is reason to
         for _ in range(3):
             index.match(events, 1)
             do_pending(index)
     return built, index
-
-
-def _list_alive(steps: tuple[tuple[Rows, Rows], ...]) -> Rows:
-    alive: set[int] = set()
-    for gone, come in steps:
-        alive = (alive - set(gone.tolist())) | set(come.tolist())
-    return np.array(sorted(alive), np.int64)
-
-
-def _live(one: Series, clauses: Clauses, events: CodedEvents, steps: tuple[tuple[Rows, Rows], ...]) -> Index:
-    """Built from what came first; then rows go and come, and events are matched after each step."""
-    kind: Any = find(one.structure)
-    first = steps[0][1]
-    index = kind.build(clauses.take(first), **one.options)
-    numbers = {int(row): number for number, row in enumerate(first)}
-    ever = len(first)
-    for gone, come in steps[1:]:
-        index.delete(np.sort(np.array([numbers.pop(row) for row in gone.tolist()], np.int64)))
-        index.insert(clauses.take(come))
-        numbers |= {int(row): ever + k for k, row in enumerate(come)}
-        ever += len(come)
-        index.match(events, 1)
-    return cast(Index, index)
 
 
 def _count(pairs: Pairs, events: int) -> dict[str, float]:
@@ -143,7 +125,7 @@ def _digest(pairs: Pairs) -> int:
     return total % 2**64
 
 
-def _take_turns(built: dict[str, Index], events: CodedEvents, repeats: int) -> dict[str, list[float]]:
+def _take_turns(built: dict[str, Measured], events: CodedEvents, repeats: int) -> dict[str, list[float]]:
     """Microseconds per event of each round."""
     times: dict[str, list[float]] = {label: [] for label in built}
     order = list(built)

@@ -29,6 +29,7 @@ SERIES = (
     AUTO,
 )
 INSERTING = tuple(s._replace(updates=s.structure in ("betree", "opindex", "opindex-bs")) for s in SERIES)
+FORMS_SHARE = 0.02  # of the paper's subscriptions: texts with OR are read one by one
 OWN = (Series("OpIndex", "opindex"), AUTO)
 
 
@@ -90,7 +91,7 @@ def _make_forms(by_number: bool) -> Callable[[Any, Size], dict[str, Data]]:
     def make(value: Any, size: Size) -> dict[str, Data]:
         def make_one(form: str) -> Data:
             workload = NormalForms(form=form, clauses=5 if by_number else value)
-            return generate(lambda v: workload, lambda v: v if by_number else MILLION)(value, size)
+            return generate(lambda v: workload, lambda v: FORMS_SHARE * (v if by_number else MILLION))(value, size)
 
         return {form: make_one(form) for form in ("cnf", "dnf")}
 

@@ -8,6 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from dibs.experiments.claims import BUILT
 from dibs.experiments.experiment import MEASURES
 from dibs.experiments.results import Result
 
@@ -30,6 +31,8 @@ LOOKS = {
     "naive": ("#7f7f7f", "s"),
 }
 OTHERS = (("#1f3b73", "p"), ("#c49c94", "H"), ("#4d7c0f", "8"), ("#7c2d12", "^"), ("#0f766e", "v"), ("#581c87", "D"))
+NOTHING_BUILT = "SCAN"
+NARROW = 3
 STYLE = {
     "figure.facecolor": "white",
     "axes.spines.top": False,
@@ -59,7 +62,7 @@ def draw(results: Sequence[Result], path: Path, endings: Sequence[str] = ("svg",
     import matplotlib.pyplot as plt
 
     panels = [(result, measure) for result in results for measure in result.experiment.measures]
-    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
+    columns = min(len(panels), 2 if len(panels) in (2, 4, 8) else 3)
     lines = -(-len(panels) // columns)
     labels = list(dict.fromkeys(label for result in results for label in result.labels))
     looks = _choose_looks(labels)
@@ -94,16 +97,25 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
     words = any(isinstance(value, str) for value in result.values)
     places = list(range(len(result.values))) if words else result.values
     for label in result.labels:
+        if label == NOTHING_BUILT and measure in BUILT:
+            continue
         found = [(x, y) for x, y in zip(places, result.line(label, measure)) if y]
         colour, mark = looks[label]
         thick = 2.5 if label.startswith("auto") else 1.2
         if found:
             axes.plot(*zip(*found), color=colour, marker=mark, markersize=4, linewidth=thick, label=label)
-    if words:
-        axes.set_xticks(places, result.values)
-    elif min(places) > 0 and max(places) >= 20 * min(places):
+    wide = not words and min(places) > 0 and max(places) >= 4 * min(places) and len(places) > 2
+    if wide:
         axes.set_xscale("log")
-    axes.set_yscale("log")
+    if words or len(places) <= 6:
+        axes.set_xticks(places, [value if words else _shorten(value) for value in result.values])
+        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    shown = [y for label in result.labels for y in result.line(label, measure) if y]
+    if shown and max(shown) < NARROW * min(shown):  # from 0: what hardly changes should look so
+        axes.set_ylim(0, 1.15 * max(shown))
+    else:
+        axes.set_yscale("log")
+        _set_plain_ticks(axes.yaxis)
     axes.set(xlabel=result.experiment.x, ylabel=MEASURES[measure])
     axes.grid(color="#e6e6e6")
     axes.set_title(_title(result), loc="left", fontsize=9)
@@ -113,16 +125,40 @@ def _draw_bars(axes: Any, result: Result, measure: str, looks: dict[str, tuple[s
     """A table of the paper: one value."""
     values = {label: result.line(label, measure)[0] or 0.0 for label in reversed(result.labels)}
     found = [(label, value) for label, value in values.items() if value]
+    if measure in BUILT:
+        found = [(label, value) for label, value in found if label != NOTHING_BUILT]
     bars = axes.barh(
         [label for label, _ in found], [value for _, value in found], color=[looks[label][0] for label, _ in found]
     )
-    axes.bar_label(bars, [f"{value:,.3g}" for _, value in found], fontsize=8, padding=2)
+    axes.bar_label(bars, [_shorten(value) for _, value in found], fontsize=8, padding=2)
     axes.set_xscale("log")
     if found:
         shown = [value for _, value in found]
         axes.set_xlim(min(shown) / 3, max(shown) * 8)  # room for the numbers
     axes.set_xlabel(MEASURES[measure])
     axes.set_title(_title(result), loc="left", fontsize=9)
+
+
+def _shorten(value: float) -> str:
+    """1,500,000 as 1.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def _set_plain_ticks(axis: Any) -> None:
+    """0.5, 20, 300k: no powers. Between the powers only where the axis spans less than two of them."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _shorten(value)))
+    narrow = high / max(low, 1e-12) < 30
+    axis.set_minor_formatter(FuncFormatter(_label_some) if narrow else NullFormatter())
+
+
+def _label_some(value: float, _: Any) -> str:
+    return _shorten(value) if f"{value:e}"[0] in "235" else ""
 
 
 def _title(result: Result) -> str:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dibs.experiments.experiment import AUTO, FEWEST, Data, Experiment, Series, Size, data_of
 from dibs.workloads.blocks import SUBSCRIPTIONS, start_random
-from dibs.workloads.intervals import Profiles
+from dibs.workloads.intervals import Profiles, find_width
 
 DOCUMENTS = 50
 PROFILES = Profiles()
@@ -35,19 +33,13 @@ def _by_number(value: Any, size: Size) -> Data:
 
 def _by_overlap(value: Any, size: Size) -> Data:
     profiles = replace(PROFILES, subscriptions=_count(100, size), events=DOCUMENTS, seed=size.seed)
-    return data_of(replace(profiles, width=_find_width(profiles, value)))
+    starts = profiles.draw_starts(start_random(profiles.seed, SUBSCRIPTIONS), profiles.subscriptions)
+    return data_of(replace(profiles, width=find_width(starts, value)))
 
 
 def _count(profiles: int, size: Size) -> int:
     """The paper's are few: all of them from a scale of 0.001 on."""
     return max(int(profiles * min(1_000 * size.scale, 1)), FEWEST)
-
-
-def _find_width(profiles: Profiles, overlap: float) -> int:
-    """Two profiles overlap when they are no further apart than the width, on each attribute."""
-    starts = profiles.draw_starts(start_random(profiles.seed, SUBSCRIPTIONS), profiles.subscriptions)
-    first, second = np.triu_indices(len(starts), 1)
-    return int(np.quantile(np.abs(starts[first] - starts[second]).max(axis=1), overlap))
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -56,14 +56,24 @@ def judge_all(folder: Path, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
     return [judge(claim, find) for claim in claims]
 
 
-def write(verdicts: Sequence[Verdict], settings: dict[str, float]) -> str:
+def list_scales(folder: Path, claims: Sequence[Claim] = CLAIMS) -> dict[str, float]:
+    """The scale at which each paper's experiments were measured, the largest of each."""
+    found: dict[str, float] = {}
+    for claim in claims:
+        scales = [read(name, folder).settings["scale"] for name in claim.experiments]
+        found[claim.paper] = max(*scales, found.get(claim.paper, 0.0), 0.0)
+    return found
+
+
+def write(verdicts: Sequence[Verdict], scales: dict[str, float]) -> str:
     """The page."""
     papers = list(dict.fromkeys(verdict.claim.paper for verdict in verdicts))
-    lines = [HEAD, f"Scale {settings['scale']:g} of the papers' sizes, {settings['events']} events per point.\n"]
-    lines += ["| paper | claims | hold | hold in part | do not hold here |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines = [HEAD, "| paper | scale | claims | hold | hold in part | do not hold here |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
     for paper in [*papers, "all"]:
         words = Counter(v.word for v in verdicts if paper in (v.claim.paper, "all"))
-        lines.append(f"| {paper} | {words.total()} | {words[HOLDS]} | {words[IN_PART]} | {words[FAILS]} |")
+        scale = f"{scales[paper]:g}" if paper in scales else ""
+        lines.append(f"| {paper} | {scale} | {words.total()} | {words[HOLDS]} | {words[IN_PART]} | {words[FAILS]} |")
     for paper in papers:
         lines += [f"\n## {paper}\n"]
         for verdict in verdicts:
@@ -80,4 +90,6 @@ def _write_one(verdict: Verdict) -> list[str]:
         lines.append(f"- {'yes' if outcome.passed else 'no'}: {outcome.figure}")
         if outcome.why:
             lines.append(f"  - why: {outcome.why}")
+    if claim.remark and verdict.word != HOLDS:
+        lines.append(f"- {claim.remark}")
     return [*lines, ""]

@@ -8,7 +8,7 @@ buckets.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,7 +140,7 @@ def _show(start: int, step: str) -> str:
 def times_of(data: Any, column: str, events: NDArray[np.int64]) -> tuple[EventTimes, int]:
     """The times of these events of a batch, and how many of them have none. Times are dates and timestamps, or text
     that says one in ISO 8601."""
-    if isinstance(data, list):
+    if isinstance(data, Sequence):
         array = _from_values([data[event].get(column) for event in events.tolist()], column)
     else:
         array = data.column(column).take(pa.array(events))

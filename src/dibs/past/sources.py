@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dibs.coding.events.json import json_text
+from dibs.coding.events.json import JsonTexts
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import LONGEST, read_lines
 from dibs.errors import EventError, StorageError
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """Some events: a table, a record batch or a list of dicts."""
+    """Some events: a table, a record batch or a sequence of dicts."""
 
     data: Any
     first: int  # the number of its first event
@@ -60,12 +60,12 @@ class StoredBatch:
     lines: Sequence[int] | None = None  # the line of each event, counted from 1, where there are lines
 
     def __len__(self) -> int:
-        return len(self.data) if isinstance(self.data, list) else int(self.data.num_rows)
+        return len(self.data) if isinstance(self.data, Sequence) else int(self.data.num_rows)
 
     def between(self, start: int, end: int) -> StoredBatch:
         if (start, end) == (0, len(self)):
             return self
-        data = self.data[start:end] if isinstance(self.data, list) else self.data.slice(start, end - start)
+        data = self.data[start:end] if isinstance(self.data, Sequence) else self.data.slice(start, end - start)
         return StoredBatch(data, self.first + start, self.passing, self.lines and self.lines[start:end])
 
     def split(self, size: int) -> Iterator[StoredBatch]:
@@ -74,7 +74,7 @@ class StoredBatch:
 
     def row(self, event: int) -> dict[str, Any]:
         """One event as a dict."""
-        return dict(self.data[event]) if isinstance(self.data, list) else row_of(self.data, event)
+        return dict(self.data[event]) if isinstance(self.data, Sequence) else row_of(self.data, event)
 
     def message(self, event: int, attribute: str | None, message: str) -> str:
         """What is wrong with an event, with its line where it is the line that is wrong."""
@@ -225,7 +225,7 @@ class StoredLines(Plain):
         first = 0
         longest = None if self.again else self.longest  # what is in memory may be as long as it is
         for lines in read_lines(self.content, self.name, longest):
-            yield from StoredBatch([json_text(text) for text in lines.texts], first, True, lines.numbers).split(size)
+            yield from StoredBatch(JsonTexts(lines.texts), first, True, lines.numbers).split(size)
             first += len(lines.texts)
 
 

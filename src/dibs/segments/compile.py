@@ -121,7 +121,7 @@ def tree_of(text: str, no_joins: str = "") -> Expression:
     """The normal form of a text. no_joins: where a text with joins over history is not taken, and why."""
     form = normal_form(parse(text))
     if no_joins and next(joins_in(form), None) is not None:
-        advice = "add it to a matcher in memory, dibs.Matcher(), or leave EXISTS, FORALL and (SELECT ...) out"
+        advice = "compile with shards=1, or leave EXISTS, FORALL and (SELECT ...) out"
         raise ExpressionError(
             [Problem(f"joins over history are not supported {no_joins}", advice, 0, len(text), text=text)]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,20 @@ def check_tenant(name: object) -> str:
         return name
     expected = "up to 63 lower-case letters, digits, dashes and underscores, beginning with a letter or digit"
     raise ArgumentError(f"a tenant's name is {expected}, not {show(name)}")
+
+
+def check_certificate(certificate: Path, key: Path) -> None:
+    """That the two files are what TLS needs, before anything is made."""
+    for path, option in ((certificate, "--tls-cert"), (key, "--tls-key")):
+        if not path.is_file():
+            raise ArgumentError(f"{path} is no file: give {option} a file in PEM form")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ssl.SSLError) as e:
+        raise ArgumentError(
+            f"{certificate} and {key} are no certificate and its key in PEM form, without a password ({e}): look at "
+            "what --tls-cert and --tls-key name"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class Settings:
             )
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ArgumentError("TLS needs two files: give both --tls-cert and --tls-key")
+        if self.tls_certificate is not None and self.tls_key is not None:
+            check_certificate(self.tls_certificate, self.tls_key)
 
     @property
     def is_loopback(self) -> bool:

@@ -6,6 +6,7 @@
     problems   the events that could not be read entirely, and why
     stream     a stream of events against subscriptions that change while it runs; `sinks` for its matches
     backfill   the same job over stored events
+    History    the documents that joins over history speak of, for match and stream
     session    a local session for demos and tests; jobs use their own
 
 Workers need Dibs in their Python, and nothing else: the compiled subscriptions reach them by themselves.
@@ -21,6 +22,7 @@ except ImportError as error:
 from dibs.spark import sinks
 from dibs.spark.compile import Compilation, compile
 from dibs.spark.feeds import Table, Topic
+from dibs.spark.joins.history import History
 from dibs.spark.match import explain, match, problems
 from dibs.spark.metrics import BatchMetrics
 from dibs.spark.plans import Plan
@@ -32,6 +34,7 @@ from dibs.spark.webhook import Webhook
 __all__ = [
     "BatchMetrics",
     "Compilation",
+    "History",
     "Plan",
     "RunningStream",
     "Table",

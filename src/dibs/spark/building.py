@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from dibs.segments.segment import Choice, Segment, merge
+from dibs.segments.segment import Segment, merge
 from dibs.spark.access import access_keys, reach_of
 from dibs.spark.differences import find_changes as find_changes
 from dibs.spark.places import Place, place_of
@@ -154,7 +154,7 @@ def _merge(place: Place, version: Version, job: Job) -> dict[str, Any]:
     result: dict[str, Any] = {"merged": [s.file for s in version.segments]}
     if parts:
         staged = place.staging
-        segment = versions.save_segment(staged, merge(parts, Choice(job.index)), version.segments[0].shard)
+        segment = versions.save_segment(staged, merge(parts, job.choice), version.segments[0].shard)
         place.upload(staged, [segment.file])
         result["segment"] = asdict(segment)
     return result

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from dibs.arguments import OnError, check_on_error
 from dibs.errors import DibsError, Rejected, SubscriptionErrors
-from dibs.segments.segment import Choice, Segment, merge
+from dibs.segments.segment import Segment, merge
 from dibs.segments.state import Layer, State
 from dibs.spark.access import Cuts, access_keys, reach_of, route, widen
 from dibs.spark.merging import due
@@ -43,6 +43,7 @@ def apply_changes(
         path=place.name,
         version=old.version + 1,
         index=old.index,
+        options=old.options,
         weighted="weight" in table.column_names,
         text_ids=old.ids == "string",
         rows_of_a_segment=thresholds.spark_segment,
@@ -132,7 +133,7 @@ def _save(place: Place, segment: Segment, job: Job, sharding: dict[str, Any]) ->
         rows = np.flatnonzero(shard == number)
         for attribute, asked in reach_of(access, rows).items():
             widen(sharding["reach"][number], attribute, asked)
-        result.append(_store(place, merge([(segment, rows)], Choice(job.index)), number))
+        result.append(_store(place, merge([(segment, rows)], job.choice), number))
     sharding["routes"] = list(map(route, sharding["reach"]))
     return result
 
@@ -148,4 +149,4 @@ def _merge(place: Place, old: Version, group: list[VersionSegment]) -> list[Vers
     wanted = replace(old, segments=tuple(group))
     layers: tuple[Layer, ...] = versions.load_state(place.fetch(wanted), wanted).layers
     parts = [(layer.segment, layer.gone.find_kept()) for layer in layers if len(layer)]
-    return [_store(place, merge(parts, Choice(old.index)), group[0].shard)] if parts else []
+    return [_store(place, merge(parts, old.choice), group[0].shard)] if parts else []

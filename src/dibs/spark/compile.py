@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,7 +28,9 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from dibs.arguments import OnError, check_number, check_on_error
 from dibs.errors import ArgumentError, DibsError, FormatError, Rejected, SubscriptionErrors, show
 from dibs.index import AUTO
+from dibs.intake import check_choice
 from dibs.matcher import Matcher
+from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts, cuts_of, route, widen
 from dibs.spark.frames import Subscriptions, is_frame, not_subscriptions, session_of, subscription_columns, table_frame
 from dibs.spark.merging import due
@@ -63,6 +65,7 @@ def compile(
     *,
     changes: bool = False,
     index: str = AUTO,
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     memory: int | None = None,
     progress: Progress | None = None,
@@ -78,6 +81,7 @@ def compile(
                    for each to fit into `memory`; or a number. Of an index that is there already it stays.
     changes        the frame holds changes, not the whole table: (id, expression[, weight, deleted]). What it does not
                    name stays. Of several changes of one id the last one in the frame counts.
+    index, options  how they are indexed, as for a Matcher. Of an index that is there already both stay.
     on_error       "raise": SubscriptionErrors lists the bad ones (the first 1,000), and there is no new version.
                    "skip": the others are compiled, and `rejected` of the result has the bad ones. A bad change changes
                    nothing.
@@ -87,11 +91,11 @@ def compile(
     Returns the version and the bad subscriptions. Raises FormatError when somebody else writes to `path` meanwhile.
     """
     check_on_error(on_error)
-    Matcher(index=index).close()  # says so if there is no such index
+    choice = check_choice(index, None, None, options)
     session = session_of(subscriptions)
     table = subscription_columns(_frame(session, subscriptions), feed=changes)
     place = place_of(path)
-    compiling = _Compiling(session, place, table, changes, index, progress)
+    compiling = _Compiling(session, place, table, changes, choice, progress)
     memory = half_of_memory() if memory is None else check_number("memory", memory)
     version, files = compiling.run(shards, memory)
     rejected = frame_rejected(session, place, version, table.id_type)
@@ -145,7 +149,7 @@ class _Compiling:
         place: Place,
         table: Subscriptions,
         feed: bool,
-        index: str,
+        choice: Choice,
         progress: Progress | None,
     ):
         self._session, self._place, self._table, self._feed = session, place, table, feed
@@ -161,7 +165,8 @@ class _Compiling:
         self._job = Job(
             path=place.name,
             version=1 if self._old is None else self._old.version + 1,
-            index=index if self._old is None else self._old.index,
+            index=choice.name if self._old is None else self._old.index,
+            options=dict(choice.options) if self._old is None else self._old.options,
             weighted=table.weighted or (self._old is not None and self._old.weighted),
             text_ids=table.text_ids,
             rows_of_a_segment=thresholds.spark_segment,
@@ -218,7 +223,7 @@ class _Compiling:
             return None
         self.tell("sampling", 5)
         some = self._table.frame.select("id", "expression").sample(min(1.0, SAMPLED / max(count, 1)), 7)
-        told = self._collect(some.coalesce(2), "sample", replace(self._job, index=AUTO))
+        told = self._collect(some.coalesce(2), "sample", replace(self._job, index=AUTO, options={}))
         rows = sum(t["rows"] for t in told)
         if wanted is None:
             wanted = math.ceil(count * sum(t["bytes"] for t in told) / max(rows, 1) / memory)
@@ -299,6 +304,7 @@ class _Compiling:
         return Version(
             version=job.version,
             index=job.index,
+            options=job.options,
             ids="string" if job.text_ids else "int64",
             weighted=job.weighted,
             kinds=kinds,

@@ -25,7 +25,7 @@ def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Rec
     new, old = table.filter(pc.invert(is_old)).sort_by("position"), table.filter(is_old)
     yield rows_of(job, COUNT, **count_rows(new))
     changed, leaving = _differences(new, old, job)
-    matcher, bad = compile_rows(changed, replace(job, index="scan"))  # scanning needs no index
+    matcher, bad = compile_rows(changed, replace(job, index="scan", options={}))  # scanning needs no index
     if bad:
         yield bad_rows(job, bad, changed["position"])
     for layer in matcher.snapshot().layers:

@@ -133,6 +133,12 @@ def check_arrow(name: str, kind: DataType) -> None:
             )
 
 
+def is_for_arrow(kind: DataType) -> bool:
+    """Whether Spark hands the type over to Python workers, and takes it back."""
+    refused = (YearMonthIntervalType, CalendarIntervalType, VariantType)
+    return not any(_contains(kind, each) for each in refused)
+
+
 def _contains(kind: DataType, wanted: type[DataType]) -> bool:
     if isinstance(kind, StructType):
         return any(_contains(f.dataType, wanted) for f in kind.fields)

@@ -76,7 +76,7 @@ def match_snapshot(
     `names`. `count` is told at the end what there was.
     """
     started = time.perf_counter()
-    matcher = _follower(shipment)
+    matcher = follow(shipment)
     followed = time.perf_counter()
     events = matches = malformed = 0
     matching = 0.0
@@ -92,7 +92,7 @@ def match_snapshot(
             began = time.perf_counter()
             part = columns.slice(start, size)
             found = matcher.match_batch(part, attributes=attributes, on_error="skip")
-            rows = _rows(
+            rows = make_rows(
                 ids.slice(start, part.num_rows), found.pairs(output.weight, output.subscription_version), output
             )
             matching += time.perf_counter() - began
@@ -105,7 +105,7 @@ def match_snapshot(
     count(Counts(events, matches, malformed, oldest, followed - started, matching))
 
 
-def _follower(shipment: Shipment) -> Any:
+def follow(shipment: Shipment) -> Any:
     """The matcher of this process, at the snapshot."""
     if shipment.state not in _followers:
         if shipment.kernels is not None and shipment.kernels.value is not None:
@@ -138,7 +138,7 @@ def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str 
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
+def make_rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
     id_type = pa.string() if output.text_ids else pa.int64()
     result = []
     for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):

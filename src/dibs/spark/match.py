@@ -10,7 +10,7 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Union, overload
 
@@ -21,11 +21,17 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from dibs.arguments import check_number, check_on_error
 from dibs.errors import DibsError
+from dibs.intake import check_choice
 from dibs.jit.parcel import pack
 from dibs.matcher import Matcher, OnError
+from dibs.segments.segment import Choice
 from dibs.spark.compile import cores_of, half_of_memory
 from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
 from dibs.spark.frames import is_frame, is_local, session_of
+from dibs.spark.joins.history import missing_history, read_history
+from dibs.spark.joins.keys import find_keys
+from dibs.spark.joins.partitioned import HistoryPlan, meet, write_documents
+from dibs.spark.joins.partitioned import choose as choose_history
 from dibs.spark.output import Output, check_output, counts, gather_shards, shape_result, worker_schema
 from dibs.spark.plans import Plan, choose
 from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
@@ -40,18 +46,21 @@ Given = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., on_error: Literal["raise"] = ..., observe: str | Observation | None = ...,
+    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["raise"] = ...,
+    observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
-    explain: bool = ..., count_only: bool = ..., partitions: int | None = ...) -> DataFrame: ...  # fmt: skip
+    explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
+) -> DataFrame: ...  # fmt: skip
 
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., on_error: Literal["skip"], observe: str | Observation | None = ...,
+    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["skip"],
+    observe: str | Observation | None = ...,
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
-    explain: bool = ..., count_only: bool = ..., partitions: int | None = ...,
+    explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
 ) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
@@ -62,6 +71,7 @@ def match(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     observe: str | Observation | None = None,
     index_dir: str | os.PathLike[str] | None = None,
@@ -74,6 +84,7 @@ def match(
     explain: bool = False,
     count_only: bool = False,
     partitions: int | None = None,
+    history: Any = None,
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
@@ -83,7 +94,7 @@ def match(
                    Matcher.save wrote, of a durable folder, or of a Parquet or Delta table; or a Matcher. The result has
                    weights when they have.
     event_id       the column whose values name the events in the result. They may be null, and need not be unique.
-    index          how the subscriptions are indexed: a name in dibs.indexes().
+    index, options  how the subscriptions are indexed: a name in dibs.indexes(), and the parameters of the structure.
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
                    "skip": the others are matched, and the result is (matches, rejected) with rejected a
                    DataFrame(position, id, expression, error).
@@ -103,19 +114,23 @@ def match(
     count_only     a row per event with the number of its `matches` instead of them.
     partitions     into how many parts the events are dealt out first: tasks are as many as the events have partitions,
                    and a single small file is one.
+    history        the documents that joins over history (EXISTS, FORALL, (SELECT ...)) speak of, the same for all
+                   events: a DataFrame, or a dibs.spark.History, which says more of them.
 
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
+    choice = check_choice(index, None, None, options)
     output = check_output(how, top, keep, explain, count_only)
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, output.keep)
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
     chosen = matching.plan(plan, memory)
+    past = matching.plan_history(history, chosen)
     if observe is None and matching.streaming:
         observe = STREAM_METRICS
     if matching.streaming and observe is not None and not isinstance(observe, str):
         raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
     warn_of_mistakes(matching.given, matching.source.version, attributes)
-    rows = matching.rows(output, chosen, partitions, warn=observe is None)
+    rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:
         rows = rows.observe(observe, *counts(output))
     found = shape_result(rows, output, matching.events.keep)
@@ -129,6 +144,7 @@ def problems(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
     version: int | None = None,
@@ -137,8 +153,9 @@ def problems(
 
     Only attributes that some subscription mentions are looked at, so whatever is wrong with others is no problem.
     """
+    choice = check_choice(index, None, None, options)
     output = Output("long", None, (), False, False)
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
     rows = matching.rows(output, matching.plan("replicated", None), None, warn=False, matches=False)
     return rows.select("event_id", "problem")
 
@@ -150,16 +167,21 @@ def explain(
     attributes: str | None = None,
     *,
     index: str = "auto",
+    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
     index_dir: str | os.PathLike[str] | None = None,
     version: int | None = None,
     plan: str = "auto",
     memory: int | None = None,
+    history: Any = None,
 ) -> Plan:
     """Which plan `match` would take with these arguments, and why. Of a sharded index: how many shards an event visits,
     found from the first 1,000 events, which are brought here for that (not of a stream)."""
-    matching = _open(events, subscriptions, event_id, attributes, index, on_error, index_dir, version, ())
+    choice = check_choice(index, None, None, options)
+    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
     chosen = replace(matching.plan(plan, memory), columns=tuple(matching.events.names))
+    past = matching.plan_history(history, chosen)
+    chosen = chosen if past is None else replace(chosen, history=str(past))
     if chosen.shards == 1 or matching.streaming:
         return chosen
     table = collect(matching.events.frame.limit(LOOKED_AT).select(*matching.events.frame.columns[1:]))
@@ -188,7 +210,25 @@ class _Matching:
         memory = half_of_memory() if memory is None else check_number("memory", memory)
         return choose(plan, self.source.version, memory, self.few, self.streaming)
 
-    def rows(self, output: Output, plan: Plan, partitions: int | None, warn: bool, matches: bool = True) -> DataFrame:
+    def plan_history(self, history: Any, plan: Plan) -> HistoryPlan | None:
+        """How the documents come to the events; None: no subscription asks for any."""
+        keys = find_keys(self.source.version.joins)
+        given = None if history is None else read_history(history)
+        if not keys.joins:
+            return None
+        if given is None:
+            raise missing_history(keys.describe())
+        return choose_history(given, keys, self.given, here=self.streaming or plan.plan == "local")
+
+    def rows(
+        self,
+        output: Output,
+        plan: Plan,
+        partitions: int | None,
+        warn: bool,
+        matches: bool = True,
+        history: HistoryPlan | None = None,
+    ) -> DataFrame:
         """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
         events, source = self.events, self.source
         session = self.given.sparkSession
@@ -212,9 +252,14 @@ class _Matching:
             every_event=output.every_event,
         )
         frame = events.frame
-        if partitions is not None:
+        if history is not None and history.plan == "replicated":
+            task = replace(task, documents=write_documents(history, is_local(session)))
+        elif history is not None:
+            frame, meeting = meet(events, history, partitions)
+            task = replace(task, meeting=meeting)
+        elif partitions is not None:
             frame = frame.repartition(check_number("partitions", partitions))
-        carried = [frame.schema[name] for name in events.carried]
+        carried = [events.frame.schema[name] for name in events.carried]
         schema = worker_schema(carried, output, source.id_type, task.weighted)
         if plan.plan == "sharded":
             return self._match_shards(frame, task, output, schema)
@@ -256,7 +301,7 @@ def _open(
     subscriptions: Any,
     event_id: str,
     attributes: str | None,
-    index: str,
+    choice: Choice,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
     version: int | None,
@@ -265,7 +310,7 @@ def _open(
     check_on_error(on_error)
     session = session_of(events, subscriptions)
     given = as_frame(events, session)
-    source = open_source(subscriptions, session, index, on_error, index_dir, version)
+    source = open_source(subscriptions, session, choice, on_error, index_dir, version)
     return _Matching(
         source, event_columns(given, source.version, event_id, attributes, keep), given, not is_frame(events)
     )

@@ -19,14 +19,18 @@ from dibs.jit.parcel import pack
 from dibs.spark.events import attribute_places, check_arrow, event_place
 from dibs.spark.feeds import Feed
 from dibs.spark.frames import is_local
+from dibs.spark.joins.growing import GrowingHistory
+from dibs.spark.joins.growing_log import Record
+from dibs.spark.joins.history import missing_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
-from dibs.spark.living_worker import MatchColumns, Shipment
+from dibs.spark.living_worker import Counts, MatchColumns, Shipment
 from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
 from dibs.spark.sinks import Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
 
 CARRIED = ("version", "subscription_version", "weight")
+UNREADABLE = -1  # in place of a partition: events that no task was given
 REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
 QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
@@ -59,9 +63,17 @@ class Wanted:
 
 class MicroBatches:
     def __init__(
-        self, ledger: Ledger, checkpoint: str, living: Living, feed: Feed | None, sink: Sink, wanted: Wanted
+        self,
+        ledger: Ledger,
+        checkpoint: str,
+        living: Living,
+        feed: Feed | None,
+        sink: Sink,
+        wanted: Wanted,
+        history: GrowingHistory | None = None,
     ) -> None:
-        """checkpoint: stands for the query where there is none, as in a backfill."""
+        """checkpoint: stands for the query where there is none, as in a backfill. history: None: joins are refused."""
+        self._history = history
         self._ledger, self._checkpoint = ledger, checkpoint
         self._living, self._feed, self._sink, self._wanted = living, feed, sink, wanted
         self._follower = Follower()
@@ -100,7 +112,14 @@ class MicroBatches:
             compile_seconds=time.perf_counter() - started,
         )
         counts = events.sparkSession.sparkContext.accumulator({}, CountsByPartition())
-        self._sink.write(self._matches(events, snapshot, id_type, counts), batch)
+        past = None
+        if self._history is not None:
+            past = self._history.begin(events, batch, query, matcher)
+            counts.add({UNREADABLE: Counts(past.unreadable, 0, past.unreadable)})
+        elif matcher.joins:
+            raise missing_history(matcher.joins[0])
+        joined = past if matcher.joins else None
+        self._sink.write(self._matches(events, snapshot, id_type, counts, joined), batch)
         metrics = put_together(taken, counts.value)
         self._before = snapshot.version
         self.recent.append(metrics)
@@ -122,7 +141,10 @@ class MicroBatches:
         self._id_type = found
         return found
 
-    def _matches(self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, counts: Any) -> DataFrame:
+    def _matches(
+        self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, counts: Any, past: Record | None
+    ) -> DataFrame:
+        """past: what joins over history see, if there are any."""
         wanted = self._wanted
         id_place = event_place(events, wanted.event_id, "event_id")
         places = attribute_places(events, self._find_mentioned(snapshot), id_place, wanted.attributes)
@@ -141,18 +163,25 @@ class MicroBatches:
             fields.append(StructField("weight", DoubleType()))
         if output.subscription_version:
             fields.append(StructField("subscription_version", LongType()))
+        shipment = self._shipment(events, snapshot)
+        if past is not None:
+            assert self._history is not None
+            arguments = (events, past, self._follower.matcher, shipment, output, fields, counts)
+            return self._with_version(self._history.match(*arguments), snapshot)
         function = _worker_function(
             counts,
-            shipment=self._shipment(events, snapshot),
+            shipment=shipment,
             names=[events.columns[p] for p in places],
             attributes=wanted.attributes,
             timed=wanted.event_time is not None,
             output=output,
         )
-        matches = numbered.select(*columns).mapInArrow(function, StructType(fields))
-        if "version" in wanted.carry:
-            matches = matches.withColumn("version", F.lit(snapshot.version).cast("bigint"))
-        return matches
+        return self._with_version(numbered.select(*columns).mapInArrow(function, StructType(fields)), snapshot)
+
+    def _with_version(self, matches: DataFrame, snapshot: Snapshot) -> DataFrame:
+        if "version" not in self._wanted.carry:
+            return matches
+        return matches.withColumn("version", F.lit(snapshot.version).cast("bigint"))
 
     def _find_mentioned(self, snapshot: Snapshot) -> frozenset[str]:
         """The attributes that subscriptions mention, if the events' columns are attributes."""

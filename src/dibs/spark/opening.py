@@ -25,7 +25,8 @@ def open_matcher(path: str, version: Version, files: dict[str, bytes] | None, sh
 def _open(folder: Path, text: str, shard: int | None) -> Matcher:
     version = versions.from_text(text, "a job")
     state = versions.load_state(folder, version, shard)
-    return Matcher.of_state(state, version.index, threads=1)  # Spark runs a worker on each core already
+    # One thread: Spark runs a worker on each core already.
+    return Matcher.of_state(state, version.index, threads=1, options=version.options)
 
 
 def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: int | None) -> Path:

@@ -29,6 +29,7 @@ class Plan:
     columns: tuple[str, ...] = ()  # of the events that leave the JVM
     events: int | None = None  # that were looked at
     visits: float | None = None
+    history: str = ""  # how documents come to the events, and why, if there are joins over history
 
     def __str__(self) -> str:
         lines = [
@@ -37,6 +38,8 @@ class Plan:
             f"{self.memory / 2**20:,.0f} MiB",
             f"  columns that leave the JVM: {', '.join(self.columns)}",
         ]
+        if self.history:
+            lines.append(f"  {self.history}")
         if self.shards > 1:
             visited = "" if self.visits is None else f"; an event visits {self.visits:.2f} ({self.events:,} looked at)"
             lines.append(f"  {self.shards} shards{visited}")

@@ -34,8 +34,7 @@ from pyspark.sql.types import DataType, LongType, StringType
 from dibs import loading
 from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher, OnError
-from dibs.segments.segment import Segment
-from dibs.segments.state import State
+from dibs.segments.segment import Choice, Segment
 from dibs.spark.compile import compile, frame_rejected, listed
 from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
 from dibs.spark.places import Folder, Place, place_of
@@ -70,7 +69,7 @@ class Source:
 def open_source(
     subscriptions: Any,
     session: SparkSession,
-    index: str,
+    choice: Choice,
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
     version: int | None = None,
@@ -84,12 +83,10 @@ def open_source(
     if version is not None:
         raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
     if isinstance(subscriptions, Matcher):
-        if subscriptions.joins:
-            raise DibsError("joins over history are not supported on Spark yet: the matcher has some")
-        return _check(_of_state(subscriptions.snapshot(), subscriptions.index, index_dir), "the matcher")
+        return _check(_of_state(subscriptions, index_dir), "the matcher")
     if not is_frame(subscriptions):
         raise not_subscriptions(subscriptions)
-    return _of_frame(subscriptions, index, on_error, index_dir)
+    return _of_frame(subscriptions, choice, on_error, index_dir)
 
 
 def _is_index(path: str | os.PathLike[str]) -> bool:
@@ -119,7 +116,7 @@ def _of_path(path: str | os.PathLike[str], session: SparkSession, version: int |
         raise DibsError(f"{path} has no versions: dibs.spark.compile writes them")
     if store.is_durable(place.path):
         matcher = _follow(place.path)
-        return _of_state(matcher.snapshot(), matcher.index, None)
+        return _of_state(matcher, None)
     manifest, segments = store.load_all(place.path)
     saved = versions.of_saved(place.path, manifest, segments)
     return Source(_pin(place, saved) if is_local(session) else place, saved, shared=True)
@@ -147,8 +144,9 @@ def _pin(place: Folder, saved: Version) -> Place:
 _stored: weakref.WeakKeyDictionary[Segment, tuple[Path, VersionSegment]] = weakref.WeakKeyDictionary()
 
 
-def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None) -> Source:
+def _of_state(matcher: Matcher, index_dir: str | os.PathLike[str] | None) -> Source:
     """The state of a matcher: segments that were saved before are not written again."""
+    state = matcher.snapshot()
     root = own_folder() if index_dir is None else _local_folder(index_dir)
     stored = []
     for layer in state.layers:
@@ -160,7 +158,7 @@ def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None
             name, head = versions.save_removed(root, layer.gone.list_rows())
             file = replace(file, removed=name, removed_head=head, removed_rows=layer.gone.count)
         stored.append(file)
-    version = versions.describe(state.version, index, tuple(stored), [x.segment for x in state.layers])
+    version = versions.describe(state.version, matcher.choice, tuple(stored), [x.segment for x in state.layers])
     return Source(Folder(root), version, shared=index_dir is not None)
 
 
@@ -168,10 +166,9 @@ def _of_state(state: State, index: str, index_dir: str | os.PathLike[str] | None
 
 
 def _of_frame(
-    subscriptions: DataFrame, index: str, on_error: OnError, index_dir: str | os.PathLike[str] | None
+    subscriptions: DataFrame, choice: Choice, on_error: OnError, index_dir: str | os.PathLike[str] | None
 ) -> Source:
     table = subscription_columns(subscriptions)
-    Matcher(index=index).close()  # says so if there is no such index
     hashes = [F.xxhash64(F.lit(seed), "id", "expression", "weight").cast("decimal(20,0)") for seed in (1, 2)]
     sums = [F.sum(h).alias(f"h{i}") for i, h in enumerate(hashes)]
     told = table.frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(F.length("expression")).alias("size"), *sums)
@@ -181,14 +178,16 @@ def _of_frame(
     least = seen.rows * LEAST_BYTES + (seen.size or 0)
     if not shared and not local and least > CARRIED_BYTES:
         raise too_large(least, "take more than")
-    about = (importlib.metadata.version("dibs"), store.FORMAT, index, on_error, table.text_ids, table.weighted)
+    about = (importlib.metadata.version("dibs"), store.FORMAT, tuple(choice), on_error, table.text_ids, table.weighted)
     name = hashlib.blake2b(repr((*about, *map(str, seen))).encode(), digest_size=16).hexdigest()
     place = _below(own_folder() if index_dir is None else index_dir, name)
     if not place.numbers():
         if seen.rows > thresholds.spark_collected and (local or shared):
-            compile(subscriptions, place.name, shards=1, index=index, on_error=on_error)
+            compile(
+                subscriptions, place.name, shards=1, index=choice.name, options=dict(choice.options), on_error=on_error
+            )
         else:
-            _compile_here(table.frame.drop("deleted"), place, index, table.text_ids, table.weighted, on_error)
+            _compile_here(table.frame.drop("deleted"), place, choice, table.text_ids, table.weighted, on_error)
     return Source(place, place.read(), shared)
 
 
@@ -213,12 +212,12 @@ def _local_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _compile_here(
-    frame: DataFrame, place: Place, index: str, text_ids: bool, weighted: bool, on_error: OnError
+    frame: DataFrame, place: Place, choice: Choice, text_ids: bool, weighted: bool, on_error: OnError
 ) -> None:
     """Few subscriptions are quicker compiled by the driver than by a job."""
     table = collect(frame)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
-    job = Job(place.name, 1, index, weighted, text_ids, len(table), None, False, None)
+    job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, None)
     matcher, bad = compile_rows(table, job)
     if bad and on_error == "raise":
         raise SubscriptionErrors(bad)
@@ -233,7 +232,7 @@ def _compile_here(
         rows = pa.table(bad_rows(job, bad, positions)).select(listed)
         parquet.write_table(rows, staged / names[-1])
     place.upload(staged, names)
-    version = versions.describe(1, index, stored, segments)
+    version = versions.describe(1, choice, stored, segments)
     ids = "string" if text_ids else "int64"
     about = {"rows": len(table), "counted": {"0": len(table)}}
     with suppress(FormatError):  # somebody else was faster, with the same

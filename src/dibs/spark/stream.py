@@ -22,6 +22,9 @@ from dibs import loading
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.feeds import Feed, Table, Topic, feed_of
+from dibs.spark.joins.growing import GrowingHistory
+from dibs.spark.joins.growing_log import Log
+from dibs.spark.joins.history import read_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Compiled, DurableFolder, Living, SavedFolder
 from dibs.spark.metrics import BatchMetrics
@@ -50,6 +53,7 @@ def stream(
     on_batch: Callable[[BatchMetrics], None] | None = None,
     name: str | None = None,
     state: str | os.PathLike[str] | None = None,
+    history: Any = None,
 ) -> RunningStream:
     """Starts matching a streaming DataFrame of events, and returns the running query.
 
@@ -76,12 +80,23 @@ def stream(
     on_batch       is called with the BatchMetrics of each batch.
     name           of the query.
     state          the folder of snapshots, of this stream alone; "dibs" in the checkpoint by default. It must be a path
-                   on the driver's machine; workers that do not see it get the subscriptions by broadcast.
+                   on the driver's machine; workers that do not see it get the subscriptions by broadcast. With
+                   history= they must see it.
+    history        the documents that joins over history speak of: a dibs.spark.History, whose documents are there
+                   before the first event (History(): none are). Then each event is one, for those after it. A
+                   DataFrame is History(documents).
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
     batches, feed = _prepare(
-        events, subscriptions, sink, checkpoint, state, Wanted(event_id, attributes, tuple(carry), event_time), on_error
+        events,
+        subscriptions,
+        sink,
+        checkpoint,
+        state,
+        Wanted(event_id, attributes, tuple(carry), event_time),
+        on_error,
+        history,
     )
     check_callable("on_batch", on_batch)
     check_text("name", name)
@@ -117,13 +132,21 @@ def backfill(
     event_time: str | None = None,
     on_error: OnError = "raise",
     state: str | os.PathLike[str] | None = None,
+    history: Any = None,
 ) -> BatchMetrics:
     """Stored events, a batch DataFrame, through the same job: what `stream` would have given with the subscriptions as
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
     batches, feed = _prepare(
-        events, subscriptions, sink, checkpoint, state, Wanted(event_id, attributes, tuple(carry), event_time), on_error
+        events,
+        subscriptions,
+        sink,
+        checkpoint,
+        state,
+        Wanted(event_id, attributes, tuple(carry), event_time),
+        on_error,
+        history,
     )
     try:
         if feed is not None:
@@ -144,6 +167,7 @@ def _prepare(
     state: str | os.PathLike[str] | None,
     wanted: Wanted,
     on_error: OnError,
+    history: Any,
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
     check_on_error(on_error)
@@ -154,9 +178,12 @@ def _prepare(
     target.check(events.sparkSession)
     folder = _state_folder(checkpoint, state)
     ledger = Ledger(folder)
+    growing = None if history is None else GrowingHistory(read_history(history), Log(folder), wanted)
+    if growing is not None:
+        growing.check(events)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
     living, feed = _living(events, subscriptions, folder, ledger, on_error)
-    return MicroBatches(ledger, os.fspath(checkpoint), living, feed, target, wanted), feed
+    return MicroBatches(ledger, os.fspath(checkpoint), living, feed, target, wanted, growing), feed
 
 
 def _living(

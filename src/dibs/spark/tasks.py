@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from dibs.errors import Rejected
 from dibs.matcher import Matcher
+from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts
 from dibs.storage import versions
 from dibs.storage.versions import Version
 
 ADD, GONE, BAD, COUNT = range(4)  # what the rows that go from find_changes to build are
 PARTITION_BITS = 33  # of Spark's monotonically_increasing_id: below are the rows of an input partition
-NO_JOINS = "on Spark yet"
+NO_JOINS = "in an index that is cut into shards"
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,17 @@ class Job:
     path: str
     version: int  # that is being made
     index: str
+    options: dict[str, Any]  # of the index
     weighted: bool
     text_ids: bool
     rows_of_a_segment: int
     cuts: Cuts | None  # None: not sharded
     feed: bool  # rows are changes, not the whole table
     old: Version | None
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.index, options=tuple(self.options.items()))
 
     @property
     def id_type(self) -> pa.DataType:
@@ -80,8 +86,8 @@ def count_rows(new: pa.Table) -> dict[str, pa.Array]:
 
 def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
     """The rows of the table, compiled, and the bad ones by their places in it."""
-    matcher = Matcher(index=job.index, threads=1)
-    matcher.changes.no_joins = NO_JOINS
+    matcher = Matcher(index=job.index, threads=1, options=job.options)
+    matcher.changes.no_joins = "" if job.cuts is None else NO_JOINS
     columns = ["id", "expression", "weight"] if job.weighted else ["id", "expression"]
     return matcher, matcher.add_table(table.select(columns), on_error="skip")
 

@@ -19,6 +19,7 @@ from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
 from dibs.matcher import Matcher
 from dibs.matches import Matches
+from dibs.spark.joins.worker import Meet, Meeting, open_replicated
 from dibs.spark.opening import open_matcher
 from dibs.storage import versions
 from dibs.storage.versions import Version
@@ -50,6 +51,8 @@ class Task:
     matches: bool = True  # False: problems only
     warn: bool = False  # nobody counts the problems, so say it in the worker's log
     every_event: bool = True  # False: events without matches and problems give no row
+    documents: dict[str, Any] | None = None  # of joins over history: replicated (joins/worker.py, DocumentFile)
+    meeting: dict[str, Any] | None = None  # or partitioned (Meeting)
 
     @property
     def opened_version(self) -> Version:
@@ -65,7 +68,13 @@ def match_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
     """Rows (carried columns, ids, weights, why, matches, problem), one for each event: see `_found_rows`."""
     _prepare(task)
     matcher = open_matcher(task.path, task.opened_version, task.files)
-    yield from _match(batches, task, lambda _: matcher)
+    if task.documents is not None:
+        matcher = open_replicated(matcher, task.documents)
+    if task.meeting is not None:
+        met = Meet(matcher, Meeting(**task.meeting))
+        yield from _match(met.events(batches), task, lambda _: met.matcher())
+    else:
+        yield from _match(batches, task, lambda _: matcher)
 
 
 def match_shards(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:

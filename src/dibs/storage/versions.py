@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
+from dibs.language.joins import is_join
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
-from dibs.segments.segment import Segment
+from dibs.segments.segment import Choice, Segment
 from dibs.segments.state import Layer, State
 from dibs.storage import store
 from dibs.storage.files import FORMAT, replace_file, storage_error
@@ -66,11 +67,21 @@ class Version:
     # shard to match; and what dibs.spark made them of.
     sharding: dict[str, Any] = field(default_factory=dict, hash=False)
     about: dict[str, Any] = field(default_factory=dict, hash=False)  # what made it: for people
+    options: dict[str, Any] = field(default_factory=dict, hash=False)  # of the index, those that differ from defaults
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.index, options=tuple(self.options.items()))
 
     @property
     def attributes(self) -> frozenset[str]:
         """Those that subscriptions mention."""
-        return frozenset(self.kinds)
+        return frozenset(name for name in self.kinds if not is_join(name))
+
+    @property
+    def joins(self) -> list[str]:
+        """The joins over history that subscriptions mention, by the names of their attributes."""
+        return [name for name in self.kinds if is_join(name)]
 
     @property
     def subscriptions(self) -> int:
@@ -189,10 +200,11 @@ def of_saved(folder: Path, manifest: Manifest, segments: list[Segment]) -> Versi
     """What Matcher.save wrote, as a version. It stays what it is for as long as nothing is saved over it, and a reader
     notices that: the files are others then."""
     stored = tuple(VersionSegment(s.file, s.rows, s.head, (folder / s.file).stat().st_size) for s in manifest.segments)
-    return describe(manifest.version, manifest.index, stored, segments)
+    choice = Choice(manifest.index, options=tuple(manifest.options.items()))
+    return describe(manifest.version, choice, stored, segments)
 
 
-def describe(number: int, index: str, stored: tuple[VersionSegment, ...], segments: list[Segment]) -> Version:
+def describe(number: int, choice: Choice, stored: tuple[VersionSegment, ...], segments: list[Segment]) -> Version:
     """The version of stored segments, which are these."""
     types = {str(s.ids.ids.type) for s in segments}
     ids = "mixed" if len(types) > 1 else "int64" if types == {"int64"} else "string"
@@ -200,7 +212,7 @@ def describe(number: int, index: str, stored: tuple[VersionSegment, ...], segmen
     for segment in segments:
         add_kinds(kinds, kinds_in(segment))
     weighted = any(s.weights is not None for s in segments)
-    return Version(number, index, ids, weighted, kinds, stored)
+    return Version(number, choice.name, ids, weighted, kinds, stored, options=dict(choice.options))
 
 
 def kinds_in(segment: Segment) -> dict[str, int]:

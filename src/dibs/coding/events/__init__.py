@@ -17,8 +17,8 @@ import pyarrow as pa
 from dibs.arguments import check_on_error, check_text
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.dicts import read_dicts
-from dibs.coding.events.json import attributes_of, json_content, json_lines
-from dibs.coding.events.json_lane import read_json_lines
+from dibs.coding.events.json import JsonTexts, attributes_of, json_content, json_lines
+from dibs.coding.events.json_lane import read_json_lines, read_json_texts
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import has_lines
 from dibs.coding.values import EventValues
@@ -56,9 +56,13 @@ def read_events(
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         content = json_content(events)
         # The kernels have so much space to prepare that very few lines are dicts in less time.
-        if attributes is None and has_lines(content, thresholds.few_events):
-            return read_json_lines(content, wanted, on_error)
+        if has_lines(content, thresholds.few_events):
+            return read_json_lines(content, wanted, on_error, attributes)
         rows: Iterable[object] = json_lines(content)
+    elif isinstance(events, JsonTexts):
+        if len(events) > thresholds.few_events:
+            return read_json_texts(events.texts, wanted, on_error, attributes)
+        rows = events
     elif isinstance(events, Mapping):
         raise EventError(f"found one event of type {type(events).__name__}; expected {_FORMS}: put it into a list")
     elif isinstance(events, Iterable):

@@ -7,7 +7,7 @@ broken; integers of more than 64 bits are read as the nearest float64; more than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -44,6 +44,20 @@ def json_text(text: bytes | str) -> object:
         content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         return BrokenEvent(_describe_broken("", content, error))
     return event if type(event) is dict else BrokenEvent(_no_object("", event))
+
+
+class JsonTexts(Sequence[object]):
+    """JSON texts of one event each; as a sequence it is what `json_text` makes of them, when somebody asks."""
+
+    def __init__(self, texts: Sequence[bytes]):
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self.texts[place]
+        return JsonTexts(found) if isinstance(place, slice) else json_text(found)
 
 
 def attributes_of(events: Iterable[object], attributes: str) -> Iterator[object]:

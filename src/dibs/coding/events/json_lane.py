@@ -7,7 +7,7 @@ its space stays small and in the caches, and a broken line is met before all the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import Arranged
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.dicts import read_dicts
-from dibs.coding.events.json import json_line, json_text
+from dibs.coding.events.json import attributes_of, json_line, json_text
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.coding.events.json_lane_kernels import LaneBatch, Order, read_texts, split_lines
+from dibs.coding.events.json_member_kernels import find_members
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import BYTE_ORDER_MARK
 from dibs.coding.values import ArrangedValues, Booleans, EventProblem, EventValues, Numbers, Strings
@@ -27,6 +28,8 @@ from dibs.errors import EventError
 from dibs.jit.memory import fresh
 from dibs.jit.scanning import PADDING
 from dibs.thresholds import thresholds
+
+_NO_NAMES = WantedNames(())
 
 
 class EventTexts(NamedTuple):
@@ -38,10 +41,21 @@ class EventTexts(NamedTuple):
     parse: Callable[[int, bytes], object]  # text i as a dict, or what is wrong with it
 
 
-def read_json_lines(content: bytes, wanted: WantedNames, on_error: str) -> EventValues:
+def read_json_lines(content: bytes, wanted: WantedNames, on_error: str, attributes: str | None = None) -> EventValues:
+    """attributes: the key under which the attributes stand, if they do."""
     reader = _Reader(wanted, on_error, len(content))
     for texts in _blocks_of_lines(content):
-        reader.read(texts)
+        reader.read(_find_attributes(texts, attributes))
+    return reader.finish()
+
+
+def read_json_texts(
+    content: Sequence[bytes], wanted: WantedNames, on_error: str, attributes: str | None = None
+) -> EventValues:
+    """Texts of one event each."""
+    reader = _Reader(wanted, on_error, sum(map(len, content)))
+    for texts in _blocks_of_column(pa.array(content, pa.large_binary()).view(pa.large_string())):
+        reader.read(_find_attributes(texts, attributes))
     return reader.finish()
 
 
@@ -70,6 +84,22 @@ def _blocks_of_lines(content: bytes) -> Iterator[EventTexts]:
         kept, lines = split_lines(data, start, stop, number)
         yield EventTexts(data, start[:kept], stop[:kept], _parser_of_lines(number, first))
         at, first = end, first + lines
+
+
+def _find_attributes(texts: EventTexts, attributes: str | None) -> EventTexts:
+    """The texts of what the events have under a key; see coding.events.json.attributes_of."""
+    if attributes is None:
+        return texts
+    first, last = np.empty_like(texts.start), np.empty_like(texts.end)
+    key = np.frombuffer(bytearray(attributes.encode("utf-8", "surrogatepass")), np.uint8)
+    room, work = Found.room(len(texts.data)), Work.room(1)
+    find_members(texts.data, texts.start, texts.end, key, _NO_NAMES.paths, room, work, first, last)
+
+    def parse(i: int, _: bytes) -> object:
+        event = texts.parse(i, texts.data[texts.start[i] : texts.end[i]].tobytes())
+        return next(attributes_of([event], attributes))
+
+    return EventTexts(texts.data, first, last, parse)
 
 
 class _Block:

@@ -130,6 +130,17 @@ def _read_groups(several, facts, records, clauses, jumps, events, space, room, p
 
 
 @phase
+def ask_for_event(e, records, events):
+    """Prefetches what an event reads first: nobody has met it before, as each event of a batch but the first is."""
+    has_cells = len(records.count) > len(records.shift)
+    first, last = events.offsets[e], events.offsets[e + 1]
+    for i in range(first, min(first + EARLY, last)):
+        _ask_for_place(events.attribute[i], events.lo[i], has_cells, records)
+    for i in range(first, min(first + SOON, last)):
+        _ask_for_groups(events.attribute[i], events.lo[i], has_cells, records)
+
+
+@phase
 def _is_filled(g, records):
     """Whether a group has clauses: those bits are in the caches, where the groups stand is not."""
     g = np.uint64(g)

@@ -2,6 +2,7 @@
 
     plan.py      what of a state a call is handed: one table of addresses, made once for a state
     layout.py    what stands where in such a table
+    waiting.py   what waits in a state, as records that need no building; waiting_kernels.py: events against them
     space.py     what a call needs besides: one table of work arrays, kept from call to call
     kernels.py   the call: text to values; for each layer, values to cells, cells to rows, without what is gone
     arrays.py    the arrays of the tables, in named groups

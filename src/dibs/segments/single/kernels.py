@@ -7,6 +7,7 @@ import numpy as np
 from dibs.coding.arrange import NUMBER, STRING
 from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell
 from dibs.coding.events.json_kernels import READ, read_object
+from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
 from dibs.index.auto.record_layout import Facts, WorkSpace
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, NODES, PAIRS
@@ -247,6 +248,7 @@ def _match_records(plan, own, space, layer, points):
     flags = number_at(plan, own + FLAGS)
     facts = Facts(points, flags & INEXACT != 0, flags & HAS_PROGRAMS != 0)
     work = WorkSpace(slots_at(space), array_at(space, COARSE, np.uint16), array_at(space, STAMPS, np.int32))
+    ask_for_event(layer, records_at(plan, own), events_at(space))
     match_records(
         records_at(plan, own),
         clauses_at(plan, own),

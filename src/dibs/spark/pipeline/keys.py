@@ -93,7 +93,7 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
             "checkpoint": _path("the folder of the job's progress: with it a job goes on where it ended"),
             "state": JobKey(
                 str,
-                "a folder of the driver for snapshots of the subscriptions; in the checkpoint by default",
+                "a folder of the driver for snapshots of subscriptions; in the checkpoint by default",
                 path=True,
             ),
             "mode": JobKey(

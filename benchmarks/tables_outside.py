@@ -1,0 +1,96 @@
+"""The tables about others: rivals from outside, the papers' figures, and benchmarks that are scripts of their own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from dibs.experiments import EXPERIMENTS
+from dibs.experiments import results as files
+from dibs.experiments.claims import FAILS, HOLDS, IN_PART
+from dibs.experiments.experiment import MEASURES
+from dibs.experiments.pictures import group
+from words import markdown
+
+HERE = Path(__file__).parent
+KINDS = {"join": "joins", "rules": "rules one by one"}
+
+
+def write_outside(sections: dict[str, Any]) -> str:
+    section = sections["outside"]
+    rows = []
+    for shape, workload in section["workloads"].items():
+        for kind, title in KINDS.items():
+            found = workload[kind]
+            own = found["microseconds per event"]["dibs"]
+            for name, time in found["microseconds per event"].items():
+                who = f"**{name}**" if name == "dibs" else name
+                rows.append([f"{shape}, {title}, {found['subscriptions']:,}", who, time, time / own])
+    patterns = section["patterns"]
+    own = patterns["microseconds per string"]["dibs"]
+    for name, time in patterns["microseconds per string"].items():
+        who = f"**{name}**" if name == "dibs" else name
+        rows.append([f"texts with one of {patterns['patterns']:,} words", who, time, time / own])
+    table = markdown(["workload and subscriptions", "", "microseconds per event", "/ dibs"], rows)
+    absent = "".join(f"\n- Not here: {name}: {reason}." for name, reason in section["absent"].items())
+    notes = (
+        "Dibs and the joins have two threads (the patterns one), and batches of 200 events; rules are asked one event "
+        "at a time."
+    )
+    picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"
+    return f"{picture}\n\n{table}\n\n{notes}\n{absent}"
+
+
+def write_papers(sections: dict[str, Any]) -> str:
+    section = sections["papers"]
+    words = section["verdicts"]
+    hold, in_part, fail = (words.get(word, 0) for word in (HOLDS, IN_PART, FAILS))
+    return (
+        f"{section['experiments']} figures and tables of the five papers are measured again "
+        f"([all of them](benchmarks/pages/papers.md), at {section['scale']:g} of their sizes). Of the "
+        f"{hold + in_part + fail} claims that the papers make in words, {hold} hold here, {in_part} hold in part, and "
+        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why."
+    )
+
+
+def list_scripts() -> str:
+    """Every script of this folder that is no part of `make bench`, with the first line of what it says about itself."""
+    lines = []
+    for path in sorted(HERE.glob("*.py")):
+        text = path.read_text()
+        if "__main__" in text and path.name not in ("run.py", "report.py"):
+            about = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+            lines.append(f"- [`{path.name}`](benchmarks/{path.name}): {about}")
+    return "\n".join(lines)
+
+
+def write_figures(folder: Path) -> str:
+    """The page of the papers' figures: a picture and the numbers of each."""
+    parts = [
+        "# The figures of the papers, measured here",
+        "Written by `make bench`. [VERDICTS.md](../../VERDICTS.md) judges what the papers say about them; "
+        "[Benchmarks](../../BENCHMARKS.md) has the short form. `dibs bench figure NAME` measures one at any scale. "
+        "Sizes are the paper's times the scale; data that cannot be had are stand-ins "
+        "([`dibs.workloads`](../../src/dibs/workloads) says which). Processor time, one thread, coded events, the best "
+        "of several rounds in which all take turns; all structures of a point have found the same matches.",
+    ]
+    for figure, names in group(list(EXPERIMENTS)).items():
+        results = [files.read(name, folder) for name in names]
+        parts.append(f"## {figure}\n\n![{figure}](../plots/papers/{figure}.svg)")
+        parts += [_write_numbers(result) for result in results]
+    return "\n\n".join(parts) + "\n"
+
+
+def _write_numbers(result: files.Result) -> str:
+    tables = []
+    for measure in result.experiment.measures:
+        labels = [label for label in result.labels if any(result.line(label, measure))]
+        rows = [
+            [value if isinstance(value, str) else f"{value:,}", *(result.at(label, value, measure) for label in labels)]
+            for value in result.values
+        ]
+        title = f"{result.experiment.about}; {MEASURES[measure]}"
+        table = markdown([result.experiment.x, *labels], rows)
+        tables.append(f"<details><summary>{title}</summary>\n\n{table}\n\n</details>")
+    return "\n".join(tables)

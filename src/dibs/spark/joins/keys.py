@@ -1,0 +1,91 @@
+"""By which attributes joins equate events and documents: what brings the two together.
+
+Of each conjunction of a join one equality of a document's attribute with the event's is enough: a document that does
+not satisfy it makes no difference. A join that has a conjunction without one speaks of every document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dibs.history.coded.program import conjunctions_of
+from dibs.language.expression import Expression, PairCompare
+from dibs.language.joins import MAX_BY, join_of, text_of
+
+
+class Pair(NamedTuple):
+    """Attributes that are equated."""
+
+    event: str
+    document: str
+
+    def __str__(self) -> str:
+        return f"d.{self.document} = {self.event}"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What the joins of some subscriptions have in common."""
+
+    pairs: tuple[Pair, ...]  # the most used first
+    unkeyed: tuple[str, ...]  # texts of joins that speak of every document
+    ordered: tuple[str, ...]  # texts of joins that ask which document came last
+    event_attributes: frozenset[str]
+    document_attributes: frozenset[str]
+    joins: int
+
+    @property
+    def key_attributes(self) -> list[str]:
+        """Those of documents that are keys."""
+        return sorted({pair.document for pair in self.pairs})
+
+    def describe(self) -> str:
+        """The keys, in words."""
+        told = [f"{self.joins:,} joins"] if self.joins != 1 else ["1 join"]
+        if self.pairs:
+            told.append("by " + ", ".join(map(str, self.pairs[:5])) + (", ..." if len(self.pairs) > 5 else ""))
+        if self.unkeyed:
+            told.append(f"{len(self.unkeyed):,} with no equated key, as {self.unkeyed[0]}")
+        return "; ".join(told)
+
+
+def find_keys(names: Iterable[str]) -> Keys:
+    """The keys of joins, which are given by the names of their attributes (language/joins.py)."""
+    joins = {name: join_of(name) for name in sorted(set(names))}
+    choices: list[list[Pair]] = []
+    unkeyed = []
+    for join in joins.values():
+        found = _choices(join.condition)
+        if found is None:
+            unkeyed.append(text_of(join))
+        else:
+            choices += found
+    often = Counter(pair for each in choices for pair in set(each))
+    chosen = Counter(max(each, key=lambda pair: (often[pair], pair)) for each in choices)
+    return Keys(
+        tuple(pair for pair, _ in sorted(chosen.items(), key=lambda item: (-item[1], item[0]))),
+        tuple(unkeyed),
+        tuple(text_of(join) for join in joins.values() if join.function == MAX_BY),
+        frozenset(name for join in joins.values() for name in join.event_attributes),
+        frozenset(name for join in joins.values() for name in join.document_attributes),
+        len(joins),
+    )
+
+
+def _choices(condition: Expression) -> list[list[Pair]] | None:
+    """For each conjunction the equalities, of which one is enough; None: some conjunction has none."""
+    conjunctions = conjunctions_of(condition)
+    if conjunctions is None:
+        return None
+    choices = [
+        [Pair(p.event, p.attribute) for p in conjunction if isinstance(p, PairCompare) and _equates(p)]
+        for conjunction in conjunctions
+    ]
+    return choices if all(choices) else None
+
+
+def _equates(predicate: PairCompare) -> bool:
+    return predicate.operator == "=" and predicate.offset is None

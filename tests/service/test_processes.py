@@ -1,0 +1,49 @@
+"""A writer and two processes that follow it, as `dibs serve --workers 2` starts them: once, for all tests here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from agreement import compare
+from serving import Processes
+from test_websocket import publish, read, socket_url, stream_with
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with Processes(tmp_path_factory.mktemp("processes") / "searches", workers=2) as found:
+        yield found
+
+
+def test_all_of_them_know_what_was_acknowledged(processes: Processes) -> None:
+    tally = compare(processes.url, processes.token, clients=4, rounds=20, seed=3)
+    assert tally.wrong == []
+    assert tally.answers > 150 and tally.changes > 100
+
+
+def test_a_stream_is_handed_on_and_a_stop_ends_it(processes: Processes) -> None:
+    """The last one here: it stops them."""
+    headers = {"Authorization": f"Bearer {processes.token}"}
+    url = socket_url(processes.url) + "/v1/destinations/far/stream?after=0"
+    with httpx.Client(base_url=processes.url, headers=headers, timeout=30) as client:
+        stream_with(client, "far")
+        with pytest.raises(InvalidStatus) as refused, connect(url, proxy=None):
+            pass
+        assert refused.value.response.status_code == 401
+        protocols = [Subprotocol("dibs"), Subprotocol(processes.token)]
+        with connect(url, subprotocols=protocols, proxy=None) as wire:
+            publish(client, "far", 3)
+            assert [read(wire)["data"]["event"]["n"] for _ in range(3)] == [0, 1, 2]
+            begun = time.monotonic()
+            processes.process.terminate()
+            with pytest.raises(ConnectionClosed):
+                wire.recv(timeout=30)
+    processes.process.wait(30)
+    assert time.monotonic() - begun < 8  # it does not wait for streams, which have no end
+    assert processes.process.returncode == 0, processes.said
