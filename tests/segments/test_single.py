@@ -210,6 +210,7 @@ def test_several_values_of_one_attribute():
         for given in (
             {"a": [1, 2, 2], "c": ["v1", None, "v7"]},
             {"a": [], "b": [[3], [4.5]]},
+            {"a": [9, 5, 1], "c": ["v7", "v1"], "d": [8, 2]},
             {"item": {"price": [1, 2]}},
         ):
             right = by_batch(matcher, given)
