@@ -20,7 +20,7 @@ from dibs.reference import matches
 from dibs.workloads.joins import JoinWorkload, Market, generate
 
 PROFILES, JOINS = 1_000, 100
-MOST_PAIRS = 2_000_000  # of a profile and a document, for all events, that are looked at without an index
+MOST_PAIRS = 100_000  # of a profile and a document, for all events, that are looked at without an index
 SERIES = (
     Series("no index", "naive"),
     Series("joins first", "auto"),
