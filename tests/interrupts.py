@@ -88,6 +88,12 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def is_compiled(frame: Any) -> bool:
+    """Whether it stands for a call of a kernel, of which Numba tells profilers: it crashes when they raise there, and no
+    interrupt ever comes there. Such a frame has no globals of a module."""
+    return "__name__" not in frame.f_globals
+
+
 class Injected:
     """Interrupts at a point of the operation: a random one, or one after the other (`step`)."""
 
@@ -100,7 +106,7 @@ class Injected:
 
         def watch(frame: Any, event: str, _: Any) -> None:
             nonlocal seen
-            if event in ("call", "c_return"):
+            if event in ("call", "c_return") and not is_compiled(frame):
                 seen += 1
                 if seen == at + 1:
                     raise Interrupted

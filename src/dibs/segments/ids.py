@@ -19,6 +19,7 @@ from dibs.lazy import lazy
 
 WORD = 2**64 - 1
 SMALL = 1_000
+LONG = 64  # bytes of an id
 FEW = 64  # texts that are read without Arrow
 
 
@@ -32,8 +33,13 @@ def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
 def id_hash(id: Id) -> np.uint64:
     """The hash of one id."""
     if isinstance(id, str):
-        data = np.frombuffer(id.encode(), np.uint8)
-        return _hash_strings(np.array([0, len(data)]), data)[0]
+        data = id.encode()
+        if len(data) > LONG:
+            return _hash_strings(np.array([0, len(data)]), np.frombuffer(data, np.uint8))[0]
+        h = 14695981039346656037  # as _hash_strings does, which takes longer to call
+        for byte in data:
+            h = ((h ^ byte) * 1099511628211) & WORD
+        return np.uint64(h ^ (h >> 29))
     h = (id + 0x9E3779B97F4A7C15) & WORD  # as _mix does, which takes longer to call
     h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) & WORD
