@@ -89,8 +89,8 @@ class Signals:
 
 
 def is_compiled(frame: Any) -> bool:
-    """Whether it stands for a call of a kernel, of which Numba tells profilers: it crashes when they raise there, and no
-    interrupt ever comes there. Such a frame has no globals of a module."""
+    """Whether it stands for a call of a kernel, of which Numba tells profilers: it crashes when they raise there, where
+    no interrupt ever comes. Such a frame has no globals of a module."""
     return "__name__" not in frame.f_globals
 
 
