@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.dibs-ready
 
-.PHONY: help demo test test-fast test-kafka check bench setup clean
+.PHONY: help demo test test-fast test-kafka test-kills check bench setup clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    match 20,000 product events against 100,000 standing queries on Spark, and show what came out"
 	@echo "make test    all tests, Spark included, on all cores"
 	@echo "make test-fast   the inner loop: no Spark, nothing slow; DIBS_EXAMPLES=N for more or fewer random cases"
+	@echo "make test-kills  streams and a cluster of Spark whose processes are killed: some minutes"
 	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
 	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
@@ -31,7 +32,10 @@ test: $(READY)
 
 test-fast: export DIBS_EXAMPLES ?= 20
 test-fast: $(READY)
-	$(PYTEST) -m "not spark and not slow and not kafka"
+	$(PYTEST) -m "not spark and not slow and not kafka and not kills"
+
+test-kills: $(READY)
+	$(BIN)/python -m pytest -m kills tests/spark
 
 test-kafka: $(READY)
 	$(BIN)/python -m pytest -m kafka tests/spark tests/service

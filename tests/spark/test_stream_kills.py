@@ -10,6 +10,7 @@ from stream_kills import run
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.kills
 def test_a_stream_that_is_killed_goes_on_exactly(tmp_path: Path) -> None:
     told = run(tmp_path, kills=2, seed=3, victims=("worker", "jvm"), pause=1.0)
     assert "killed driver 0 times, jvm 1 times, worker 1 times" in told
