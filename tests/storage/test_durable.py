@@ -761,6 +761,7 @@ def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, jo
         failing.undo()
         m.add("more", "x = 1")
         assert len(m.match(EVENT)) == 41
+        m.match_batch([EVENT])  # makes a segment of what waits
         m._layers.upkeep.rest()
         assert m.stats()["background problem"] is None
         assert not m._layers._merging

@@ -164,11 +164,15 @@ class SubscriptionReader(ConditionReader):
         """What an operand is with a multiplication that follows it."""
         if self.next.value != "*" or self.next.kind != "other":
             return operand
-        sign = self.advance()
+        sign = self.next
+        refused = refuse_sign(sign) or Refused("arithmetic is not supported", _TIMES_FORM, sign.start, sign.end)
+        if operand.literal is None and (operand.attribute is None or not is_join(operand.attribute)):
+            raise refused
+        self.advance()
         other = super().operand("a number or a subquery")
         query, by = (operand, other) if operand.literal is None else (other, operand)
         if query.attribute is None or not is_join(query.attribute) or by.literal is None:
-            raise refuse_sign(sign) or Refused("arithmetic is not supported", _TIMES_FORM, sign.start, sign.end)
+            raise refused
         if self.joins[query.attribute].factor is not None:
             raise Refused("a subquery is multiplied twice", "write one number", sign.start, sign.end)
         factor = by.literal.value if by.literal.kind == Kind.NUMBER else None
