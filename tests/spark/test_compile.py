@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.language.printer import to_sql
@@ -113,6 +114,13 @@ def test_a_feed_of_changes(spark: SparkSession, tmp_path: Path) -> None:
     assert [matcher.match({"a": i}) for i in range(6)] == [[0], [], [1], [3], [4, 100], [5]]
 
 
+def test_a_feed_is_the_first_version(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("x", "a = 1", False), ("x", "a = 2", False), ("y", "a = 1", False), ("y", None, True), ("z", None, True)]
+    feed = spark.createDataFrame(rows, "id string, expression string, deleted boolean").coalesce(1)
+    assert compile(feed, tmp_path / "index", changes=True).version.subscriptions == 1
+    assert Matcher.load(tmp_path / "index").match({"a": 2}) == ["x"]
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_changes_on_the_driver(spark: SparkSession, tmp_path: Path, shards: int) -> None:
     random = Random(shards)
@@ -157,6 +165,31 @@ def test_bad_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     assert len(Matcher.load(tmp_path / "index")) == 2
     clean = compile(frame(spark, {"good": "a = 1"}), tmp_path / "index")
     assert (clean.rejected.collect(), clean.rejected.columns) == ([], ["position", "id", "expression", "error"])
+
+
+@pytest.mark.parametrize(("shards", "text_ids"), [(1, False), (1, True), (3, True)])
+def test_ids_that_stand_in_several_partitions(spark: SparkSession, tmp_path: Path, shards: int, text_ids: bool) -> None:
+    """As `add_table` does with the rows in their order: the first good one stays, the others are told."""
+    random = Random(7)
+    rows = typed_rows(random, 50)
+    ids = [random.randrange(60) for _ in range(150)]
+    texts = [to_sql(typed_expression(random)) if random.random() < 0.9 else "a =" for _ in ids]
+    table = pa.table({"id": list(map(str, ids)) if text_ids else ids, "expression": texts, "weight": [2.0] * 150})
+    matcher = Matcher()
+    bad = matcher.add_table(table, on_error="skip")
+    for part in range(3):
+        parquet.write_table(table.slice(50 * part, 50), tmp_path / f"{part}.parquet")
+    frame = spark.read.parquet(str(tmp_path / "0.parquet"))
+    for part in (1, 2):
+        frame = frame.union(spark.read.parquet(str(tmp_path / f"{part}.parquet")))
+    with using({**SMALL, "spark_segment": 20}):
+        done = compile(frame, tmp_path / "index", shards=shards, on_error="skip")
+    listed = {(r.position, r.id, r.expression) for r in done.rejected.collect()}
+    assert listed == {(r.position, r.id, r.expression) for r in bad}
+    assert done.version.subscriptions == len(matcher)
+    assert found(Matcher.load(tmp_path / "index"), rows) == found(matcher, rows)
+    named = {Path(name).name for name in done.version.files()}
+    assert {file.name for file in (tmp_path / "index" / "segments").iterdir()} == named
 
 
 def test_weights_matchers_and_tables_of_a_lake(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """What Spark's Python workers do for `compile`: rows of subscriptions in, segment files and a few words about them out.
 
-    build_at_once  rows of the table become a segment
+    build_at_once  rows of the table become segments
     build          what comes becomes segments, what goes becomes a list of rows, what is bad becomes Parquet
     merge_parts    small segments become one
+    find_shards, find_changes          rows on their way to `build` (spark.differences)
+    find_repeated, remove_repeated     ids that several segments have (spark.repeated)
 
 Nothing but JSON texts goes back to the driver. Files are written under names that no version has yet, so a task that
 fails or runs twice leaves files that mean nothing.
@@ -11,7 +13,6 @@ fails or runs twice leaves files that mean nothing.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -20,33 +21,43 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import parquet
 
 from dibs.segments.segment import Segment, merge
 from dibs.spark.access import access_keys, reach_of
 from dibs.spark.differences import find_changes as find_changes
+from dibs.spark.differences import find_shards as find_shards
 from dibs.spark.places import Place, place_of
-from dibs.spark.tasks import ADD, BAD, COUNT, GONE, Job, bad_rows, collect_rows, compile_rows, count_rows, tell_rows
+from dibs.spark.repeated import find_repeated as find_repeated
+from dibs.spark.repeated import positions_of, write_ids
+from dibs.spark.repeated import remove_repeated as remove_repeated
+from dibs.spark.tasks import (
+    ADD,
+    BAD,
+    COUNT,
+    GONE,
+    Job,
+    bad_rows,
+    collect_segments,
+    compile_rows,
+    count_rows,
+    tell_rows,
+    write_bad,
+)
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
 
 
 def build_at_once(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
-    """Of the first version, if it is not sharded: all rows of some ids become a segment, and that is all."""
-    table = collect_rows(batches, job).sort_by("position")
+    """Of the first version, if it is not sharded: the rows of an input partition become segments as they come."""
     place = place_of(job.path)
-    numbers = count_rows(table)
-    yield tell_rows({"counted": dict(zip(map(str, numbers["position"].to_pylist()), numbers["row"].to_pylist()))})
-    matcher, bad = compile_rows(table, job)
-    for layer in matcher.snapshot().layers:
-        yield tell_rows(_save(place, layer.segment, 0, job))
-    if bad:
-        yield tell_rows(_write_bad(place, bad_rows(job, bad, table["position"]), job))
+    for table in collect_segments(batches, job):
+        yield tell_rows({"counted": count_rows(table)})
+        yield from map(tell_rows, _build(place, table, 0, job))
 
 
 def build(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
-    """What find_changes said of some parts: see there. A part is a shard, or behind those a segment of the old
-    version."""
+    """What find_changes or find_shards said of some parts: see there. A part is a shard, or behind those a segment of
+    the old version."""
     kept = list(batches)
     if not kept:
         return
@@ -62,18 +73,28 @@ def build(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatc
         yield tell_rows({"counted": sums})
     bad = table.filter(pa.array(what == BAD))
     if bad.num_rows:
-        yield tell_rows(_write_bad(place, bad.combine_chunks().to_batches()[0], job))
+        yield tell_rows(write_bad(place, bad.combine_chunks().to_batches()[0], job))
     gone = table.filter(pa.array(what == GONE))
     for part in gone["part"].unique().to_pylist():
         rows = gone.filter(pc.equal(gone["part"], part))["row"].to_numpy()
         yield tell_rows(_remove_rows(place, part - job.shards, rows, job))
     table = table.filter(pa.array(what == ADD))
     for shard in sorted(table["part"].unique().to_pylist()):
-        own = table.filter(pc.equal(table["part"], shard)).sort_by("id")
+        own = table.filter(pc.equal(table["part"], shard)).sort_by([("position", "ascending"), ("id", "ascending")])
         for start in range(0, own.num_rows, job.rows_of_a_segment):
-            matcher, _ = compile_rows(own.slice(start, job.rows_of_a_segment), job)
-            for layer in matcher.snapshot().layers:
-                yield tell_rows(_save(place, layer.segment, shard, job))
+            yield from map(tell_rows, _build(place, own.slice(start, job.rows_of_a_segment), shard, job))
+
+
+def _build(place: Place, table: pa.Table, shard: int, job: Job) -> Iterator[dict[str, Any]]:
+    """Rows in the order of their positions become a segment. What is bad among them becomes Parquet."""
+    matcher, bad = compile_rows(table, job)
+    for layer in matcher.snapshot().layers:
+        told = _save(place, layer.segment, shard, job)
+        if not job.unique_ids:
+            told["ids"] = write_ids(place, layer.segment, positions_of(layer.segment, table, bad))
+        yield told
+    if bad:
+        yield write_bad(place, bad_rows(job, bad, table["position"]), job)
 
 
 def _save(place: Place, segment: Segment, shard: int, job: Job) -> dict[str, Any]:
@@ -97,15 +118,6 @@ def _remove_rows(place: Place, number: int, rows: NDArray[np.int64], job: Job) -
     name, head = versions.save_removed(staged, np.union1d(before, rows))
     place.upload(staged, [name])
     return {"removed": number, "file": name, "head": head, "rows": len(before) + len(rows)}
-
-
-def _write_bad(place: Place, rows: pa.RecordBatch, job: Job) -> dict[str, Any]:
-    staged = place.staging
-    name = f"{versions.REJECTED}/{job.version:012d}/{secrets.token_hex(8)}.parquet"
-    (staged / name).parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.table(rows).select(["position", "id", "expression", "error"]), staged / name)
-    place.upload(staged, [name])
-    return {"rejected": rows.num_rows, "file": name}
 
 
 def old_rows(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:

@@ -49,6 +49,7 @@ def apply_changes(
         rows_of_a_segment=thresholds.spark_segment,
         cuts=_cuts(old),
         feed=True,
+        unique_ids=True,
         old=old,
     )
     new = table.filter(pc.invert(deleted))

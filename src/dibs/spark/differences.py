@@ -1,8 +1,9 @@
-"""What has changed between a table of subscriptions and a version of the index: a task has all rows of some ids."""
+"""What of a table of subscriptions goes where: against a version of the index, for which a task has all rows of some
+ids (find_changes), or into the shards of a new one (find_shards)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT
+from dibs.errors import Rejected
 from dibs.segments.ids import IdIndex
 from dibs.spark.access import access_keys
-from dibs.spark.tasks import ADD, COUNT, GONE, Job, bad_rows, collect_rows, compile_rows, count_rows
+from dibs.spark.repeated import positions_of
+from dibs.spark.tasks import ADD, GONE, Job, bad_rows, collect_rows, collect_segments, compile_rows, counted_rows
 from dibs.spark.tasks import rows as rows_of
 
 
@@ -23,11 +26,31 @@ def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Rec
     table = collect_rows(batches, job)
     is_old = table["segment"].is_valid()
     new, old = table.filter(pc.invert(is_old)).sort_by("position"), table.filter(is_old)
-    yield rows_of(job, COUNT, **count_rows(new))
+    yield counted_rows(job, new)
     changed, leaving = _differences(new, old, job)
-    matcher, bad = compile_rows(changed, replace(job, index="scan", options={}))  # scanning needs no index
+    bad = yield from _place(changed, job)
+    if job.feed:  # a bad change changes nothing
+        refused = {r.id for r in bad}
+        leaving = leaving[[old["id"][row].as_py() not in refused for row in leaving.tolist()]] if refused else leaving
+    if len(leaving):
+        gone = old.take(pa.array(leaving))
+        part = pc.add(gone["segment"].combine_chunks(), job.shards).cast(pa.int32())
+        yield rows_of(job, GONE, part=part, row=gone["row"].combine_chunks())
+
+
+def find_shards(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """Rows of the first version of an index, some of an input partition at a time: such rows too, with the shard of
+    each. Ids may stand in others again, which `spark.repeated` finds."""
+    for table in collect_segments(batches, job):
+        yield counted_rows(job, table)
+        yield from _place(table, job)
+
+
+def _place(new: pa.Table, job: Job) -> Generator[pa.RecordBatch, None, list[Rejected]]:
+    """Where new rows belong, and which of them are bad; these are returned too."""
+    matcher, bad = compile_rows(new, replace(job, index="scan", options={}))  # scanning needs no index
     if bad:
-        yield bad_rows(job, bad, changed["position"])
+        yield bad_rows(job, bad, new["position"])
     for layer in matcher.snapshot().layers:
         segment = layer.segment
         shard = np.zeros(len(segment), np.int64) if job.cuts is None else job.cuts.place(access_keys(segment))
@@ -38,14 +61,9 @@ def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Rec
             id=segment.ids.ids,
             expression=segment.texts,
             weight=pa.array(segment.weights_at(np.arange(len(segment)))),
+            position=pa.array(positions_of(segment, new, bad)),
         )
-    if job.feed:  # a bad change changes nothing
-        refused = {r.id for r in bad}
-        leaving = leaving[[old["id"][row].as_py() not in refused for row in leaving.tolist()]] if refused else leaving
-    if len(leaving):
-        gone = old.take(pa.array(leaving))
-        part = pc.add(gone["segment"].combine_chunks(), job.shards).cast(pa.int32())
-        yield rows_of(job, GONE, part=part, row=gone["row"].combine_chunks())
+    return bad
 
 
 def _differences(new: pa.Table, old: pa.Table, job: Job) -> tuple[pa.Table, NDArray[np.int64]]:

@@ -50,6 +50,14 @@ def is_local(session: SparkSession) -> bool:
     return not connect and (session.conf.get("spark.master", "") or "").startswith("local")
 
 
+def cores_of(session: SparkSession) -> int:
+    """How many tasks run at once, as far as one can know."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context
+        return int(session.conf.get("spark.default.parallelism", "") or os.cpu_count() or 2)
+
+
 def subscription_columns(subscriptions: DataFrame, feed: bool = False) -> Subscriptions:
     """The frame, checked. feed: it may have a column `deleted`."""
     if subscriptions.isStreaming:

@@ -25,9 +25,9 @@ from dibs.intake import check_choice
 from dibs.jit.parcel import pack
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice
-from dibs.spark.compile import cores_of, half_of_memory
+from dibs.spark.compile import half_of_memory
 from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
-from dibs.spark.frames import is_frame, is_local, session_of
+from dibs.spark.frames import cores_of, is_frame, is_local, session_of
 from dibs.spark.joins.history import missing_history, read_history
 from dibs.spark.joins.keys import find_keys
 from dibs.spark.joins.partitioned import HistoryPlan, meet, write_documents

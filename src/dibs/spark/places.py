@@ -64,6 +64,10 @@ class Folder:
         """A folder of this machine that has the files of the version."""
         return self.path
 
+    def fetch_files(self, names: Iterable[str]) -> Path:
+        """The same for files of these names."""
+        return self.path
+
     def discard(self, names: Iterable[str]) -> None:
         """Removes files that no version names."""
         for name in names:
@@ -115,9 +119,12 @@ class Remote:
         shutil.rmtree(staged, ignore_errors=True)
 
     def fetch(self, version: Version, shard: int | None = None) -> Path:
+        return self.fetch_files(version.files(shard))
+
+    def fetch_files(self, names: Iterable[str]) -> Path:
         folder = cache_folder() / blake2b(self.name.encode(), digest_size=12).hexdigest()
         folder.mkdir(exist_ok=True)
-        for name in version.files(shard):
+        for name in names:
             target = folder / name
             if not target.exists():
                 target.parent.mkdir(exist_ok=True)

@@ -15,7 +15,6 @@ import hashlib
 import importlib.metadata
 import os
 import re
-import secrets
 import shutil
 import tempfile
 import weakref
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
@@ -35,10 +33,11 @@ from dibs import loading
 from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice, Segment
-from dibs.spark.compile import compile, frame_rejected, listed
+from dibs.spark.compile import compile
 from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
 from dibs.spark.places import Folder, Place, place_of
-from dibs.spark.tasks import Job, bad_rows, compile_rows
+from dibs.spark.rejected import frame_rejected
+from dibs.spark.tasks import Job, bad_rows, compile_rows, write_bad
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
 from dibs.thresholds import thresholds
@@ -217,21 +216,16 @@ def _compile_here(
     """Few subscriptions are quicker compiled by the driver than by a job."""
     table = collect(frame)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
-    job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, None)
+    job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, True, None)
     matcher, bad = compile_rows(table, job)
     if bad and on_error == "raise":
         raise SubscriptionErrors(bad)
     staged = place.staging
     segments = [layer.segment for layer in matcher.snapshot().layers]
     stored = tuple(versions.save_segment(staged, segment) for segment in segments)
-    names = [s.file for s in stored]
+    place.upload(staged, [s.file for s in stored])
     if bad:
-        names.append(f"{versions.REJECTED}/{1:012d}/{secrets.token_hex(8)}.parquet")
-        (staged / names[-1]).parent.mkdir(parents=True, exist_ok=True)
-        positions = pa.chunked_array([pa.array(range(len(table)), pa.int64())])
-        rows = pa.table(bad_rows(job, bad, positions)).select(listed)
-        parquet.write_table(rows, staged / names[-1])
-    place.upload(staged, names)
+        write_bad(place, bad_rows(job, bad, pa.chunked_array([pa.array(range(len(table)), pa.int64())])), job)
     version = versions.describe(1, choice, stored, segments)
     ids = "string" if text_ids else "int64"
     about = {"rows": len(table), "counted": {"0": len(table)}}

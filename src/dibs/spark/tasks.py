@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 
 from dibs.errors import Rejected
 from dibs.matcher import Matcher
 from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts
+from dibs.spark.places import Place
 from dibs.storage import versions
 from dibs.storage.versions import Version
 
 ADD, GONE, BAD, COUNT = range(4)  # what the rows that go from find_changes to build are
 PARTITION_BITS = 33  # of Spark's monotonically_increasing_id: below are the rows of an input partition
+LISTED = ["position", "id", "expression", "error"]  # the columns of what is bad
 NO_JOINS = "in an index that is cut into shards"
 
 
@@ -35,6 +39,7 @@ class Job:
     rows_of_a_segment: int
     cuts: Cuts | None  # None: not sharded
     feed: bool  # rows are changes, not the whole table
+    unique_ids: bool  # whoever builds segments has met all rows of each id, so that no two segments have the same one
     old: Version | None
 
     @property
@@ -78,10 +83,31 @@ def collect_rows(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
     return table.set_column(1, "expression", table["expression"].cast(pa.large_string())).combine_chunks()
 
 
-def count_rows(new: pa.Table) -> dict[str, pa.Array]:
-    """How many rows came from each input partition."""
+def collect_segments(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Table]:
+    """The rows in the order of their positions, as many at a time as a segment may have."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        while rows + batch.num_rows >= job.rows_of_a_segment:
+            cut = job.rows_of_a_segment - rows
+            yield _sort_positions(collect_rows([*waiting, batch.slice(0, cut)], job))
+            waiting, rows, batch = [], 0, batch.slice(cut)
+        if batch.num_rows:
+            waiting.append(batch)
+            rows += batch.num_rows
+    if waiting:
+        yield _sort_positions(collect_rows(waiting, job))
+
+
+def _sort_positions(table: pa.Table) -> pa.Table:
+    in_order = (np.diff(table["position"].to_numpy()) > 0).all()
+    return table if in_order else table.sort_by("position")
+
+
+def count_rows(new: pa.Table) -> dict[str, int]:
+    """How many rows came from each input partition, by its number."""
     found, count = np.unique(new["position"].to_numpy() >> PARTITION_BITS, return_counts=True)
-    return {"part": pa.array(np.zeros(len(found), np.int32)), "position": pa.array(found), "row": pa.array(count)}
+    return dict(zip(map(str, found.tolist()), count.tolist()))
 
 
 def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
@@ -110,6 +136,17 @@ def rows(job: Job, what: int, **columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=list(types))
 
 
+def counted_rows(job: Job, new: pa.Table) -> pa.RecordBatch:
+    counted = count_rows(new)
+    return rows(
+        job,
+        COUNT,
+        part=pa.array(np.zeros(len(counted), np.int32)),
+        position=pa.array(map(int, counted), pa.int64()),
+        row=pa.array(counted.values(), pa.int64()),
+    )
+
+
 def bad_rows(job: Job, bad: list[Rejected], positions: pa.ChunkedArray) -> pa.RecordBatch:
     return rows(
         job,
@@ -120,3 +157,13 @@ def bad_rows(job: Job, bad: list[Rejected], positions: pa.ChunkedArray) -> pa.Re
         position=positions.take(pa.array([r.position for r in bad])).combine_chunks(),
         error=pa.array([str(r.error) for r in bad], pa.string()),
     )
+
+
+def write_bad(place: Place, bad: pa.RecordBatch, job: Job) -> dict[str, Any]:
+    """Writes such rows; what the driver has to know of them."""
+    staged = place.staging
+    name = f"{versions.REJECTED}/{job.version:012d}/{secrets.token_hex(8)}.parquet"
+    (staged / name).parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table(bad).select(LISTED), staged / name)
+    place.upload(staged, [name])
+    return {"rejected": bad.num_rows, "file": name}

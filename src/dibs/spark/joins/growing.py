@@ -23,8 +23,8 @@ from dibs.errors import DibsError
 from dibs.history.retention import check_retain
 from dibs.language.printer import JOIN
 from dibs.matcher import Matcher
-from dibs.spark.compile import cores_of
 from dibs.spark.events import as_frame, attribute_places, event_place, is_for_arrow
+from dibs.spark.frames import cores_of
 from dibs.spark.joins.growing_log import OWN, Landed, Log, Record, number_tasks
 from dibs.spark.joins.growing_worker import Landing
 from dibs.spark.joins.hashes import EVERY
