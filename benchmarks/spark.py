@@ -2,11 +2,14 @@
 
     python benchmarks/spark.py                                        everything at 1,000,000 subscriptions
     python benchmarks/spark.py --only match --subscriptions 100000    one section, smaller
-    python benchmarks/spark.py --only shards --subscriptions 10000000 --memory 1000000000
+    python benchmarks/spark.py --only stream                          micro-batches: about 5 minutes on two quiet cores
+    python benchmarks/spark.py --only match --shapes sparse --passes 4   jobs of more than 10 seconds
+    python benchmarks/spark_ten_million.py --memory 1000000000        shards of 10,000,000, which are generated on Spark
 
     match      Parquet with a MAP and with a JSON column, sparse and dense, few and many matches per event: events per
                second of local[2] against the Matcher with two threads on the same files, long and how="array"
-    sql        100,000 subscriptions and 2,000 events: match against explode, join, count; warm, and the first job too
+    sql        100,000 subscriptions and 2,000 events: match against explode, join, count; warm, the first job too, and
+               per event in a job of so many --copies of the events that starting it does not count
     compile    dibs.spark.compile against Matcher.add_table; the largest resident memory of each process
     stream     micro-batches of 1,000 events on a running stream: median and 99th percentile, with and without 100
                changes of subscriptions per second
@@ -19,6 +22,7 @@ compared, or counted, before anything is told.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -170,10 +174,15 @@ def run_match(spark: Any, folder: Path, options: argparse.Namespace) -> None:
         matcher.save(folder / f"index-{shape}")
         for form, path in (("MAP", maps), ("JSON", texts)):
             index = folder / f"index-{shape}"
-            frame = spark.read.parquet(str(path))
+            one = spark.read.parquet(str(path))
+            frame = functools.reduce(lambda frame, _, one=one: frame.union(one), range(options.passes - 1), one)
 
             def in_process(path: Path = path, matcher: Matcher = matcher) -> int:
-                return matcher.match_batch(pq.read_table(path), attributes="attributes").pairs().num_rows
+                found = (
+                    matcher.match_batch(pq.read_table(path), attributes="attributes").pairs()
+                    for _ in range(options.passes)
+                )
+                return sum(pairs.num_rows for pairs in found)
 
             pairs = in_process()
             if counted(match(frame, index, attributes="attributes")) != pairs:
@@ -192,7 +201,8 @@ def run_match(spark: Any, folder: Path, options: argparse.Namespace) -> None:
                 f"processor {its['processor']:.2f} s ({base['processor'] / max(its['processor'], 1e-9):.2f})"
                 for name, its in took.items()
             )
-            each = f"{events:,} events, {pairs / events:,.0f} matches each"
+            total = events * options.passes
+            each = f"{total:,} events, {pairs / total:,.0f} matches each"
             print(f"match {shape:10s} {form:4s} {each}: {told}", flush=True)
 
 
@@ -224,17 +234,19 @@ def run_sql(spark: Any, folder: Path, options: argparse.Namespace) -> None:
         if counted(joined) != pairs:
             raise AssertionError(f"{shape}: the join finds other matches")
         took = in_turns({"join": lambda j=joined: drain(j), "match": lambda o=ours: drain(o)}, options.repeats)
-        more = spark.range(0, 50).crossJoin(frame.withColumnRenamed("id", "event")).repartition(4)
+        more = spark.range(0, options.copies).crossJoin(frame.withColumnRenamed("id", "event")).repartition(4)
         many = match(more.withColumn("id", more["event"]), folder / f"sql-{shape}", attributes="attributes")
         large = in_turns({"match": lambda m=many: drain(m)}, options.repeats)["match"]
         empty = in_turns({"none": lambda m=more: drain(m)}, options.repeats)["none"]
-        rate = max(large["seconds"] - empty["seconds"], 1e-3) / 50
-        print(
-            f"sql {shape}: join {took['join']['seconds']:.2f} s, match {took['match']['seconds']:.2f} s "
-            f"({took['join']['seconds'] / took['match']['seconds']:.0f} times; the first job {first:.2f} s); per 2,000 "
-            f"events in a job of 100,000: {rate:.3f} s ({took['join']['seconds'] / rate:.0f} times)",
-            flush=True,
-        )
+        told = []
+        for measure in ("seconds", "processor"):
+            join, ours = took["join"][measure], took["match"][measure]
+            rate = max(large[measure] - empty[measure], 1e-3) / options.copies
+            told.append(
+                f"{measure}: join {join:.2f}, match {ours:.2f} ({join / ours:.0f} times), per {events:,} events in a "
+                f"job of {events * options.copies:,} {rate:.3f} ({join / rate:.0f} times)"
+            )
+        print(f"sql {shape}: the first job {first:.2f} s; {'; '.join(told)}", flush=True)
 
 
 def run_compile(spark: Any, folder: Path, options: argparse.Namespace) -> None:
@@ -366,6 +378,8 @@ def main() -> None:
     parser.add_argument("--subscriptions", type=int, default=1_000_000)
     parser.add_argument("--shapes", nargs="+", help="of the section match; all by default")
     parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--passes", type=int, default=1, help="over the events, in one job of the section match")
+    parser.add_argument("--copies", type=int, default=500, help="of the events, in the long job of the section sql")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", type=int, default=10**9, help="bytes of the index that a worker may hold: shards")
     parser.add_argument("--batches", type=int, default=100, help="of the section stream")

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
@@ -120,7 +121,9 @@ class Compiling:
         return replace(version, about=about), sorted(files - merged_away)
 
     def _count(self) -> list[int]:
-        """How many rows the partitions of the table have that have any."""
+        """How many rows the partitions of the table have that have any; if rows go by id, only how many there are."""
+        if self._job.unique_ids:
+            return [self._table.frame.count()]
         frame = self._table.frame.groupBy(F.spark_partition_id().alias("partition"))
         return [row["count"] for row in frame.count().collect()]
 
@@ -217,7 +220,7 @@ class Compiling:
         """What tasks tell that get these, as texts of JSON."""
         if not items:
             return []
-        frame = self._session.createDataFrame([(json.dumps(item),) for item in items], "item string")
+        frame = self._session.createDataFrame(pa.table({"item": [json.dumps(item) for item in items]}))
         return self._collect(frame.coalesce(1) if len(items) == 1 else frame.repartition(len(items)), task, job)
 
     # ---- the version ----
