@@ -40,9 +40,11 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
+from dibs.index.auto.record_buckets import FiledByValue, choose_guards, list_known, make_ladder, stand_guards
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import PROGRAM, VERIFY, RecordArrays
+from dibs.index.auto.record_layout import SAVED, VERIFY, RecordArrays
 from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
+from dibs.index.auto.shares import LEVEL_BITS, WHOLE, Filing
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
 from dibs.index.kernels import Slots
@@ -51,18 +53,17 @@ from dibs.thresholds import thresholds
 
 
 class Records:
-    ARRAYS = (*RecordArrays._fields[:-1], "size")
+    ARRAYS = (*SAVED, "size")
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
-        self._words, self._start = arrays["words"], arrays["start"]
         self.size = int(arrays["size"][0])
-        self.has_programs = int(arrays["count"].sum()) > 0 and bool(has_flag(self._words, self._start, PROGRAM))
-        self.inexact = bool(has_flag(self._words, self._start, VERIFY))
+        self.inexact = bool(has_flag(arrays["words"], VERIFY))
         filled = np.packbits(arrays["count"] > 0, bitorder="little")
-        self.own = RecordArrays._make([*(arrays[name] for name in RecordArrays._fields[:-1]), filled])
+        filled_bucket = np.packbits(np.diff(arrays["guards"]) > 0, bitorder="little")
+        self.own = RecordArrays._make([*(arrays[name] for name in SAVED), filled, filled_bucket])
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),
@@ -74,74 +75,78 @@ class Records:
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
 
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self._arrays.values())
+
+    @property
+    def guards(self) -> int:
+        return len(self._arrays["guard"])
+
     @classmethod
     def build(
         cls,
         clauses: Clauses,
         rows: NDArray[np.int64],
         access: NDArray[np.int64],
-        other: NDArray[np.int32],
-        highest: NDArray[np.int32],
-        often: NDArray[np.bool_],
         entries: Entries,
+        filing: Filing,
+        share: NDArray[np.float32],
+        highest: NDArray[np.int32],
     ) -> Records:
-        """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
-        predicates; highest: the highest cell that predicates of an attribute cover; often: the attributes whose
-        clauses are filed by cells (their access predicates have one); entries: of programs."""
+        """rows: conjunctions; access: the predicate of each under which it is filed; entries: of programs; filing,
+        share: how each predicate of the clauses is filed, and how likely it holds; highest: the highest cell that
+        predicates of an attribute cover."""
         shift = _coarse_shifts(highest)
         filed_rows = len(rows) + len(np.unique(entries.row))
         entry = np.concatenate([np.full(len(rows), -1), np.arange(len(entries))])
         size = np.concatenate([np.diff(clauses.offsets)[rows], np.diff(entries.test_start)])
         rows, access = np.concatenate([rows, entries.row]), np.concatenate([access, entries.access])
-        other = np.concatenate([other, np.zeros(len(entries), np.int32)])
-        filed = clauses.attribute[access]
-        by_cell = often[filed]
-        used = np.zeros(clauses.attributes, np.bool_)
-        used[filed[by_cell]] = True
-        cell_end = np.where(used, highest + 1, 0).astype(np.int32)
-        cell_group = clauses.attributes + np.cumsum(cell_end, dtype=np.int64) - cell_end
-        groups = clauses.attributes + int(cell_end.sum(dtype=np.int64))
-        group = np.where(by_cell, cell_group[filed] + clauses.lo[access], filed)
-        # By group, then length (loops of one length are predicted), then another attribute (failures cluster).
-        if groups < 1 << 31 and clauses.attributes < 1 << 24:
-            order = np.argsort(
-                (group << 32) | (np.minimum(size, 255) << 24) | np.minimum(other, 0xFFFFFF), kind="stable"
-            )
-        else:
-            order = np.lexsort((other, size, group))
-        ordered, tests = Filed(rows[order], group[order], entry[order]), Tests.of(entries)
-        words, start = pack(ordered, groups, tests, ClauseArrays.of(clauses), shift, thresholds.record_spans)
+        attribute, level = clauses.attribute[access], filing.level[access]
+        # First those of attributes, by attribute; then those filed by value, by rung and bucket. Equal lengths
+        # together (loops of one length are predicted).
+        bucket = np.maximum(clauses.lo[access], 0) >> (LEVEL_BITS * np.maximum(level, 0))
+        bucket[(level == WHOLE) | (clauses.hi[access] < 0)] = 0
+        order = np.lexsort((size, bucket, level, attribute, level != WHOLE))
+        rows, access, entry, level, attribute = (a[order] for a in (rows, access, entry, level, attribute))
+        whole = int((level == WHOLE).sum())
+        own, tests = ClauseArrays.of(clauses), Tests.of(entries)
+        chosen = choose_guards(rows, entry, access, tests, own, share)
+        known = list_known(access, level, chosen, own, shift)
+        words, place = pack(Filed(rows, entry, known), tests, own, share, shift, thresholds.record_spans)
+        ladder = make_ladder(attribute[whole:], level[whole:], highest)
+        by_value = FiledByValue(access[whole:], level[whole:], chosen[whole:], place[whole:-1])
+        guards, guard, at = stand_guards(by_value, ladder, own, shift)
+        count = np.bincount(attribute[:whole], minlength=clauses.attributes)
         return cls(
             clauses,
             {
                 "words": words,
-                "start": start,
-                "count": np.bincount(group, minlength=groups).astype(np.int32),
+                "start": place[np.concatenate([[0], np.cumsum(count)])],
+                "count": count.astype(np.int32),
                 "shift": shift,
-                "cell_group": cell_group,
-                "cell_end": cell_end,
+                "rungs": ladder.rungs,
+                "rung_shift": ladder.shift,
+                "rung_bucket": ladder.bucket,
+                "rung_end": ladder.end,
+                "guards": guards,
+                "guard": guard,
+                "place": at,
                 "size": np.array([filed_rows]),
             },
         )
 
-    def looks(self, attribute: NDArray[Any], cell: NDArray[Any], share: NDArray[Any]) -> float:
-        """How many clauses an event looks at in the groups of these cells, when it has them with these shares."""
-        known = cell < self._arrays["cell_end"][attribute]
-        groups = self._arrays["cell_group"][attribute[known]] + cell[known]
-        return float((self._arrays["count"][groups] * share[known]).sum())
-
     def match(
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], progress: NDArray[np.int64]
     ) -> None:
-        """See index.base.in_parts; progress[NEXT_ROW] is the entry of the event to go on with."""
-        taken = self._pool.take(_work_space, self._clauses, self.has_programs)
+        """See index.base.in_parts."""
+        taken = self._pool.take(_work_space, self._clauses)
         # A short search keeps the interpreter (jit.interpreter).
         few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
         search = match_few if few else match
         search(
             events.points,
             self.inexact,
-            self.has_programs,
             self._clauses.conjunctions,
             last,
             progress,
@@ -156,12 +161,12 @@ class Records:
         self._pool.give(taken)
 
 
-def _work_space(clauses: Clauses, programs: bool) -> Space:
+def _work_space(clauses: Clauses) -> Space:
     """The arrays of a WorkSpace."""
     n = clauses.attributes
     slots = Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64))
-    stamps = np.zeros((len(clauses) - clauses.conjunctions if programs else 0) + 1, np.int32)
-    return *slots, np.zeros(n, np.uint16), stamps
+    stamps = np.zeros(len(clauses) + 1, np.int32)
+    return *slots, np.zeros(n, np.uint16), stamps, np.zeros(thresholds.guards_at_once, np.uint32)
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
