@@ -49,10 +49,10 @@ class Thresholds:
     # index.auto.plan: costs in nanoseconds. The smallest file some clauses of a small test as records, some as masks.
     often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on it is filed by its values")
     look_cost: float = _threshold(10.0, 10.0, "what an event pays for a look at a record")
-    values_cost: float = _threshold(800.0, 0.0, "what it pays if records are filed by values")
+    values_cost: float = _threshold(25.0, 0.0, "what it pays for each of its values if records are filed by values")
     mask_cost: float = _threshold(0.04, 0.8, "what an event of a batch pays for a clause that is a mask")
     fill_cost: float = _threshold(0.02, 0.0, "what it pays for the mask of a distinct predicate")
-    masks_cost: float = _threshold(900.0, 0.0, "what it pays if there are masks at all")
+    masks_cost: float = _threshold(30.0, 0.0, "what it pays for each of its values if there are masks at all")
     worth_planning: float = _threshold(1.25, 1.0, "times less that an event must cost by a new plan")
     sampled_clauses: int = _threshold(20_000, 10, "clauses by which that is judged")
     enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")

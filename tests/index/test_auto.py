@@ -156,7 +156,9 @@ def _candidates(m):
 def test_plans_follow_a_drift_and_its_return(monkeypatch):
     """Events of one half of the attributes, then of the other, then of the first again: exact all the way, and clauses
     are filed under attributes that events seldom have."""
-    for name, value in (RECORDS | {"look_cost": 1.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}).items():
+    for name, value in (
+        RECORDS | {"look_cost": 1.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}
+    ).items():
         monkeypatch.setattr(thresholds, name, value)
     m = dibs.Matcher()
     m.add_many([(i, f"a{i % 200} >= 0 AND a{200 + i % 200} >= 0 AND a{i % 400} <= {i % 5}") for i in range(4_000)])

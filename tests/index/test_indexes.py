@@ -39,8 +39,13 @@ VARIANTS = {
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
-PLACES = {"records": {"often": 2.0, "often_cell": 2.0}, "masks": {"often": 0.0, "often_cell": -1.0}}
-# Where the planner files clauses decides which of its structures sees them, so it has two settings more.
+RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+PLACES = {
+    "attributes": {"often": 2.0, **RECORDS},
+    "values": {"often": 0.0, **RECORDS},
+    "masks": {"look_cost": 1e9, "mask_cost": -1.0},
+}
+# Where the planner files clauses decides which of its structures sees them, so it has some settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
 NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random 1")]
 

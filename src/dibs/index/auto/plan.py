@@ -33,6 +33,7 @@ class Filed(NamedTuple):
     entries: Entries  # of programs
     looks: NDArray[np.float64]  # by row: the share of events that look at it; infinite: it cannot be filed
     by_value: NDArray[np.bool_]  # by row: whether it is filed under values
+    values: float  # of an event, that somebody asks for
 
 
 def file_clauses(clauses: Clauses, shares: Shares) -> Filed:
@@ -49,7 +50,7 @@ def file_clauses(clauses: Clauses, shares: Shares) -> Filed:
     fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
     looks[fit] = total[fit]
     by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
-    return Filed(filing, share, access, entries, looks, by_value)
+    return Filed(filing, share, access, entries, looks, by_value, float(shares.presence.sum()))
 
 
 def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32]) -> Plan:
@@ -82,23 +83,15 @@ def choose_masks(filed: Filed, mask_cost: float, times: float = 1.0) -> NDArray[
     cannot = np.isinf(filed.looks)
     each = cannot | (np.where(cannot, 0.0, filed.looks) * thresholds.look_cost > mask_cost)
     options = (cannot, each, np.ones(len(each), np.bool_))
-    costs = [cost_of(filed.looks, filed.by_value, in_masks, mask_cost, times) for in_masks in options]
-    return options[int(np.argmin(costs))]
+    return options[int(np.argmin([cost_of(filed, in_masks, mask_cost, times) for in_masks in options]))]
 
 
-def cost_of(
-    looks: NDArray[np.float64],
-    by_value: NDArray[np.bool_],
-    in_masks: NDArray[np.bool_],
-    mask_cost: float,
-    times: float,
-) -> float:
+def cost_of(filed: Filed, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
     """What an event costs, in nanoseconds."""
     records = ~in_masks
-    cost = times * (looks[records].sum() * thresholds.look_cost + in_masks.sum() * mask_cost)
-    if (records & by_value).any():
-        cost += thresholds.values_cost
-    return float(cost + (thresholds.masks_cost if in_masks.any() else 0.0))
+    cost = times * (filed.looks[records].sum() * thresholds.look_cost + in_masks.sum() * mask_cost)
+    each_value = thresholds.values_cost * (records & filed.by_value).any() + thresholds.masks_cost * in_masks.any()
+    return float(cost + filed.values * each_value)
 
 
 def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, clauses: int) -> bool:
@@ -111,9 +104,10 @@ def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, clauses: in
     filed, looks = old.access >= 0, old.looks.copy()
     looks[: sample.conjunctions][filed] = new.filing.looks[old.access[filed]]
     looks[sample.conjunctions :] = np.where(np.isinf(looks), looks, new.looks)[sample.conjunctions :]
-    now = cost_of(looks, old.by_value, in_masks, plan.mask_cost, times)
-    best = cost_of(new.looks, new.by_value, choose_masks(new, plan.mask_cost, times), plan.mask_cost, times)
-    return now > thresholds.worth_planning * best
+    now = cost_of(old._replace(looks=looks, values=new.values), in_masks, plan.mask_cost, times)
+    return now > thresholds.worth_planning * cost_of(
+        new, choose_masks(new, plan.mask_cost, times), plan.mask_cost, times
+    )
 
 
 def _make_records(clauses: Clauses, filed: Filed, chosen: NDArray[np.bool_], highest: NDArray[np.int32]) -> Records:

@@ -1,33 +1,45 @@
-"""records: clauses beside a rare attribute or value, packed into one stream of 64-bit words. Half of `auto`.
+"""records: clauses that few events look at, packed into one stream of 64-bit words. Half of `auto`.
 
-The idea: each conjunction is filed in one group, that of an attribute that few events have, or that of a value (a
-cell) that few events have for a common attribute. An event reads only the groups of its attributes and values, and
-each group is one run of memory: for each clause a header and then its predicates, a word each. Memory latency is the
-cost, so the next groups are prefetched while the current one is tested; mispredicted branches come second, so a clause
-is tested without early exit and clauses of one length stand together.
+The idea: each conjunction is filed under one of its predicates, its access predicate, and an event looks only at what
+is filed under its own attributes and values.
+
+    under an attribute    that few events have: all its clauses are one run of memory, read from end to end
+    under values          of an attribute that many have: under every bucket of cells that the predicate covers, by a
+                          *guard*, the least likely one of the other tests. Only clauses whose guard holds are read
+
+Buckets are of 1, 16, 256, ... cells, and a clause is filed under the smallest of which its predicate covers few (the
+PS-Tree's spaces, but of several widths, so that wide predicates need few copies). So an event looks at one bucket of
+each width that is in use: the rungs of its attribute. Memory latency is the cost, so what comes next is prefetched
+while the current one is tested; mispredicted branches come second, so guards and clauses are tested without early exit.
 
 A program (an expression with OR) is filed as its entries (index.access_sets), each with its own tests; an entry that
-passes them runs the program, unless the tests say it all. An event is stamped on the programs it has met, so that each
-is reported once.
+passes them runs the program, unless the tests say it all. An event is stamped on the rows that it may meet twice, so
+that each is reported once.
 
 Arrays:
-    words  uint64  for each clause a header  row << 32 | flags << 16 | n   and n tests
-                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16
-    start  int64   groups + 1: the words of each group; first the groups of attributes, then those of cells
-    count  int32   groups: how many clauses it has
+    words  uint64  for each clause a header  row << 32 | flags << 16 | n   and n tests, the least likely first:
+                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16. First the clauses filed
+                   under attributes, by attribute; at the end one word that is none
+    start  int64   attributes + 1: the words of each attribute's group
+    count  int32   attributes: how many clauses it has
     shift  uint8   attributes: a coarse cell is cell >> shift, below 65,536
-    cell_group, cell_end   int64, int32   attributes: cell c of the attribute has the group cell_group + c if c is
-                   below cell_end
+    rungs  int32   attributes + 1: the rungs of each attribute
+    rung_shift, rung_bucket, rung_end   uint8, int64, int32: cell c is in bucket rung_bucket + (c >> rung_shift), if
+                   c >> rung_shift is below rung_end
+    guards uint32  buckets + 1: the guards of each bucket
+    guard, place   uint64, uint32: a test, and where the words of its clause begin
     size   int64   1: rows filed
 
 A test holds when (value - lo) mod 2**16 <= hi - lo, so a span may wrap round, and "not in a hole" is one too: a
 predicate of several spans is its hull and, for each hole, the span that goes round it. Where a test would be inexact
 (coarse cells, long lists) it is wider than the predicate and the flag VERIFY sends the candidate to the clauses
-themselves; so do events with several values or a range for some attribute. Branches on what the data says are kept out
-of the loop over clauses: testing the flag before the outcome of the tests took a third off the time.
+themselves; so do events with several values or a range for some attribute. What holds for whoever finds a guard needs
+no test: the guard itself, if its hull is all of it, and the access predicate, if buckets are single cells. Branches on
+what the data says are kept out of the loop over clauses: testing the flag before the outcome of the tests took a third
+off the time.
 
-Useful for: attributes that are in few events (sparse, high-dimensional data); equality over many values.
-Not useful for: ranges over attributes that most events have: every clause filed there would be tested for every event.
+Useful for: attributes and values that are in few events (sparse, high-dimensional data; equality; small matchers).
+Not useful for: ranges over attributes that most events have: many guards would be tested for every event.
 """
 
 from __future__ import annotations
