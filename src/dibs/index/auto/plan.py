@@ -24,7 +24,7 @@ EVERYWHERE = 1e9  # more than any share of events, and not infinite
 MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 
 
-class Filed(NamedTuple):
+class FiledClauses(NamedTuple):
     """Where every row would stand among records, and what that costs."""
 
     filing: Filing
@@ -36,7 +36,7 @@ class Filed(NamedTuple):
     values: float  # of an event, that somebody asks for
 
 
-def file_clauses(clauses: Clauses, shares: Shares) -> Filed:
+def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
     filing = file_predicates(clauses, shares, shares.presence >= thresholds.often)
     share = estimate(clauses, shares)
     rows, chosen, _ = access_predicates(clauses, filing.looks, most=EVERYWHERE)
@@ -50,7 +50,7 @@ def file_clauses(clauses: Clauses, shares: Shares) -> Filed:
     fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
     looks[fit] = total[fit]
     by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
-    return Filed(filing, share, access, entries, looks, by_value, float(shares.presence.sum()))
+    return FiledClauses(filing, share, access, entries, looks, by_value, float(shares.presence.sum()))
 
 
 def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32]) -> Plan:
@@ -78,7 +78,7 @@ def _mask_cost(clauses: Clauses) -> float:
     return thresholds.mask_cost + thresholds.fill_cost * len(distinct) / max(len(c), 1)
 
 
-def choose_masks(filed: Filed, mask_cost: float, times: float = 1.0) -> NDArray[np.bool_]:
+def choose_masks(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> NDArray[np.bool_]:
     """By row: whether it is cheaper as a mask. times: each row stands for so many."""
     cannot = np.isinf(filed.looks)
     each = cannot | (np.where(cannot, 0.0, filed.looks) * thresholds.look_cost > mask_cost)
@@ -86,7 +86,7 @@ def choose_masks(filed: Filed, mask_cost: float, times: float = 1.0) -> NDArray[
     return options[int(np.argmin([cost_of(filed, in_masks, mask_cost, times) for in_masks in options]))]
 
 
-def cost_of(filed: Filed, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
+def cost_of(filed: FiledClauses, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
     """What an event costs, in nanoseconds."""
     records = ~in_masks
     cost = times * (filed.looks[records].sum() * thresholds.look_cost + in_masks.sum() * mask_cost)
@@ -103,20 +103,22 @@ def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, clauses: in
     in_masks = choose_masks(old, plan.mask_cost, times)
     filed, looks = old.access >= 0, old.looks.copy()
     looks[: sample.conjunctions][filed] = new.filing.looks[old.access[filed]]
-    looks[sample.conjunctions :] = np.where(np.isinf(looks), looks, new.looks)[sample.conjunctions :]
+    looks[sample.conjunctions :] = np.where(np.isinf(new.looks), looks, new.looks)[sample.conjunctions :]
     now = cost_of(old._replace(looks=looks, values=new.values), in_masks, plan.mask_cost, times)
     return now > thresholds.worth_planning * cost_of(
         new, choose_masks(new, plan.mask_cost, times), plan.mask_cost, times
     )
 
 
-def _make_records(clauses: Clauses, filed: Filed, chosen: NDArray[np.bool_], highest: NDArray[np.int32]) -> Records:
+def _make_records(
+    clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_], highest: NDArray[np.int32]
+) -> Records:
     rows = np.flatnonzero(chosen[: clauses.conjunctions])
     entries = filed.entries.take(chosen[filed.entries.row])
     return Records.build(clauses, rows, filed.access[rows], entries, filed.filing, filed.share, highest)
 
 
-def _make_masks(clauses: Clauses, filed: Filed, chosen: NDArray[np.bool_]) -> Masks:
+def _make_masks(clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_]) -> Masks:
     rows = np.flatnonzero(chosen)
     plain, programs = rows[rows < clauses.conjunctions], rows[rows >= clauses.conjunctions]
     return Masks.build(clauses, plain, programs, filed.share)

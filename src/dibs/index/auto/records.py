@@ -120,7 +120,8 @@ class Records:
         bucket = np.maximum(clauses.lo[access], 0) >> (LEVEL_BITS * np.maximum(level, 0))
         bucket[(level == WHOLE) | (clauses.hi[access] < 0)] = 0
         order = np.lexsort((size, bucket, level, attribute, level != WHOLE))
-        rows, access, entry, level, attribute = (a[order] for a in (rows, access, entry, level, attribute))
+        rows, access, entry = rows[order], access[order], entry[order]
+        level, attribute = level[order], attribute[order]
         whole = int((level == WHOLE).sum())
         own, tests = ClauseArrays.of(clauses), Tests.of(entries)
         chosen = choose_guards(rows, entry, access, tests, own, share)
