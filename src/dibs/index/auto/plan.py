@@ -15,7 +15,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.masks import Masks
 from dibs.index.auto.records import Records
-from dibs.index.auto.shares import WHOLE, Filing, Shares, estimate, file_predicates
+from dibs.index.auto.shares import WHOLE, PredicateFiling, Shares, estimate, file_predicates
 from dibs.index.statistics import access_predicates
 from dibs.jit.hashing import number_pairs
 from dibs.thresholds import thresholds
@@ -27,7 +27,7 @@ MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 class FiledClauses(NamedTuple):
     """Where every row would stand among records, and what that costs."""
 
-    filing: Filing
+    filing: PredicateFiling
     share: NDArray[np.float32]  # how likely each predicate holds
     access: NDArray[np.int64]  # by conjunction: the predicate under which it is filed; -1: none
     entries: Entries  # of programs

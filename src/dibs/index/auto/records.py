@@ -56,7 +56,7 @@ from dibs.index.auto.record_buckets import FiledByValue, choose_guards, list_kno
 from dibs.index.auto.record_kernels import match, match_few
 from dibs.index.auto.record_layout import SAVED, VERIFY, RecordArrays
 from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
-from dibs.index.auto.shares import LEVEL_BITS, WHOLE, Filing
+from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
 from dibs.index.kernels import Slots
@@ -102,7 +102,7 @@ class Records:
         rows: NDArray[np.int64],
         access: NDArray[np.int64],
         entries: Entries,
-        filing: Filing,
+        filing: PredicateFiling,
         share: NDArray[np.float32],
         highest: NDArray[np.int32],
     ) -> Records:

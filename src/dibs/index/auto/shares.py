@@ -90,18 +90,18 @@ def _estimate(attribute, lo, hi, span_lo, span_hi, presence, base, cumulative):
     return share
 
 
-class Filing(NamedTuple):
+class PredicateFiling(NamedTuple):
     """Under which cells a clause would stand that is filed under a predicate, and what that costs."""
 
     level: NDArray[np.int8]  # under buckets of 2 ** (LEVEL_BITS * level) cells; WHOLE: under the attribute
     looks: NDArray[np.float32]  # the share of events that look at it; infinite: absence would be missed
 
 
-def file_predicates(clauses: Clauses, shares: Shares, by_value: NDArray[np.bool_]) -> Filing:
+def file_predicates(clauses: Clauses, shares: Shares, by_value: NDArray[np.bool_]) -> PredicateFiling:
     """by_value: the attributes whose clauses are filed by buckets of cells: the smallest of which at most
     `copies_by_value` are covered by the predicate."""
     c = clauses
-    return Filing(
+    return PredicateFiling(
         *_file_predicates(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, *shares, by_value, thresholds.copies_by_value)
     )
 
