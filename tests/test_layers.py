@@ -24,8 +24,7 @@ ALLOWED = {
     "arguments": ["errors"],
     **{stage: ["errors", "lazy", "thresholds", "arguments", *STAGES[:place]] for place, stage in enumerate(STAGES)},
     # The plain evaluator and explain work on the tree and read events as they come: no domain, no array, no index.
-    "reference": ["errors", "language", "coding.values", "reference_joins"],
-    "reference_joins": ["errors", "language", "coding.values", "reference"],
+    "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
     "items": ["errors", "arguments", "language"],
