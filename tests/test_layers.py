@@ -37,6 +37,7 @@ ALLOWED = {
     "intake": [*BELOW, "items"],
     "changes": BELOW,
     "additions": [*BELOW, "changes", "intake"],
+    "standing": [*BELOW, "changes", "intake", "additions"],
     "describe": BELOW,
     "past": [*BELOW, "matches"],
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
@@ -72,6 +73,7 @@ ALLOWED = {
 ALLOWED["spark"] += ["intake"]  # an index and its options are checked before a job begins
 ALLOWED["matcher"] += [
     "matching",
+    "standing",
     "reference",
     "explain",
     "intake",
