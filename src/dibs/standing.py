@@ -76,7 +76,7 @@ class StandingQueries:
         progress: Callable[[int], None] | None = None,
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
-        path. All or none, as add_many. `progress` is told how many more rows are parsed."""
+        path. All or none, as add_many. `progress` is called with how many more rows are parsed."""
         return add_columns(self._changes, *check_columns(table), on_error, progress)
 
     def remove(self, id: Id) -> None:

@@ -1,4 +1,4 @@
-"""The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and what was removed of late.
+"""The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and recent removals.
 
 A change has a version: 1, 2, 3... in the order of changes. Its time is for people only; it never goes back, even if the
 clock does. What was written is durable when the call returns (SQLite's write-ahead log, synced at each commit); a call
@@ -123,7 +123,7 @@ class Catalog:
             self._end()
 
     def _settle(self, writer: CatalogSession, seal: SealFile) -> None:
-        """What is wrong is told to the next one who opens it."""
+        """Whoever opens it next is told what is wrong."""
         if self._sealed:
             return
         with suppress(StorageError, FormatError, OSError):

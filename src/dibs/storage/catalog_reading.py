@@ -60,7 +60,7 @@ def read_entries(connection: sqlite3.Connection, ids: Sequence[Id], seed: np.uin
 
 
 def read_page(connection: sqlite3.Connection, after: Id | None, count: int, seed: np.uint64) -> list[Entry]:
-    """The next ones after an id, at most so many."""
+    """At most `count` entries after an id."""
     query = f"SELECT {COLUMNS} FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?"
     last = BELOW_ALL_IDS if after is None else after
     return entries_of(connection.execute(query, (last, count)).fetchall(), seed)

@@ -167,7 +167,7 @@ class Durable:
             layers.upkeep.wake()
 
     def _restore_saved(self, layers: Layers) -> State | None:
-        """The state of the manifest; None: they must be rebuilt, which is told."""
+        """The state of the manifest; None: its segments must be rebuilt, of which it warns."""
         damage = self._damage
         for _ in range(TRIES):
             manifest = self._manifest
