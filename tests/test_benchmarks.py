@@ -20,6 +20,8 @@ from dibs.experiments.results import COLUMNS, path_of
 from dibs.matcher import Matcher
 from dibs.workloads import boolean
 
+pytestmark = pytest.mark.slow  # most of it is a tiny run of all benchmarks
+
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 SHAPES = {"sparse", "dense", "zipf", "ads", "retail"}

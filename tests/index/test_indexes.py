@@ -37,6 +37,9 @@ VARIANTS = {
     "pstree by statistics": ("pstree", {"access": "statistics"}),
     "pstbloom by statistics": ("pstbloom", {"access": "statistics"}),
 }
+# Random cases grow with DIBS_EXAMPLES.
+FEWER = max(settings.default.max_examples // 4, 3)
+SEEDS = range(max(settings.default.max_examples // 30, 1))
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random": at_random(1)}
@@ -92,7 +95,7 @@ def random_case(setting, several, seed):
 
 @pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_clauses(name, setting, several, seed):
     clauses, events, wanted = random_case(setting, several, seed)
     with using(thresholds_of(setting)):
@@ -125,7 +128,7 @@ def case_of_kinds(setting, seed):
 
 
 @pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_constants_of_several_kinds(name, setting, seed):
     """IS NOT NULL, complements and ranges over attributes whose constants, and whose values, are of several kinds: in a
     batch, through a sink, one by one until all that is built in the background is there, by several threads, and saved
@@ -200,7 +203,9 @@ def test_many_matches_fill_several_rooms(name):
 
 @pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
 @given(case=coded_cases())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=max(settings.default.max_examples // 4, 3), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_everything_that_the_model_can_say(name, setting, case):
     clauses, events = case
     with using(thresholds_of(setting)):
