@@ -28,9 +28,12 @@ def conjunctions_of(rows: Iterable[Iterable[tuple[int, Spans]]], attributes: int
             if len(spans) > 1:
                 span_lo += [x for x, _ in spans]
                 span_hi += [y for _, y in spans]
+    return _to_clauses(size, (attribute, lo, hi, span_lo, span_hi, [], []), len(size), attributes)
+
+
+def _to_clauses(size: list[int], columns: Iterable[list[int]], conjunctions: int, attributes: int) -> Clauses:
     offsets = np.cumsum([0, *size]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, [], []))
-    return Clauses(offsets, *columns, conjunctions=len(size), attributes=attributes)
+    return Clauses(offsets, *(np.array(x, np.int32) for x in columns), conjunctions=conjunctions, attributes=attributes)
 
 
 def events_of(events: Sequence[Mapping[int, int]]) -> CodedEvents:
@@ -85,9 +88,8 @@ def random_clauses(
                 targets = [ACCEPT, REJECT, *range(p + 1, n)]
                 on_true.append(int(rng.choice(targets)))
                 on_false.append(int(rng.choice(targets)))
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
-    return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
+    columns = attribute, lo, hi, span_lo, span_hi, on_true, on_false
+    return _to_clauses(size, columns, plain, attributes)
 
 
 def sections_of(attribute: int, cells: int) -> list[tuple[int, int]]:
@@ -174,9 +176,8 @@ def clauses_of_kinds(
                 targets = [ACCEPT, REJECT, *range(p + 1, n)]
                 on_true.append(int(rng.choice(targets)))
                 on_false.append(int(rng.choice(targets)))
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
-    return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
+    columns = attribute, lo, hi, span_lo, span_hi, on_true, on_false
+    return _to_clauses(size, columns, plain, attributes)
 
 
 def random_events(
