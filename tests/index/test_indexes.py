@@ -37,16 +37,17 @@ VARIANTS = {
     "pstree by statistics": ("pstree", {"access": "statistics"}),
     "pstbloom by statistics": ("pstbloom", {"access": "statistics"}),
 }
-# Random cases grow with DIBS_EXAMPLES.
-FEWER = max(settings.default.max_examples // 4, 3)
-SEEDS = range(max(settings.default.max_examples // 30, 1))
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
-SETTINGS = {"default": {}, "smallest": smallest(), "random": at_random(1)}
+SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
 PLACES = {"records": {"often": 2.0, "often_cell": 2.0}, "masks": {"often": 0.0, "often_cell": -1.0}}
 # Where the planner files clauses decides which of its structures sees them, so it has two settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
-NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random")]
+NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random 1")]
+
+# Random cases grow with DIBS_EXAMPLES.
+FEWER = max(settings.default.max_examples // 4, 3)
+SEEDS = range(max(settings.default.max_examples // 30, 1))
 
 
 def create(name, clauses):
