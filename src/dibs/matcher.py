@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
@@ -44,7 +44,7 @@ from dibs.history.witness import explain_join
 from dibs.index import AUTO, options_of
 from dibs.index.options import all_options
 from dibs.intake import check_choice, check_columns, check_id, check_weight, sought_id
-from dibs.language.joins import is_join, joins_in
+from dibs.language.joins import is_join, joins_in, may_have_joins
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
 from dibs.matches import Matches
@@ -246,6 +246,15 @@ class Matcher:
         return sorted(name[len(JOIN) :] for name in found)
 
     @property
+    def asks_history(self) -> bool:
+        """Whether some subscription has a join, or may have: cheaper than `joins`, and never wrong about none."""
+        self._news()
+        state = self._layers.read(few_wait=True)
+        return any(x.segment.joins for x in state.layers) or any(
+            may_have_joins(one.text) for one in state.waiting.values()
+        )
+
+    @property
     def weighted(self) -> bool:
         """Whether some subscription has been given a weight of its own."""
         return any(x.segment.weights is not None for x in self.snapshot().layers)
@@ -306,16 +315,34 @@ class Matcher:
         turn.keys = None if key is None else keys_of(turn.rows, key)
         return self._remember(turn, on_error, top)
 
-    def match_after(self, history: History, events: Any, attributes: str | None, on_error: OnError) -> Matches:
-        """Matches events one after the other, each on this history, to which it is then added; all of them or none."""
-        return self._remember(Remembering(history, events, attributes), on_error, None)
+    def match_after(
+        self,
+        history: History,
+        events: Any,
+        attributes: str | None,
+        on_error: OnError,
+        keys: Sequence[Key | None] | None = None,
+        then: Callable[[Matches], None] | None = None,
+    ) -> Matches:
+        """Matches events one after the other, each on this history, to which it is then added; all of them or none.
+        keys: of each event; one that is there already is not added again. then: is told the matches before anything is
+        added, and nothing is if it raises."""
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, then)
 
-    def _remember(self, turn: Remembering, on_error: OnError, top: int | None) -> Matches:
+    def _remember(
+        self,
+        turn: Remembering,
+        on_error: OnError,
+        top: int | None,
+        then: Callable[[Matches], None] | None = None,
+    ) -> Matches:
         def match() -> Matches:
             own = None if turn.are_all_known() else turn
             matches = self._matching.matches(
                 self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own), top
             )
+            if then is not None:
+                then(matches)
             if own is not None:
                 own.remember()
             return matches
@@ -335,8 +362,13 @@ class Matcher:
 
     def explain(self, id: Id, event: Event) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
+        return self.explain_text(self.expression(id), event, id)
+
+    def explain_text(self, text: str, event: Event, id: Id | None = None) -> Explanation:
+        """The same of an expression that need not be added, on the history as it is."""
         event = read_event(event)
-        expression = parse(self.expression(id))
+        expression = parse(text)
+        self.history.follow()
         return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
 
     def stats(self) -> dict[str, Any]:
