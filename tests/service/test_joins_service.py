@@ -91,13 +91,15 @@ def test_it_is_there_after_a_restart_and_in_every_process(tmp_path: Path) -> Non
         client = served.client()
         put(client, "new", NEW)
         assert publish(client, {"isbn": 1}) == ["new"]
-    with Processes(tmp_path / "searches", "--history", "2", "--open", workers=2) as service:
-        with httpx.Client(base_url=service.url, timeout=30) as client:
-            assert publish(client, {"isbn": 1}) == [] and publish(client, {"isbn": 2}) == ["new"]
-            for _ in range(8):  # whichever process answers
-                with httpx.Client(base_url=service.url, timeout=30) as other:
-                    assert other.post("/v1/match", json={"isbn": 2}).json() == {"subscriptions": []}
-            assert publish(client, {"isbn": 3}) == ["new"] and publish(client, {"isbn": 1}) == ["new"]  # 2 are kept
+    with (
+        Processes(tmp_path / "searches", "--history", "2", "--open", workers=2) as service,
+        httpx.Client(base_url=service.url, timeout=30) as client,
+    ):
+        assert publish(client, {"isbn": 1}) == [] and publish(client, {"isbn": 2}) == ["new"]
+        for _ in range(8):  # whichever process answers
+            with httpx.Client(base_url=service.url, timeout=30) as other:
+                assert other.post("/v1/match", json={"isbn": 2}).json() == {"subscriptions": []}
+        assert publish(client, {"isbn": 3}) == ["new"] and publish(client, {"isbn": 1}) == ["new"]  # 2 are kept
 
 
 def test_how_much_is_kept(tmp_path: Path) -> None:
