@@ -12,6 +12,7 @@ import pytest
 from serving import JSON_LINES, Processes, Running, running
 
 import dibs
+from command_line import run
 from dibs.history.durable import DurableHistory
 from dibs.service.delivery import Outbox
 
@@ -75,6 +76,24 @@ def test_asking_about_joins(served_here: Running) -> None:
     put(client, "seen", "EXISTS d (d.isbn = isbn)")
     near = client.post("/v1/misses", json={"event": {"isbn": 8}}).json()
     assert near["misses"] == [{"attribute": "isbn", "count": 1, "subscriptions": ["seen"]}]
+
+
+def test_a_client_and_the_command_ask_the_service_why(served_here: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = served_here.token()
+    monkeypatch.setenv("DIBS_TOKEN", token)
+    text = f"kind = 'book' AND ({NEW} OR (SELECT COUNT(*) FROM history d WHERE d.kind = kind) > 5)"
+    with dibs.Client(served_here.url, token) as client, dibs.Matcher() as m:
+        for each in (client, m):
+            each.add("it", text)
+        client.publish({"isbn": 1, "kind": "book"})
+        m.history.add({"isbn": 1, "kind": "book"})
+        for isbn in (1, 2):
+            event = {"isbn": isbn, "kind": "book"}
+            told, expected = client.explain("it", event), m.explain("it", event)
+            assert (str(told), told.matched) == (str(expected), isbn == 2)
+            assert told.to_dict() == expected.to_dict()
+            done = run("explain", "--server", served_here.url, "--id", "it", "--event", json.dumps(event))
+            assert done.exit_code == 2 - isbn and str(expected) in done.stdout, done.stderr
 
 
 def test_a_backtest_sees_the_events_before(served_here: Running) -> None:
