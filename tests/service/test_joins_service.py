@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,25 @@ def test_it_is_there_after_a_restart_and_in_every_process(tmp_path: Path) -> Non
             with httpx.Client(base_url=service.url, timeout=30) as other:
                 assert other.post("/v1/match", json={"isbn": 2}).json() == {"subscriptions": []}
         assert publish(client, {"isbn": 3}) == ["new"] and publish(client, {"isbn": 1}) == ["new"]  # 2 are kept
+
+
+def test_a_backup_while_it_runs(tmp_path: Path) -> None:
+    """The three databases, as SERVICE.md says it."""
+    with running(tmp_path / "searches") as served:
+        client = served.client()
+        put(client, "new", NEW, owner="shop")
+        publish(client, {"isbn": 1})
+        for name in ("catalog/catalog.db", "service.sqlite", "outbox.sqlite"):
+            target = tmp_path / "restored" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(tmp_path / "searches" / name)) as old, closing(sqlite3.connect(target)) as new:
+                old.backup(new)
+        publish(client, {"isbn": 2})
+        token = client.headers["Authorization"].split()[1]
+    with running(tmp_path / "restored") as served:
+        client = served.client(token=token)
+        assert client.get("/v1/subscriptions/new").json()["owner"] == "shop"
+        assert publish(client, {"isbn": 1}) == [] and publish(client, {"isbn": 2}) == ["new"]
 
 
 def test_how_much_is_kept(tmp_path: Path) -> None:
