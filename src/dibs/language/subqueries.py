@@ -85,7 +85,10 @@ class SubscriptionReader(ConditionReader):
         if self.next.kind == "(" and not is_forall:
             self.advance()
             self.take_word("SELECT", _EXISTS_FORM)
-            if self.next.kind != "number" and self.next.value != "*":
+            is_name = (
+                self.next.kind == "name" and self.tokens.kind(self.at + 1) != "("
+            )  # whatever is selected, it is there
+            if self.next.kind != "number" and self.next.value != "*" and not is_name:
                 raise self.refuse_unexpected("1", _EXISTS_FORM)
             self.advance()
             condition = self.from_history(_EXISTS_FORM)[1]
