@@ -76,6 +76,18 @@ def test_example_5() -> None:
     ]
 
 
+def test_example_5_the_join_table() -> None:
+    """The document bit vectors of its three entries: 00, 11 and 10."""
+    pairs = ["price < d.price", "year > d.year", "author = d.author"]
+    new = {"price": 30, "year": 2001, "author": "Smith"}
+    vectors = []
+    for pair in pairs:
+        m = matcher(*(f"EXISTS d ({pair} AND d.n = {n})" for n in range(len(BOOKS))))
+        m.history.load([book | {"n": n} for n, book in enumerate(BOOKS)])
+        vectors.append("".join("01"[n in m.match(new)] for n in range(len(BOOKS))))
+    assert vectors == ["00", "11", "10"]
+
+
 def test_examples_6_and_7() -> None:
     m = matcher("price = 10 AND EXISTS d (d.price = price)", "price < 10 AND EXISTS d (d.price = price)")
     m.history.load(BOOKS)

@@ -14,7 +14,10 @@ _LISTED = "the functions are STARTSWITH, ENDSWITH and CONTAINS"
 _CONSTANT = "work out the value and write it as a constant"
 _CASE = "to ignore case, use RLIKE with (?i), as in name RLIKE '(?i)^phone$'"
 _MEMBER = "an array has all its elements as values, so write attribute = value"
-_EACH = "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL); of earlier documents, EXISTS d or FORALL d"
+_EACH = (
+    "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL); "
+    "of earlier documents, EXISTS d or FORALL d"
+)
 LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
 LAST_WORDS = ("LAST", "LAST_VALUE", "LATEST", "LAG", "FIRST", "MAX_BY")
 _OF_DOCUMENTS = (
