@@ -253,6 +253,7 @@ class History:
         return compact(state)
 
     def find_number(self, state: State, key: object) -> int | None:
+        """The document of this key; None if it is not there, or the key is none."""
         row = self._by_key.get(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else None
         if row is None or row < state.base or not state.is_there(row) or state.key_of(row) != key:
             return None
