@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union
 
@@ -17,20 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, check_number, check_path, check_threads
+from dibs.arguments import check_flag, check_number, check_path, check_text, check_threads
 from dibs.coding.events import WantedNames
 from dibs.describe import describe, describe_plan
 from dibs.errors import (
     ArgumentError,
     DibsError,
-    EventError,
     Rejected,
     show,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
-from dibs.history.history import History, Key, check_key
+from dibs.history.history import History, Key, check_key, check_no_key, keys_of
 from dibs.history.phases import CONSTANTS, JOINS
 from dibs.history.retention import Retention, check_retain
 from dibs.history.stored import StoredHistory, read_stored
@@ -43,7 +42,7 @@ from dibs.language.sql import parse
 from dibs.matches import Matches
 from dibs.matching import Matching
 from dibs.segments.ids import Id
-from dibs.segments.single.texts import dict_of, text_of
+from dibs.segments.single.texts import dict_of, read_event, text_of
 from dibs.segments.state import Layer, State, Waiting
 from dibs.standing import StandingQueries
 from dibs.storage import store, versions
@@ -111,8 +110,8 @@ class Matcher(StandingQueries):
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
         of that key is there. Raises EventError when it cannot be read."""
-        if key is not None and not remember:
-            raise ArgumentError("key is for remember=True: the key by which the event is remembered")
+        if not remember:
+            check_no_key(key)
         text = text_of(event)
         if top is None and remember is False and text is not None:
             self._news()
@@ -123,7 +122,8 @@ class Matcher(StandingQueries):
             if ids is not None:
                 return ids
         if key is not None:
-            matches = self.match_after(self.history, [dict_of(event)], None, "raise", top, check_key(key))
+            k = None if top is None else min(check_number("top", top), MOST_ROWS)
+            matches = self._remember(Remembering(self.history, [dict_of(event)], None, [check_key(key)]), "raise", k)
         else:
             matches = self.match_batch([dict_of(event)], top=top, remember=remember)
         return next(iter(matches)) if top is None else matches.top(top)[0]
@@ -135,6 +135,7 @@ class Matcher(StandingQueries):
         on_error: OnError = "raise",
         top: int | None = None,
         remember: bool = False,
+        key: str | None = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -144,14 +145,19 @@ class Matcher(StandingQueries):
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
         remember: as if the events came one after the other, each added to the history before the next is matched; all
-        of them or, when one cannot be read, none.
+        of them or, when one cannot be read, none. key: the column (attribute) that holds their keys, as in
+        history.load; an event whose key is there already, or came before in the batch, is matched and not added again.
         """
         top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
+        check_text("key", key)
         matching = self._matching
         if not remember:
+            check_no_key(key)
             return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
-        return self.match_after(self.history, events, attributes, on_error, top)
+        turn = Remembering(self.history, events, attributes)
+        turn.keys = None if key is None else keys_of(turn.rows, key)
+        return self._remember(turn, on_error, top)
 
     def match_after(
         self,
@@ -159,33 +165,48 @@ class Matcher(StandingQueries):
         events: Any,
         attributes: str | None,
         on_error: OnError,
-        top: int | None = None,
-        key: Key | None = None,
+        keys: Sequence[Key | None] | None = None,
+        then: Callable[[Matches], None] | None = None,
     ) -> Matches:
         """Matches events one after the other, each on this history, to which it is then added; all of them or none.
-        key: of the event, which is the only one; it is not added if a document of that key is there."""
-        turn = Remembering(history, events, attributes, key)
+        keys: of each event; one that is there already is not added again. then: is told the matches before anything is
+        added, and nothing is if it raises."""
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, then)
 
+    def _remember(
+        self,
+        turn: Remembering,
+        on_error: OnError,
+        top: int | None,
+        then: Callable[[Matches], None] | None = None,
+    ) -> Matches:
         def match() -> Matches:
-            is_known = key is not None and key in history
-            read = self._matching.read(self.snapshot(), turn.rows, attributes, on_error, None if is_known else turn)
-            matches = self._matching.matches(read, top)
-            if not is_known:
-                turn.remember()
+            own = None if turn.are_all_known() else turn
+            matches = self._matching.matches(
+                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own), top
+            )
+            if then is not None:
+                then(matches)
+            if own is not None:
+                own.remember()
             return matches
 
-        return history.change(match)
+        return turn.history.change(match)
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
         matching = self._matching
         return matching.count(matching.read(self.snapshot(), events, attributes, on_error))
 
-    def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
+    def explain(self, id: Id, event: Event) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
-        if not isinstance(event, Mapping):
-            raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
-        expression = parse(self.expression(id))
+        return self.explain_text(self.expression(id), event, id)
+
+    def explain_text(self, text: str, event: Event, id: Id | None = None) -> Explanation:
+        """The same of an expression that need not be added, on the history as it is."""
+        event = read_event(event)
+        expression = parse(text)
+        self.history.follow()
         return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
 
     def stats(self) -> dict[str, Any]:

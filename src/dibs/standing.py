@@ -19,7 +19,7 @@ from dibs.errors import DibsError, DuplicateId, Rejected, UnknownId
 from dibs.index import options_of
 from dibs.index.options import all_options
 from dibs.intake import check_columns, check_id, check_weight, sought_id
-from dibs.language.joins import is_join
+from dibs.language.joins import is_join, may_have_joins
 from dibs.language.printer import JOIN
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
@@ -167,6 +167,15 @@ class StandingQueries:
         layers = self.snapshot().layers
         found = {name for x in layers if x.segment.joins for name in x.segment.joins_of(x.gone.find_kept())}
         return sorted(name[len(JOIN) :] for name in found)
+
+    @property
+    def asks_history(self) -> bool:
+        """Whether some subscription has a join, or may have: cheaper than `joins`, and never wrong about none."""
+        self._news()
+        state = self._layers.read(few_wait=True)
+        return any(x.segment.joins for x in state.layers) or any(
+            may_have_joins(one.text) for one in state.waiting.values()
+        )
 
     @property
     def weighted(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.served import SERVER_HELP
 from dibs.cli.subscriptions import read_subscriptions
+
+if TYPE_CHECKING:
+    from dibs.explain import Explanation
 
 HELP = """
 Tell why an event satisfies a subscription, or why not, predicate by predicate.
@@ -54,18 +57,17 @@ def explain(
 
         from dibs.front import Matcher  # needs no kernels for this
 
-        found: Any = "expression"
         if server is not None:
-            found, expression = _find_served(server, str(id))
-        elif expression is None:
-            found, expression = _find(str(subscriptions), str(id))
-        matcher = Matcher()
-        matcher.add(found, expression)
-        if server is not None and matcher.joins:
-            raise BadInput(f"only the service has the history that {matcher.joins[0]} asks for: ask it there")
-        if history is not None:
-            matcher.history.load(history)
-        explanation = matcher.explain(found, _read_event(event))
+            explanation = _explain_served(server, str(id), _read_event(event))
+        else:
+            found: Any = "expression"
+            if expression is None:
+                found, expression = _find(str(subscriptions), str(id))
+            matcher = Matcher()
+            matcher.add(found, expression)
+            if history is not None:
+                matcher.history.load(history)
+            explanation = matcher.explain(found, _read_event(event))
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
         else:
@@ -84,14 +86,14 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
     raise BadInput(f"{show_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
 
 
-def _find_served(server: str, wanted: str) -> tuple[Any, str]:
+def _explain_served(server: str, wanted: str, event: dict[str, Any]) -> Explanation:
     from dibs.cli.catalog_shown import meanings
     from dibs.client import Client
 
     with Client(server) as client:
         for id in meanings(wanted, False):
             if id in client:
-                return id, client.expression(id)
+                return client.explain(id, event)
     raise BadInput(f"{server}: no subscription has the id {wanted!r}")
 
 
