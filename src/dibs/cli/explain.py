@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ Tell why an event satisfies a subscription, or why not, predicate by predicate.
     dibs explain --expression "price <= 580" --event '{"price": 550}'
     head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
     dibs explain -x "EXISTS d (price < d.price)" --event '{"price": 20}' --history books.jsonl
+    dibs explain -s alerts --id alice --event '{"price": 600}'          # a folder of Matcher.open, with its history
     dibs explain --server http://127.0.0.1:8080 --id alice --event '{"price": 600}'
 
 Exit code 0: it matches; 1: it does not.
@@ -59,6 +61,10 @@ def explain(
 
         if server is not None:
             explanation = _explain_served(server, str(id), _read_event(event))
+        elif subscriptions is not None and _is_durable(Path(subscriptions)):
+            if history is not None:
+                raise typer.BadParameter("a durable matcher has its own history", param_hint="--history")
+            explanation = _explain_stored(subscriptions, str(id), _read_event(event))
         else:
             found: Any = "expression"
             if expression is None:
@@ -84,6 +90,26 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
             return id, expression
     bad = f", and {len(read.problems):,} lines of it are no subscriptions (see dibs validate)" if read.problems else ""
     raise BadInput(f"{show_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
+
+
+def _is_durable(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    from dibs.storage.store import is_durable  # which imports much
+
+    return is_durable(path)
+
+
+def _explain_stored(folder: str, wanted: str, event: dict[str, Any]) -> Explanation:
+    """By a durable matcher, with the documents that it has."""
+    from dibs.cli.catalog_shown import meanings
+    from dibs.matcher import Matcher
+
+    with Matcher.open(folder, read_only=True) as matcher:
+        for id in meanings(wanted, False):
+            if id in matcher:
+                return matcher.explain(id, event)
+    raise BadInput(f"{show_name(folder)}: no subscription has the id {wanted!r}")
 
 
 def _explain_served(server: str, wanted: str, event: dict[str, Any]) -> Explanation:
