@@ -31,7 +31,7 @@ from dibs.index.auto.records import Records
 from dibs.index.auto.singles import ForSingles
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation.propagation import Propagation
+from dibs.index.papers.propagation.propagation import ANY, Propagation
 from dibs.index.statistics import (
     Presence,
     access_predicates,
@@ -230,7 +230,7 @@ class OneByOne:
         self.masks = masks
         own, taken, left = select(clauses.take(masks.rows), several=False)
         self.rows = masks.rows[taken].astype(np.int32)
-        self.bits = Propagation.build(own)
+        self.bits = Propagation.build(own, access=ANY)  # by equality only, far more clauses are looked at
         rest = np.sort(masks.rows[left])
         share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
