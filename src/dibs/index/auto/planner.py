@@ -28,7 +28,7 @@ from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.records import Records
-from dibs.index.auto.singles import ForSingles
+from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
 from dibs.index.papers.propagation.propagation import ANY, Propagation
@@ -75,6 +75,7 @@ class Auto:
         self._until_look = thresholds.enough_events
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
+        self._sieve: tuple[Records | None, Sieve | None] = None, None  # of which records; None: not worth it
         self._for_singles: tuple[ForSingles | None, Any] = None, None  # and the parts that they are made of
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._plans = 1
@@ -114,8 +115,8 @@ class Auto:
 
     @property
     def nbytes(self) -> int:
-        few = self._one_by_one
-        return sum(a.nbytes for a in self.arrays().values()) + (0 if few is None else few.nbytes)
+        made = (self._one_by_one, self._sieve[1])  # for single events
+        return sum(a.nbytes for a in self.arrays().values()) + sum(x.nbytes for x in made if x is not None)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
@@ -158,11 +159,11 @@ class Auto:
         """The ways to all rows for a single event; None: there are too many that are not filed for it (yet)."""
         records, masks = self._parts
         known, filed = self._for_singles
-        few = self._one_by_one
-        if known is not None and filed == (records, masks, few):
+        few, sieve = self._one_by_one, self._sieve_of(records)
+        if known is not None and filed == (records, masks, few, sieve):
             return known
         if masks.size <= thresholds.single_scanned:
-            result = ForSingles(records, None, masks.rows.astype(np.int32))
+            result = ForSingles(records, None, masks.rows.astype(np.int32), sieve)
         else:
             if few is None or few.masks is not masks:
                 if masks.size > thresholds.single_filed:
@@ -170,9 +171,24 @@ class Auto:
                 few = self._one_by_one = OneByOne(self._clauses, masks)
             if few.left.size > thresholds.single_left:
                 return None
-            result = ForSingles(records, few, few.left.rows.astype(np.int32))
-        self._for_singles = result, (records, masks, few)
+            result = ForSingles(records, few, few.left.rows.astype(np.int32), sieve)
+        self._for_singles = result, (records, masks, few, sieve)
         return result
+
+    def _sieve_of(self, records: Records) -> Sieve | None:
+        """The sieve of these records, if it is worth it and there: of many it is made in the background."""
+        known, sieve = self._sieve
+        if known is not records and records.size >= thresholds.sieved and can_be_sieved(records):
+            if records.size <= thresholds.sieved_at_once:
+                self._make_sieve(records)
+            elif self.pending is None:
+                self.pending = partial(self._make_sieve, records)
+            known, sieve = self._sieve
+        return sieve if known is records else None
+
+    def _make_sieve(self, records: Records) -> None:
+        sieve = Sieve(records, self.presence())
+        self._sieve = records, sieve if sieve.share <= thresholds.sieve_share else None
 
     def _for_few_events(self, masks: Masks) -> OneByOne | None:
         """The conjunctions of these masks filed for single events, once that has been asked for often enough."""

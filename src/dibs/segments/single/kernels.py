@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.arrange import NUMBER, STRING
-from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell
 from dibs.coding.events.json_kernels import READ, read_object
 from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
@@ -17,7 +15,6 @@ from dibs.index.papers.propagation.kernels import match_events as match_bits
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.arrays import (
     bits_at,
@@ -34,11 +31,15 @@ from dibs.segments.single.arrays import (
     reading_at,
     records_at,
     room_at,
+    search_at,
+    sieve_at,
+    sifting_at,
     slots_at,
     values_at,
     waiting_at,
 )
-from dibs.segments.single.facet_kernels import add_entry, code_facets
+from dibs.segments.single.coding_kernels import code_values
+from dibs.segments.single.facet_kernels import code_facets
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
     BIT_ROWS,
@@ -52,6 +53,7 @@ from dibs.segments.single.layout import (
     HAS_FACETS,
     HAS_PROGRAMS,
     HAS_RECORDS,
+    HAS_SIEVE,
     HEAD,
     INEXACT,
     LAYER,
@@ -69,9 +71,8 @@ from dibs.segments.single.layout import (
     TEXT,
     UNSURE,
 )
+from dibs.segments.single.sieve_kernels import match_sieved
 from dibs.segments.single.waiting_kernels import match_waiting
-
-AHEAD, SOON = 12, 6  # so many values before one is coded, what it needs is prefetched
 
 
 @kernel
@@ -107,7 +108,9 @@ def _match_event(plan, space, size, most_values):
     status = DONE
     for layer in range(number_at(plan, LAYERS)):
         own = HEAD + layer * LAYER
-        last, points = _code_values(found, numbers_at(space), domain_at(plan, own), code_at(space), offsets[layer])
+        last, points = code_values(
+            found, numbers_at(space), domain_at(plan, own), code_at(space), search_at(space), offsets[layer]
+        )
         if number_at(plan, own + FLAGS) & HAS_FACETS != 0:
             last, more = code_facets(plan, own, space, offsets[layer], last)
             points = points and more
@@ -140,75 +143,6 @@ def _match_event(plan, space, size, most_values):
     return status
 
 
-# ---- values to cells ----
-
-
-@phase(inline=False)
-def _code_values(found, numbers, domain, coded, first):
-    """The entries of one layer, from coded[first] on, by attribute and cell; where they end, and whether no attribute
-    has several."""
-    last, points = first, True
-    for i in range(min(AHEAD, found.counts[0])):
-        _ask_for_offsets(found, i, domain)
-    for i in range(found.counts[0]):
-        if i + AHEAD < found.counts[0]:
-            _ask_for_offsets(found, i + AHEAD, domain)
-        if i + SOON < found.counts[0]:
-            _ask_for_constants(found, i + SOON, domain)
-        a = np.int64(domain.own[found.name[i]])
-        if a < 0:
-            continue
-        c = _cell_of(found, numbers, i, a, domain)
-        last, single = add_entry(coded, first, last, a, c, c)
-        points = points and single
-    return last, points
-
-
-@phase
-def _ask_for_offsets(found, i, domain):
-    """Prefetches where the constants of a value's attribute stand: of very many attributes, little is in the caches."""
-    a = np.int64(domain.own[found.name[i]])
-    if a >= 0:
-        prefetch(domain.number_offsets if found.kind[i] == NUMBER else domain.string_offsets, a)
-
-
-@phase
-def _ask_for_constants(found, i, domain):
-    """Prefetches those that a search begins with."""
-    a = np.int64(domain.own[found.name[i]])
-    if a >= 0:
-        if found.kind[i] == NUMBER:
-            middle = (domain.number_offsets[a] + domain.number_offsets[a + 1]) >> 1
-            prefetch(domain.number_value, middle)
-            prefetch(domain.number_rest, middle)
-        else:
-            prefetch(domain.string_prefix, (domain.string_offsets[a] + domain.string_offsets[a + 1]) >> 1)
-
-
-@phase
-def _cell_of(found, numbers, i, a, domain):
-    """The cell of value i for attribute a."""
-    kind = found.kind[i]
-    if kind == NUMBER:
-        x, y = domain.number_offsets[a], domain.number_offsets[a + 1]
-        c = NUMBER_BASE + number_cell(numbers[i], found.rest[i], x, y, domain.number_value, domain.number_rest)
-    elif kind == STRING:
-        s, x, y = found.key[i], domain.string_offsets[a], domain.string_offsets[a + 1]
-        c = domain.string_base[a] + string_cell(
-            found.data,
-            found.starts[s],
-            found.starts[s + 1],
-            x,
-            y,
-            domain.string_starts,
-            domain.string_bytes,
-            domain.string_prefix,
-        )
-    else:
-        c = 1 + found.key[i]
-    return np.int64(c)
-
-
 # ---- cells to rows ----
 
 
@@ -220,7 +154,10 @@ def _match_layer(plan, space, layer, points):
     progress = array_at(space, PROGRESS, np.int64)
     if flags & HAS_RECORDS != 0:
         progress[NEXT_EVENT], progress[NEXT_ROW] = layer, 0
-        _match_records(plan, own, space, layer, points)
+        if points and flags & HAS_SIEVE != 0:
+            _match_sieved(plan, own, space, layer)
+        else:
+            _match_records(plan, own, space, layer, points)
         if progress[NEXT_EVENT] == layer:
             return FULL
     if flags & HAS_BITS != 0:
@@ -252,6 +189,24 @@ def _match_records(plan, own, space, layer, points):
         facts,
         layer + 1,
         work,
+        room_at(space),
+        array_at(space, PROGRESS, np.int64),
+    )
+
+
+@phase(inline=False)
+def _match_sieved(plan, own, space, layer):
+    work = WorkSpace(slots_at(space), array_at(space, COARSE, np.uint16), array_at(space, STAMPS, np.int32))
+    match_sieved(
+        records_at(plan, own),
+        sieve_at(plan, own),
+        clauses_at(plan, own),
+        jumps_at(plan, own),
+        events_at(space),
+        number_at(plan, own + FLAGS) & INEXACT != 0,
+        layer,
+        work,
+        sifting_at(space),
         room_at(space),
         array_at(space, PROGRESS, np.int64),
     )

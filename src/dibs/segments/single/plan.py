@@ -19,7 +19,7 @@ from dibs.coding.events import WantedNames
 from dibs.coding.patterns import patterns_of
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
-from dibs.index.auto.singles import ForSingles
+from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.propagation.layout import Clusters, Predicates
 from dibs.index.scan import Scan
@@ -34,6 +34,7 @@ from dibs.segments.single.layout import (
     HAS_FACETS,
     HAS_PROGRAMS,
     HAS_RECORDS,
+    HAS_SIEVE,
     HEAD,
     INEXACT,
     LAYER,
@@ -91,6 +92,11 @@ class Part:
         else:
             own += records.own
             flags |= HAS_RECORDS | INEXACT * records.inexact | HAS_PROGRAMS * records.has_programs
+        if parts.sieve is None:
+            own += [_NONE] * len(SieveArrays._fields)
+        else:
+            own += parts.sieve.arrays
+            flags |= HAS_SIEVE
         if bits is None:
             own += [_NONE] * (len(Predicates._fields) + len(Clusters._fields) + 1)
         else:

@@ -18,6 +18,7 @@ from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
+from dibs.segments.single.sieve_kernels import PASSED
 from dibs.segments.single.waiting_kernels import MARKS
 from dibs.thresholds import thresholds
 
@@ -69,6 +70,10 @@ class SingleSpace:
             self.attribute,
             self.lo,
             self.hi,
+            np.empty(n.values, np.int32),
+            np.empty(n.values, np.uint64),
+            np.empty(n.values, np.int64),
+            np.empty(n.values, np.int64),
             np.zeros(n.text + PADDING, np.uint8),
             *Found.room(n.text),
             *self._reading,
@@ -77,6 +82,8 @@ class SingleSpace:
             np.zeros((n.attributes, 2), np.int64),
             np.zeros(n.attributes, np.uint16),
             np.zeros(n.programs + 1, np.int32),
+            np.zeros(n.attributes // 64 + 1, np.uint64),
+            np.empty(PASSED, np.uint64),
             np.zeros(n.words, np.uint64),
             np.empty(n.accesses, np.int32),
             np.empty(n.clauses + 1, np.uint64),
