@@ -59,7 +59,7 @@ def match_events(records, clauses, jumps, events, facts, last_event, space, room
             space.coarse[a] = np.uint16(cell)
         if several or facts.inexact:
             lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
-        _next_stamp(space.stamps)
+        next_stamp(space.stamps)
         finished = _read_groups(several, facts, records, clauses, jumps, events, space, room, progress)
         for i in range(first, last):
             space.coarse[events.attribute[i]] = 0
@@ -80,7 +80,7 @@ def _has_several(first, last, events):
 
 
 @kernel(inline="always")
-def _next_stamp(stamps):
+def next_stamp(stamps):
     if stamps[-1] == 2**31 - 1:
         for i in range(len(stamps)):
             stamps[i] = 0
@@ -195,7 +195,7 @@ def _read_group(g, several, records, clauses, jumps, events, space, room, progre
         p = after
         row, flags = header >> HIGH, (header >> MIDDLE) & FLAGS
         if (several or flags != 0) and fails == 0:
-            fails = np.uint64(not _verify(np.int64(row), flags, several, clauses, jumps, events, space))
+            fails = np.uint64(not verify(np.int64(row), flags, several, clauses, jumps, events, space))
         room.event[found] = progress[NEXT_EVENT]
         room.row[found] = row
         found += fails == 0
@@ -203,7 +203,7 @@ def _read_group(g, several, records, clauses, jumps, events, space, room, progre
 
 
 @kernel(inline="always")
-def _verify(row, flags, several, clauses, jumps, events, space):
+def verify(row, flags, several, clauses, jumps, events, space):
     """Whether a candidate that passed its tests, if they could be made, is a pair that was not reported before."""
     ask_clauses = several or flags & np.uint64(VERIFY) != 0
     if flags & np.uint64(PROGRAM) == 0:

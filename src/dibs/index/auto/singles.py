@@ -8,7 +8,7 @@ does not hold, the rarest but for that of its group; only clauses whose attribut
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class ForSingles(NamedTuple):
 
 
 @kernel
-def fill_sieve(words: Any, first_word: Any, presence: Any, start: Any, sieve: Any) -> Any:
+def fill_sieve(words, first_word, presence, start, sieve):
     """Fills the sieve of attribute groups; returns how many clauses pass, as far as shares tell. A clause that holds
     without any other attribute has the number behind the last one, which every event has."""
     passing = 0.0

@@ -15,6 +15,7 @@ from dibs.index.papers.propagation.kernels import match_events as match_bits
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.arrays import (
     bits_at,
@@ -47,6 +48,7 @@ from dibs.segments.single.layout import (
     DONE,
     ENDS,
     FLAGS,
+    FOUND_IDS,
     FULL,
     GONE,
     HAS_BITS,
@@ -55,6 +57,7 @@ from dibs.segments.single.layout import (
     HAS_RECORDS,
     HAS_SIEVE,
     HEAD,
+    IDS,
     INEXACT,
     LAYER,
     LAYERS,
@@ -123,7 +126,11 @@ def _match_event(plan, space, size, most_values):
             status = _match_layer(plan, space, layer, points)
             if status != DONE:
                 break
-            _drop_gone(array_at(plan, own + GONE, np.uint8), array_at(space, ROOM + 1, np.int32), start, progress)
+            row = array_at(space, ROOM + 1, np.int32)
+            _drop_gone(array_at(plan, own + GONE, np.uint8), row, start, progress)
+            _look_up_ids(
+                array_at(plan, own + IDS, np.int64), row, start, progress[PAIRS], array_at(space, FOUND_IDS, np.int64)
+            )
         ends[layer] = progress[PAIRS]
     of_layers = progress[PAIRS]
     if status == DONE:
@@ -257,3 +264,13 @@ def _drop_gone(gone, row, start, progress):
             row[kept] = r
             kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)
         progress[PAIRS] = kept
+
+
+@phase(inline=False)
+def _look_up_ids(ids, row, start, end, found):
+    """Of the rows from start to end, if the layer's ids are integers."""
+    if len(ids) > 0:
+        for i in range(start, end):
+            prefetch(ids, row[i])
+        for i in range(start, end):
+            found[i] = ids[row[i]]

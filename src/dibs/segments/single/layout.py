@@ -94,6 +94,7 @@ NAMES, HEAD = _places(3, len(Paths._fields))
     CLUSTERS,
     BIT_ROWS,
     SCANNED,
+    IDS,
     GONE,
     FLAGS,
     FIRST_PROGRAM,
@@ -110,6 +111,7 @@ NAMES, HEAD = _places(3, len(Paths._fields))
     len(Clusters._fields),
     1,  # int32: the row of each clause that is filed for bits
     1,  # int32: rows that are tested one by one
+    1,  # int64: the ids of rows, if they are integers
     1,  # uint8: see segments.gone
     1,
     1,
@@ -137,6 +139,7 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS, HAS_S
     SIFTING,
     BITS,
     ROOM,
+    FOUND_IDS,
     PROGRESS,
     BY_NAME,
     PATTERNS,
@@ -159,6 +162,7 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS, HAS_S
     len(Sifting._fields),
     3,
     2,
+    1,  # int64: the ids of the rows of layers whose ids are integers
     1,
     3,  # of values: see segments.single.waiting_kernels
     len(PatternSpace._fields),

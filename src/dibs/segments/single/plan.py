@@ -48,7 +48,7 @@ from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
 FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
-_NONE = np.empty(0, np.int32)
+_NONE, _NO_IDS = np.empty(0, np.int32), np.empty(0, np.int64)
 
 
 class Facets:
@@ -103,6 +103,7 @@ class Part:
             own += [*bits.bits.predicates, *bits.bits.clusters, bits.rows]
             flags |= HAS_BITS
         own.append(parts.scanned)
+        own.append(_NO_IDS if segment.ids.integers is None else segment.ids.integers)
         self._held = own, facets
         # `own` of the domain and `gone` are of the layer; then the flags and the first program.
         self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
@@ -142,6 +143,7 @@ class Plan:
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
+        self.has_integers = all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, programs, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.index.auto.record_kernels import _next_stamp as next_stamp
-from dibs.index.auto.record_kernels import _verify as verify
+from dibs.index.auto.record_kernels import next_stamp, verify
 from dibs.index.auto.record_layout import COARSE, FLAGS, HIGH, LINE, LOW, MIDDLE, ONE
 from dibs.index.auto.singles import PLACE
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES

@@ -59,6 +59,7 @@ class SingleSpace:
         self.ends = np.zeros(n.layers, np.int64)
         self.attribute, self.lo, self.hi = (np.empty(coded, np.int32) for _ in range(3))
         self.row = np.empty(n.rows, np.int32)
+        self.ids = np.empty(n.rows, np.int64)
         self._reading = Work.room(n.nodes)
         self._names: object = None
         patterns = PatternSpace(*pattern_work(n.patterns, n.texts))
@@ -89,6 +90,7 @@ class SingleSpace:
             np.empty(n.clauses + 1, np.uint64),
             np.empty(n.rows, np.int32),
             self.row,
+            self.ids,
             np.zeros(PROGRESS_NUMBERS, np.int64),
             np.zeros(n.nodes, np.int32),
             np.empty(n.values, np.int32),
