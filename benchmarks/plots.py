@@ -220,6 +220,7 @@ def _outside(sections: dict[str, Any]) -> Figure:
             groups.append((f"{shape}, {found['subscriptions']:,}, {title}", found["microseconds per event"]))
     found = section["patterns"]
     groups.append((f"texts, {found['patterns']:,} words", found["microseconds per string"]))
+    groups += [(f"JSON text, {title}", found["microseconds per event"]) for title, found in section["engines"].items()]
     columns = 2
     lines = -(-len(groups) // columns)
     figure, panels = plt.subplots(lines, columns, figsize=(10, 1.7 * lines), squeeze=False, layout="constrained")
@@ -227,7 +228,7 @@ def _outside(sections: dict[str, Any]) -> Figure:
         axes.set_visible(False)
     for axes, (title, times) in zip(panels.flat, groups):
         names = sorted(times, key=lambda name: -times[name])
-        colours = [COLOURS["auto"] if name == "dibs" else "#8c8c8c" for name in names]
+        colours = [COLOURS["auto"] if name.startswith("dibs") else "#8c8c8c" for name in names]
         bars = axes.barh(names, [times[name] for name in names], 0.7, color=colours)
         axes.bar_label(bars, [f"{times[name]:,.3g}" for name in names], fontsize=8, padding=2)
         axes.set_xscale("log")

@@ -39,7 +39,25 @@ def write_outside(sections: dict[str, Any]) -> str:
         "at a time."
     )
     picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"
-    return f"{picture}\n\n{table}\n\n{notes}\n{absent}"
+    return f"{picture}\n\n{table}\n\n{notes}\n\n{_write_engines(section['engines'])}\n{absent}"
+
+
+def _write_engines(workloads: dict[str, Any]) -> str:
+    """JSON engines: a row for each workload, a column for each of them."""
+    names = list(dict.fromkeys(name for found in workloads.values() for name in found["microseconds per event"]))
+    rows, left_out = [], []
+    for title, found in workloads.items():
+        about = f"{title} ({found['rules']:,}), {found['matches per event']:.3g} matches"
+        rows.append([about, *(found["microseconds per event"].get(name, "") for name in names)])
+        left_out += [f"{name} with {title}: {reason}" for name, reason in found["left out"].items()]
+    table = markdown(["processor microseconds per event", *(f"**{n}**" if "dibs" in n else n for n in names)], rows)
+    size = next(iter(workloads.values()))["bytes per event"]
+    notes = (
+        f"From JSON text of 20 fields (about {size:.0f} bytes) to matched ids, one core; `match` takes one event, "
+        "`match_batch` JSON lines; the engines take one event at a time, after warming up."
+    )
+    without = f" Without a figure: {'; '.join(left_out)}." if left_out else ""
+    return f"JSON engines that services use ([programs](benchmarks/engines)):\n\n{table}\n\n{notes}{without}"
 
 
 def write_papers(sections: dict[str, Any]) -> str:

@@ -286,6 +286,15 @@ OUTSIDE: dict[str, Any] = {
         for shape in ("sparse", "dense")
     },
     "patterns": {"patterns": 50, "microseconds per string": {"dibs": 1.0, "hyperscan": 0.5}},
+    "engines": {
+        "100 rules": {
+            "rules": 100,
+            "bytes per event": 600.0,
+            "matches per event": 1.0,
+            "microseconds per event": {"dibs, match": 5.0, "dibs, match_batch": 1.0, "event-ruler (Java)": 6.0},
+            "left out": {"quamina (Go)": "cannot say these rules"},
+        }
+    },
 }
 
 
@@ -329,6 +338,8 @@ def test_the_report_fills_the_pages(
     assert "| dense | 4,000 |" in page[begin:end] and "(benchmarks/plots/growth.svg)" in page[begin:end]
     assert "42 claims that the papers make in words, 40 hold here" in page
     assert "DuckDB join" in page and "rule-engine" in page and "hyperscan" in page
+    assert "| 100 rules (100), 1 matches | 5.00 | 1.00 | 6.00 |" in page
+    assert "quamina (Go) with 100 rules: cannot say these rules" in page
     assert "(benchmarks/spark.py)" in page
     assert "### opindex-memory: " in (tmp_path / "VERDICTS.md").read_text()
     assert "PS-Tree, table 2" in (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
