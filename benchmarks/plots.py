@@ -220,7 +220,8 @@ def _outside(sections: dict[str, Any]) -> Figure:
             groups.append((f"{shape}, {found['subscriptions']:,}, {title}", found["microseconds per event"]))
     found = section["patterns"]
     groups.append((f"texts, {found['patterns']:,} words", found["microseconds per string"]))
-    groups += [(f"JSON text, {title}", found["microseconds per event"]) for title, found in section["engines"].items()]
+    engines = section.get("engines", {})
+    groups += [(f"JSON text, {title}", found["microseconds per event"]) for title, found in engines.items()]
     columns = 2
     lines = -(-len(groups) // columns)
     figure, panels = plt.subplots(lines, columns, figsize=(10, 1.7 * lines), squeeze=False, layout="constrained")

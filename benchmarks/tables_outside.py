@@ -39,7 +39,8 @@ def write_outside(sections: dict[str, Any]) -> str:
         "at a time."
     )
     picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"
-    return f"{picture}\n\n{table}\n\n{notes}\n\n{_write_engines(section['engines'])}\n{absent}"
+    engines = _write_engines(section["engines"]) if "engines" in section else "JSON engines: not measured in this run."
+    return f"{picture}\n\n{table}\n\n{notes}\n\n{engines}\n{absent}"
 
 
 def _write_engines(workloads: dict[str, Any]) -> str:
@@ -63,12 +64,13 @@ def _write_engines(workloads: dict[str, Any]) -> str:
 def write_papers(sections: dict[str, Any]) -> str:
     section = sections["papers"]
     words = section["verdicts"]
+    least, most = section.get("scales", [section.get("scale", 0.0)] * 2)
     hold, in_part, fail = (words.get(word, 0) for word in (HOLDS, IN_PART, FAILS))
     return (
         f"{section['experiments']} figures and tables of the five papers are measured again "
-        f"([all of them](benchmarks/pages/papers.md), at {section['scale']:g} of their sizes). Of the "
+        f"([all of them](benchmarks/pages/papers.md), at {least:.2g} to {most:.2g} of their sizes). Of the "
         f"{hold + in_part + fail} claims that the papers make in words, {hold} hold here, {in_part} hold in part, and "
-        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why."
+        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why. {section.get('auto', '')}"
     )
 
 

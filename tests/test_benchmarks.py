@@ -309,7 +309,7 @@ def make_figures(folder: Path) -> dict[str, Any]:
             points.append({"x": value, "subscriptions": 1000, "rows": rows})
         settings = {"scale": 0.001, "seed": 1, "events": 10, "repeats": 1}
         path_of(name, folder).write_text(json.dumps({"name": name, "settings": settings, "points": points}))
-    return {"scale": 0.001, "experiments": len(EXPERIMENTS), "verdicts": {"holds": 40, "does not hold here": 2}}
+    return {"scales": [0.001, 0.1], "experiments": len(EXPERIMENTS), "verdicts": {"holds": 40, "does not hold here": 2}}
 
 
 @pytest.fixture(scope="module")
