@@ -79,7 +79,7 @@ def list_scripts() -> str:
     lines = []
     for path in sorted(HERE.glob("*.py")):
         text = path.read_text()
-        if "__main__" in text and path.name not in ("run.py", "report.py"):
+        if '\nif __name__ == "__main__":' in text and path.name not in ("run.py", "report.py"):
             about = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
             lines.append(f"- [`{path.name}`](benchmarks/{path.name}): {about}")
     return "\n".join(lines)

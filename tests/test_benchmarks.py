@@ -371,6 +371,7 @@ def test_promises_that_are_broken_are_seen(results: dict[str, Any], load: Any) -
 def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -> None:
     tables = load("tables")
     changed = json.loads(json.dumps(results))
+    changed["size"]["subscriptions"] = tables.PROMISED_AT
     sections = changed["sections"]
     dense, first = sections["pages"]["workloads"]["dense"], sections["live"]["matchers"][0]
 
@@ -390,8 +391,17 @@ def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -
         }
 
     assert all(state(True).values()) and not any(state(False).values())
+    changed["size"]["subscriptions"] = tables.PROMISED_AT - 1
+    assert [what for what, kept in state(False).items() if kept] == ["reopen", "smaller"]  # the size decides these
+    assert "(not judged at this size)" in tables.blocks(changed)["promises"]
     text = tables.blocks(changed)["pages"]
     assert "the budget: **not met**" in text and "its output account for: **not met**" in text
+
+
+def test_every_experiment_has_a_scale(load: Any) -> None:
+    papers = load("sections.papers")
+    assert all(0 < papers.find_scale(name) <= 1 for name in EXPERIMENTS)
+    assert papers.find_scale("opindex-10a") < papers.find_scale("opindex-10b") < papers.find_scale("opindex-7")
 
 
 @pytest.mark.parametrize("shape", ["sparse", "dense", "ads"])

@@ -115,7 +115,7 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
     if wide:
         axes.set_xscale("log")
         if len(places) > 6:
-            _set_plain_ticks(axes.xaxis)
+            set_plain_ticks(axes.xaxis)
     if words or len(places) <= 6:
         axes.set_xticks(places, [value if words else _shorten(value) for value in result.values])
         axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
@@ -125,7 +125,7 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
         axes.set_ylim(0, 1.15 * max(shown))
     else:
         axes.set_yscale("log")
-        _set_plain_ticks(axes.yaxis)
+        set_plain_ticks(axes.yaxis)
     axes.set(xlabel=_name_x(result), ylabel=MEASURES[measure] + ("" if narrow else " (log)"))
     axes.grid(color="#e6e6e6")
     axes.set_title(_title(result), loc="left", fontsize=9)
@@ -145,7 +145,7 @@ def _draw_bars(axes: Any, result: Result, measure: str, looks: dict[str, tuple[s
     if found:
         shown = [value for _, value in found]
         axes.set_xlim(min(shown) / 3, max(shown) * 8)  # room for the numbers
-        _set_plain_ticks(axes.xaxis)
+        set_plain_ticks(axes.xaxis)
     axes.set_xlabel(f"{MEASURES[measure]} (log)")
     axes.set_title(_title(result), loc="left", fontsize=9)
 
@@ -164,7 +164,7 @@ def _shorten(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _set_plain_ticks(axis: Any) -> None:
+def set_plain_ticks(axis: Any) -> None:
     """0.5, 20, 300k: no powers. Between the powers the more labels the fewer of them the axis spans."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
