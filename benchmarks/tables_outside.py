@@ -35,7 +35,7 @@ def write_outside(sections: dict[str, Any]) -> str:
     table = markdown(["workload and subscriptions", "", "microseconds per event", "/ dibs"], rows)
     absent = "".join(f"\n- Not here: {name}: {reason}." for name, reason in section["absent"].items())
     notes = (
-        "Dibs and the joins have two threads (the patterns one), and batches of 200 events; rules are asked one event "
+        "Dibs and the joins have two threads (the patterns one), and batches of 100 events; rules are asked one event "
         "at a time."
     )
     picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"

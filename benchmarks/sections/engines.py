@@ -30,9 +30,9 @@ FOLDER = Path(__file__).parents[1] / "engines"
 BUILT = FOLDER / "build"
 GO_PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/go/bin"])
 BUILD_SECONDS = 180
-READY_SECONDS = 40  # for all rules, the pairs and warming up; an engine that needs longer is left out
+READY_SECONDS = 20  # for all rules, the pairs and warming up; an engine that needs longer is left out
 WARM_SECONDS = 2.0  # compilers of Java work while programs run
-ROUNDS = 5
+ROUNDS = 4
 SECONDS = 2.0  # an engine that has taken so long is not called again
 JAVA = ["java", "-XX:ActiveProcessorCount=1", "-Xmx3g"]
 

@@ -26,7 +26,7 @@ from sections import engines
 
 SHAPES = ("sparse", "dense")
 MOST = {"join": 100_000, "rules": 1_000}  # subscriptions: more take a join minutes, or a rule engine a second per event
-EVENTS = {"join": 200, "rules": 10}
+EVENTS = {"join": 100, "rules": 10}
 ROUNDS = 3
 SECONDS = 5.0  # a rival that has taken so long is not called again
 PATTERNS, STRINGS = 5_000, 2_000

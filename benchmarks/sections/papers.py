@@ -27,7 +27,7 @@ SCALES = {
     "opindex-1": 0.5,
     "opindex-7": 1.0,
     "opindex-10": 0.5,
-    "opindex-10a": 0.05,
+    "opindex-10a": 0.03,
     "opindex-11": 0.05,
     "opindex-12": 0.05,
     "opindex-13": 0.05,
