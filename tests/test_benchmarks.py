@@ -232,7 +232,9 @@ def test_a_matcher_that_shows_changes_late_is_seen(load: Any) -> None:
             assert run.adds > 0 and run.throughput > 0
         else:
             with pytest.raises(measure.WrongMatches):
-                windows.window(matcher, own, groups, 400, work, 0.2)
+                for _ in range(20):  # on a busy machine a window may hold a single match
+                    windows.window(matcher, own, groups, 400, work, 0.2)
+                    groups = [own.group(2, 2) for _ in range(40)]
 
 
 def test_a_structure_that_takes_too_much_is_tried_with_less(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:

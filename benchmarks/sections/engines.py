@@ -163,7 +163,7 @@ def _build_quamina() -> list[str]:
     go = shutil.which("go", path=GO_PLACES)
     if go is None:
         raise Unavailable("there is no Go on this machine")
-    _run([go, "build", "-o", str(BUILT / "quamina"), "."], FOLDER / "quamina")
+    _run([go, "build", "-buildvcs=false", "-o", str(BUILT / "quamina"), "."], FOLDER / "quamina")
     return [str(BUILT / "quamina")]
 
 
