@@ -23,7 +23,7 @@ from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
 from dibs.segments.compile import compile_texts
 
-SECONDS = 2.0  # of repeats per structure and point; two rounds are always made
+SECONDS = 0.5  # of repeats per structure and point; two rounds are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
 Say = Callable[[str], None]
 Measured = Union[Index, Lived]

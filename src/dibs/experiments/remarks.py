@@ -113,7 +113,6 @@ REMARKS = {
     "pstree-build-size": KEPT,
     "pstree-build-equality": SPACES,
     "pstree-dense": PAIRS,
-    "pstree-sparse": PAIRS,
     "pstree-zipf-psthash": PAIRS,
     "pstree-zipf-opindex": PIVOTS,
     "pstree-dimensions": (
