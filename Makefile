@@ -23,9 +23,11 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/shop_demo.py
 
-# Tests are spread over processes file by file, those with a Spark session on one (see tests/conftest.py). One process
-# more than there are cores: tests of Spark, the service and kills wait as much as they compute.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") --dist loadgroup
+# Tests are spread over processes file by file, those with a Spark session on two; the slowest begin first (see
+# tests/conftest.py). One process more than there are cores: tests of Spark, the service and kills wait as much as they
+# compute.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") \
+	--dist loadgroup --no-loadscope-reorder
 
 test: $(READY)
 	$(PYTEST)

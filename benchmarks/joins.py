@@ -4,6 +4,8 @@
     python benchmarks/joins.py              100,000 subscriptions, 1,000,000 documents: five minutes
 
     phases       joins first, constants first; each with and without the pre-filter
+    wishes       the same where the pre-filter pays: each subscription has a join of its own and constants that are true
+                 of most events, and 19 of 20 wait for what was never offered
     sharing      each distinct join once per event, or once for each subscription (answered, without matching)
     growth       single joins of each shape over 10,000, 100,000 and 1,000,000 documents
     DuckDB       some of the subscriptions as correlated subqueries, on the same documents, with an index on what most
@@ -171,6 +173,12 @@ def main() -> None:
         ours = measure(lambda: m.match_batch(work.events).count, options.turns) / options.events
         print(f"{'left to itself':42} {ours * 1e6:10,.1f} µs per event", flush=True)
         ask_duckdb(m, work, 20 if options.quick else 40, ours)
+    wishes = generate(Market(waiting=0.95, broad=1.0), joins, joins, documents, max(options.events // 10, 10))
+    print(f"{joins:,} wishes, each with a join of its own, {documents:,} documents, {len(wishes.events):,} events")
+    with dibs.Matcher(threads=1) as m:
+        m.add_many(list(enumerate(wishes.texts)))
+        m.history.load(wishes.documents)
+        print(f"  {measure_phases(m, wishes, options.turns):,} matches")
     sizes = [10_000, 100_000, 1_000_000]
     measure_growth([size for size in sizes if size <= documents] or [documents], options.events, options.turns)
 

@@ -1,4 +1,5 @@
-"""Results to words: BENCHMARKS.md, the pages behind it, their plots, VERDICTS.md, and a summary for the terminal.
+"""Results to words: BENCHMARKS.md, the pages behind it, their plots, README's figures, VERDICTS.md, and a summary for
+the terminal.
 
     python benchmarks/report.py [FILE]     rewrites them from results/full.json, or from FILE
 
@@ -64,7 +65,7 @@ def write(results: dict[str, Any], root: Path = ROOT, figures: Path = FIGURES) -
     """Rewrites the plots and the parts of the pages that are made from results; what was written."""
     written = plots.draw(results, root / "benchmarks" / "plots")
     blocks = tables.blocks(results)
-    pages = [root / "BENCHMARKS.md", *sorted((root / "benchmarks" / "pages").glob("*.md"))]
+    pages = [root / "README.md", root / "BENCHMARKS.md", *sorted((root / "benchmarks" / "pages").glob("*.md"))]
     for page in pages:
         text = page.read_text()
         text = MARKED.sub(lambda found: _fill(found[1], blocks), text)

@@ -7,8 +7,8 @@
                                                 every index structure, or some, on every workload, or some
 
 Each section runs in a process of its own, so that none finds the memory or the caches of another. A run of everything
-writes benchmarks/results, the plots, the pages, BENCHMARKS.md and VERDICTS.md; others go to results/partial.json or
---out.
+writes benchmarks/results, the plots, the pages, BENCHMARKS.md, README's figures and VERDICTS.md; others go to
+results/partial.json or --out.
 """
 
 from __future__ import annotations

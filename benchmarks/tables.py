@@ -7,6 +7,7 @@ from typing import Any
 
 import tables_live
 import tables_outside
+import tables_readme
 from words import Promise, at_most, markdown, number
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -115,6 +116,7 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         ("first-use", _first_use, ("first-use",)),
         ("outside", tables_outside.write_outside, ("outside",)),
         ("papers", tables_outside.write_papers, ("papers",)),
+        ("how-fast", tables_readme.write_readme, (*SHAPES, "single", "bulk", "durable", "live")),
     ):
         if all(section in sections for section in needs):
             found[name] = make(sections)

@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.language.table import ACCEPT, REJECT
+
+Spans = list[tuple[int, int]]
+
+
+def conjunctions_of(rows: Iterable[Iterable[tuple[int, Spans]]], attributes: int) -> Clauses:
+    """Conjunctions, each of (attribute, its spans)."""
+    attribute, lo, hi, span_lo, span_hi, size = ([] for _ in range(6))
+    for row in rows:
+        size.append(0)
+        for a, spans in row:
+            size[-1] += 1
+            attribute.append(a)
+            lo.append(spans[0][0] if len(spans) == 1 else len(span_lo))
+            hi.append(spans[0][1] if len(spans) == 1 else -len(spans))
+            if len(spans) > 1:
+                span_lo += [x for x, _ in spans]
+                span_hi += [y for _, y in spans]
+    return _to_clauses(size, (attribute, lo, hi, span_lo, span_hi, [], []), len(size), attributes)
+
+
+def _to_clauses(size: list[int], columns: Iterable[list[int]], conjunctions: int, attributes: int) -> Clauses:
+    offsets = np.cumsum([0, *size]).astype(np.int64)
+    return Clauses(offsets, *(np.array(x, np.int32) for x in columns), conjunctions=conjunctions, attributes=attributes)
+
+
+def events_of(events: Sequence[Mapping[int, int]]) -> CodedEvents:
+    """Events from the cell of each attribute."""
+    offsets = np.cumsum([0, *map(len, events)]).astype(np.int64)
+    entries = [entry for event in events for entry in sorted(event.items())]
+    attribute, cell = (np.array([entry[i] for entry in entries], np.int32) for i in (0, 1))
+    return CodedEvents(offsets, attribute, cell, cell, True)
+
+
+def pairs_of(index: Any, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
+    """The (event, row) that an index finds."""
+    pairs = index.match(events, threads)
+    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
+    assert len(found) == len(set(found)), "a pair was reported twice"
+    return set(found)
 
 
 def random_clauses(
@@ -46,9 +88,8 @@ def random_clauses(
                 targets = [ACCEPT, REJECT, *range(p + 1, n)]
                 on_true.append(int(rng.choice(targets)))
                 on_false.append(int(rng.choice(targets)))
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
-    return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
+    columns = attribute, lo, hi, span_lo, span_hi, on_true, on_false
+    return _to_clauses(size, columns, plain, attributes)
 
 
 def sections_of(attribute: int, cells: int) -> list[tuple[int, int]]:
@@ -135,9 +176,8 @@ def clauses_of_kinds(
                 targets = [ACCEPT, REJECT, *range(p + 1, n)]
                 on_true.append(int(rng.choice(targets)))
                 on_false.append(int(rng.choice(targets)))
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
-    return Clauses(offsets, *columns, conjunctions=plain, attributes=attributes)
+    columns = attribute, lo, hi, span_lo, span_hi, on_true, on_false
+    return _to_clauses(size, columns, plain, attributes)
 
 
 def random_events(

@@ -20,6 +20,8 @@ from dibs.experiments.results import COLUMNS, path_of
 from dibs.matcher import Matcher
 from dibs.workloads import boolean
 
+pytestmark = pytest.mark.slow  # most of it is a tiny run of all benchmarks
+
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 SHAPES = {"sparse", "dense", "zipf", "ads", "retail"}
@@ -324,7 +326,8 @@ def report_module() -> Iterator[ModuleType]:
 def test_the_report_fills_the_pages(
     results: dict[str, Any], report_module: ModuleType, tmp_path: Path, monkeypatch: Any
 ):
-    shutil.copy(ROOT / "BENCHMARKS.md", tmp_path)
+    for name in ("README.md", "BENCHMARKS.md"):
+        shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(BENCHMARKS / "pages", tmp_path / "benchmarks" / "pages")
     papers = make_figures(tmp_path / "figures")
     drawn = []
@@ -343,6 +346,7 @@ def test_the_report_fills_the_pages(
     assert "| 100 rules (100), 1 matches | 5.00 | 1.00 | 6.00 |" in page
     assert "quamina (Go) with 100 rules: cannot say these rules" in page
     assert "(benchmarks/spark.py)" in page
+    assert "1,000 subscriptions, one core:" in (tmp_path / "README.md").read_text()
     assert "### opindex-memory: " in (tmp_path / "VERDICTS.md").read_text()
     assert "PS-Tree, table 2" in (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
     once = {path: path.read_text() for path in tmp_path.rglob("*.md")}
@@ -352,7 +356,7 @@ def test_the_report_fills_the_pages(
 
 
 def test_the_pages_have_one_place_for_every_block(load: Any, results: dict[str, Any]) -> None:
-    pages = [ROOT / "BENCHMARKS.md", *(BENCHMARKS / "pages").glob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "BENCHMARKS.md", *(BENCHMARKS / "pages").glob("*.md")]
     text = "".join(page.read_text() for page in pages)
     for name in (*load("tables").blocks(results), "papers", "outside", "first-use"):
         assert text.count(f"<!-- begin {name} -->") == text.count(f"<!-- end {name} -->") == 1, name

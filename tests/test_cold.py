@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+from inspect import signature
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -172,6 +173,13 @@ def test_what_cannot_be_read_is_told_alike(bad: Any) -> None:
         lambda m: m.count([{"b": 1}, {}]).tolist(),
         lambda m: str(m.explain("a", {"b": 2})),
         lambda m: m.explain("a", 5),
+        lambda m: str(m.explain("a", b'{"b": 2}')),
+        lambda m: m.explain("a", b"[2]"),
+        lambda m: m.match({"b": 1}, key="k"),
+        lambda m: m.match_batch([{"b": 1}], key="k"),
+        lambda m: (m.match({"b": 1}, remember=True), len(m.history)),
+        lambda m: (m.match({"b": 1}, 1, True, "k"), "k" in m.history),
+        lambda m: (list(m.match_batch([{"b": 1, "k": 5}], remember=True, key="k")), 5 in m.history),
         lambda m: m.close(),
     ],
 )
@@ -247,6 +255,9 @@ def test_no_change_is_lost_by_moving_over() -> None:
 
 def test_the_class_is_one_with_the_compiled_one() -> None:
     m = cold_matcher()
+    for name in ("match", "match_batch", "count", "add_many", "replace"):
+        own, full = (list(signature(getattr(each, name)).parameters) for each in (dibs.Matcher, matcher.Matcher))
+        assert own == full, name
     assert isinstance(m, dibs.Matcher)
     assert isinstance(matcher.Matcher(), dibs.Matcher)
     assert not isinstance(5, dibs.Matcher)

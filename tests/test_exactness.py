@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import entries
 import exactness
@@ -14,6 +15,7 @@ from dibs.matcher import Matcher
 from settings import THRESHOLDS
 
 NAMES = list(INDEXES)
+PAIRS = 70 * settings.default.max_examples
 
 
 def check(judge: str, pairs: int, **options: Any) -> exactness.Summary:
@@ -26,18 +28,18 @@ def check(judge: str, pairs: int, **options: Any) -> exactness.Summary:
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
 @pytest.mark.parametrize("indexes", [NAMES[::3], NAMES[1::3], NAMES[2::3]], ids=",".join)
 def test_by_the_reference(indexes: list[str], thresholds: str) -> None:
-    check("reference", 6_000, indexes=indexes, thresholds=thresholds, size=45, seed=11)
+    check("reference", PAIRS, indexes=indexes, thresholds=thresholds, size=45, seed=11)
 
 
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
 def test_by_duckdb(thresholds: str) -> None:
-    check("duckdb", 6_000, thresholds=thresholds, size=80, seed=12)
+    check("duckdb", PAIRS, thresholds=thresholds, size=80, seed=12)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("thresholds", ["smallest", "random"])
 def test_by_spark(spark: Any, thresholds: str) -> None:
-    check("spark", 6_000, thresholds=thresholds, size=80, seed=13, spark=spark)
+    check("spark", PAIRS, thresholds=thresholds, size=80, seed=13, spark=spark)
 
 
 def test_what_is_wrong_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

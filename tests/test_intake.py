@@ -114,7 +114,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "count attributes": (lambda v: one().count([EVENT], attributes=v), "None"),
     "count on_error": (lambda v: one().count([EVENT], on_error=v), ""),
     "explain id": (lambda v: one().explain(v, EVENT), ""),
-    "explain event": (lambda v: one().explain("a", v), "dict"),
+    "explain event": (lambda v: one().explain("a", v), "dict JSON"),
     "replay": (lambda v: one().replay(v), "DataFrame table"),
     "replay attributes": (lambda v: one().replay([EVENT], attributes=v), "None"),
     "replay on_error": (lambda v: one().replay([EVENT], on_error=v), ""),

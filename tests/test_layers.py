@@ -24,8 +24,7 @@ ALLOWED = {
     "arguments": ["errors"],
     **{stage: ["errors", "lazy", "thresholds", "arguments", *STAGES[:place]] for place, stage in enumerate(STAGES)},
     # The plain evaluator and explain work on the tree and read events as they come: no domain, no array, no index.
-    "reference": ["errors", "language", "coding.values", "reference_joins"],
-    "reference_joins": ["errors", "language", "coding.values", "reference"],
+    "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
     "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
     "items": ["errors", "arguments", "language"],
@@ -38,6 +37,7 @@ ALLOWED = {
     "intake": [*BELOW, "items"],
     "changes": BELOW,
     "additions": [*BELOW, "changes", "intake"],
+    "standing": [*BELOW, "changes", "intake", "additions"],
     "describe": BELOW,
     "past": [*BELOW, "matches"],
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
@@ -73,6 +73,7 @@ ALLOWED = {
 ALLOWED["spark"] += ["intake"]  # an index and its options are checked before a job begins
 ALLOWED["matcher"] += [
     "matching",
+    "standing",
     "reference",
     "explain",
     "intake",

@@ -1,4 +1,4 @@
-"""Many subscriptions of one call: all of them are added or, when one is bad, none, and every bad one is told."""
+"""Many subscriptions of one call: all of them are added or, when one is bad, none, and every bad one is reported."""
 
 from __future__ import annotations
 

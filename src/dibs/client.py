@@ -31,7 +31,8 @@ from dibs.errors import (
     SubscriptionErrors,
     UnknownId,
 )
-from dibs.explain import Explanation, explain
+from dibs.explain import Explanation, explain, explain_as_told
+from dibs.language.joins import joins_in
 from dibs.language.sql import parse
 from dibs.segments.state import Subscription
 
@@ -280,7 +281,13 @@ class Client:
         """Why the subscription matches the event, or why not, predicate by predicate."""
         if not isinstance(event, Mapping):
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
-        return explain(parse(self.expression(id)), event, id)
+        text = self.expression(id)
+        expression = parse(text)
+        if next(joins_in(expression), None) is None:
+            return explain(expression, event, id)
+        body = _json({"event": dict(event), "expression": text})
+        told = orjson.loads(self._ask("POST", "/v1/explain", body, JSON).content)
+        return explain_as_told(expression, event, id, told)
 
     def validate(self, expression: str) -> list[Problem]:
         """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""

@@ -88,6 +88,19 @@ def explain(
     return Explanation(id, waiting.pop())
 
 
+def explain_as_told(expression: Expression, event: Mapping[str, Any], id: Any, told: Mapping[str, Any]) -> Explanation:
+    """As a service has told it of the same expression (Explanation.to_dict): it has the history that joins ask for."""
+    return Explanation(id, _as_told(explain(expression, event).root, told["tree"]))
+
+
+def _as_told(part: Part, told: Mapping[str, Any]) -> Part:
+    if not part.parts:
+        return Part(part.expression, told["truth"], tuple(told["values"]), told["reason"])
+    theirs = told.get("parts", ())  # none where it is too deep
+    assert isinstance(part.expression, (And, Or))
+    return _group(part.expression, [_as_told(*pair) for pair in zip(part.parts, theirs)]) if theirs else part
+
+
 def _group(node: And | Or, children: list[Part]) -> Part:
     parts: list[Part] = []
     for child in children:  # an AND inside an AND is shown as one

@@ -2,66 +2,54 @@
 
     add -> check -> catalog (if durable) -> layers of segments      events -> values -> cells -> pairs -> ids
 
-A change is checked, made durable, and then applied to the layers (segments.layers), which the next match sees. A batch
-collects changes and does the same once for all of them.
+How subscriptions come and go is in standing.py; here are matching, upkeep and files.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.additions import add_columns, add_items
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, check_number, check_path, check_several, check_threads
-from dibs.changes import CLOSED, Batch, Changes
+from dibs.arguments import check_flag, check_number, check_path, check_text, check_threads
 from dibs.coding.events import WantedNames
 from dibs.describe import describe, describe_plan
 from dibs.errors import (
     ArgumentError,
     DibsError,
-    DuplicateId,
-    EventError,
     Rejected,
-    UnknownId,
     show,
 )
 from dibs.explain import Explanation
 from dibs.explain import explain as explain_expression
 from dibs.history.derive import Remembering
-from dibs.history.history import History, Key, check_key
+from dibs.history.history import History, Key, check_key, check_no_key, keys_of
 from dibs.history.phases import CONSTANTS, JOINS
 from dibs.history.retention import Retention, check_retain
 from dibs.history.stored import StoredHistory, read_stored
 from dibs.history.witness import explain_join
-from dibs.index import AUTO, options_of
-from dibs.index.options import all_options
-from dibs.intake import check_choice, check_columns, check_id, check_weight, sought_id
-from dibs.language.joins import is_join, joins_in
+from dibs.index import AUTO
+from dibs.intake import check_choice
+from dibs.language.joins import joins_in
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
 from dibs.matches import Matches
 from dibs.matching import Matching
-from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
-from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT, Choice
-from dibs.segments.single.texts import dict_of, text_of
-from dibs.segments.state import Layer, State, Subscription, Waiting
+from dibs.segments.single.texts import dict_of, read_event, text_of
+from dibs.segments.state import Layer, State, Waiting
+from dibs.standing import StandingQueries
 from dibs.storage import store, versions
 from dibs.storage.history_rows import HistoryNews
 
 if TYPE_CHECKING:
     from dibs.past.replay import Replay
-    from dibs.storage.durable import Durable
 
 
 Event = Union[Mapping[str, Any], bytes, bytearray, memoryview, str]  # a dict of attributes, or a JSON text of one
@@ -69,7 +57,7 @@ MOST_ROWS = 2**31  # no segment has more
 SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
 
 
-class Matcher:
+class Matcher(StandingQueries):
     """Standing queries, and which of them an event satisfies.
 
     >>> m = Matcher()
@@ -93,22 +81,9 @@ class Matcher:
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
     ):
-        self._choice = check_choice(index, threads, memory, options)
-        self.index = index
-        self._layers = Layers(self._choice)
-        self._changes = Changes(self._layers)
+        super().__init__(index, check_choice(index, threads, memory, options))
         history = History(check_retain(retain))
         self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The parameters of the index, also those that were not given."""
-        return all_options(options_of(self.index), dict(self._choice.options))
-
-    @property
-    def choice(self) -> Choice:
-        """The index and its options: for other parts of Dibs."""
-        return self._choice
 
     @property
     def threads(self) -> int:
@@ -128,129 +103,6 @@ class Matcher:
     def history(self, history: History) -> None:
         self._matching.history = history
 
-    # ---- subscriptions ----
-
-    def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
-        """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
-        id, weight = check_id(id), check_weight(weight)
-        form = form_of(expression, self._changes.no_joins)
-
-        def add() -> None:
-            if self._changes.has(id):
-                raise DuplicateId(id)
-            self._changes.make([(id, expression, weight, form)], new=True)
-
-        self._changes.change(add)
-
-    def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
-        """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
-        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others."""
-        return add_items(self._changes, items, on_error)
-
-    def add_table(
-        self,
-        table: pa.Table | pa.RecordBatch,
-        on_error: OnError = "raise",
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Rejected]:
-        """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
-        path. All or none, as add_many. `progress` is told how many more rows are parsed."""
-        return add_columns(self._changes, *check_columns(table), on_error, progress)
-
-    def remove(self, id: Id) -> None:
-        """Removes a subscription. Raises UnknownId."""
-        self.remove_many([id])
-
-    def remove_many(self, ids: Iterable[Id]) -> None:
-        """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
-        ids = list(check_several(ids, "several ids", "use remove for one"))
-
-        def remove() -> None:
-            found: dict[Id, None] = {}
-            for given in ids:
-                id = sought_id(given)
-                if id is None or id in found or not self._changes.has(id):
-                    raise UnknownId(given)
-                found[id] = None
-            self._changes.make([(id, None, 0.0, None) for id in found])
-
-        self._changes.change(remove)
-
-    def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
-        """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
-        bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        form = form_of(expression, self._changes.no_joins)
-        given = None if weight is None else check_weight(weight)
-
-        def replace() -> None:
-            known = self._check_known(id)
-            old = self._changes.get(known).weight
-            self._changes.make([(known, expression, old if given is None else given, form)])
-
-        self._changes.change(replace)
-
-    def batch(self) -> AbstractContextManager[Matcher]:
-        """Changes inside the block are made together at its end: durable by one write, visible to matches all at once,
-        and none of them if the block raises. Other threads' changes wait meanwhile; matches do not."""
-        return cast("AbstractContextManager[Matcher]", Batch(self._changes, self))
-
-    def __len__(self) -> int:
-        self._changes.follow()
-        return len(self._changes)
-
-    def __contains__(self, id: object) -> bool:
-        self._changes.follow()
-        sought = sought_id(id)
-        return sought is not None and self._changes.has(sought)
-
-    def get(self, id: Id) -> Subscription:
-        """What is known of a subscription: expression, weight, version and, in a durable matcher, time. Raises
-        UnknownId."""
-        self._news()
-        found, durable = self._changes.get(self._check_known(id)), self._changes.durable
-        return found if durable is None else durable.with_time(found)
-
-    @staticmethod
-    def _check_known(id: Any) -> Id:
-        """The id, which some subscription may have."""
-        sought = sought_id(id)
-        if sought is None:
-            raise UnknownId(id)
-        return sought
-
-    def expression(self, id: Id) -> str:
-        """The text of a subscription."""
-        return self.get(id).expression
-
-    def weight(self, id: Id) -> float:
-        """The weight of a subscription."""
-        return self.get(id).weight
-
-    @property
-    def version(self) -> int:
-        """Counts changes: each add, remove or replace is one. A subscription's own version is that of the change that
-        made it what it is."""
-        self._news()
-        return self._layers.state.version
-
-    @property
-    def attributes(self) -> frozenset[str]:
-        """The attributes that subscriptions mention: no others are read from events."""
-        names = frozenset().union(*(x.segment.names for x in self.snapshot().layers))
-        return frozenset(name for name in names if not is_join(name))
-
-    @property
-    def joins(self) -> list[str]:
-        """The different joins over history that subscriptions mention, as SQL."""
-        layers = self.snapshot().layers
-        found = {name for x in layers if x.segment.joins for name in x.segment.joins_of(x.gone.find_kept())}
-        return sorted(name[len(JOIN) :] for name in found)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether some subscription has been given a weight of its own."""
-        return any(x.segment.weights is not None for x in self.snapshot().layers)
-
     # ---- matching ----
 
     def match(self, event: Event, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
@@ -258,8 +110,8 @@ class Matcher:
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
         of that key is there. Raises EventError when it cannot be read."""
-        if key is not None and not remember:
-            raise ArgumentError("key is for remember=True: the key by which the event is remembered")
+        if not remember:
+            check_no_key(key)
         text = text_of(event)
         if top is None and remember is False and text is not None:
             self._news()
@@ -270,7 +122,8 @@ class Matcher:
             if ids is not None:
                 return ids
         if key is not None:
-            matches = self.match_after(self.history, [dict_of(event)], None, "raise", top, check_key(key))
+            k = None if top is None else min(check_number("top", top), MOST_ROWS)
+            matches = self._remember(Remembering(self.history, [dict_of(event)], None, [check_key(key)]), "raise", k)
         else:
             matches = self.match_batch([dict_of(event)], top=top, remember=remember)
         return next(iter(matches)) if top is None else matches.top(top)[0]
@@ -282,6 +135,7 @@ class Matcher:
         on_error: OnError = "raise",
         top: int | None = None,
         remember: bool = False,
+        key: str | None = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -291,14 +145,19 @@ class Matcher:
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
         remember: as if the events came one after the other, each added to the history before the next is matched; all
-        of them or, when one cannot be read, none.
+        of them or, when one cannot be read, none. key: the column (attribute) that holds their keys, as in
+        history.load; an event whose key is there already, or came before in the batch, is matched and not added again.
         """
         top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
+        check_text("key", key)
         matching = self._matching
         if not remember:
+            check_no_key(key)
             return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
-        return self.match_after(self.history, events, attributes, on_error, top)
+        turn = Remembering(self.history, events, attributes)
+        turn.keys = None if key is None else keys_of(turn.rows, key)
+        return self._remember(turn, on_error, top)
 
     def match_after(
         self,
@@ -306,39 +165,48 @@ class Matcher:
         events: Any,
         attributes: str | None,
         on_error: OnError,
-        top: int | None = None,
-        key: Key | None = None,
+        keys: Sequence[Key | None] | None = None,
+        then: Callable[[Matches], None] | None = None,
     ) -> Matches:
         """Matches events one after the other, each on this history, to which it is then added; all of them or none.
-        key: of the event, which is the only one; it is not added if a document of that key is there."""
-        turn = Remembering(history, events, attributes, key)
+        keys: of each event; one that is there already is not added again. then: is told the matches before anything is
+        added, and nothing is if it raises."""
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, then)
 
+    def _remember(
+        self,
+        turn: Remembering,
+        on_error: OnError,
+        top: int | None,
+        then: Callable[[Matches], None] | None = None,
+    ) -> Matches:
         def match() -> Matches:
-            is_known = key is not None and key in history
-            read = self._matching.read(self.snapshot(), turn.rows, attributes, on_error, None if is_known else turn)
-            matches = self._matching.matches(read, top)
-            if not is_known:
-                turn.remember()
+            own = None if turn.are_all_known() else turn
+            matches = self._matching.matches(
+                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own), top
+            )
+            if then is not None:
+                then(matches)
+            if own is not None:
+                own.remember()
             return matches
 
-        return history.change(match)
+        return turn.history.change(match)
 
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
         matching = self._matching
         return matching.count(matching.read(self.snapshot(), events, attributes, on_error))
 
-    def _news(self) -> None:
-        """Before the state is asked: it must be open, and have what another process has written since."""
-        if self._changes.refused == CLOSED:
-            raise DibsError(f"this matcher {CLOSED}")
-        self._changes.follow()
-
-    def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
+    def explain(self, id: Id, event: Event) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
-        if not isinstance(event, Mapping):
-            raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
-        expression = parse(self.expression(id))
+        return self.explain_text(self.expression(id), event, id)
+
+    def explain_text(self, text: str, event: Event, id: Id | None = None) -> Explanation:
+        """The same of an expression that need not be added, on the history as it is."""
+        event = read_event(event)
+        expression = parse(text)
+        self.history.follow()
         return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
 
     def stats(self) -> dict[str, Any]:
@@ -389,24 +257,6 @@ class Matcher:
 
         options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history}
         return replay(self, events, attributes=attributes, on_error=on_error, **options)
-
-    # ---- for other parts of Dibs; what they give may change with any version ----
-
-    def snapshot(self) -> State:
-        """What is there now, all of it compiled: a value that never changes. Raises DibsError if closed."""
-        self._news()
-        return self._layers.read()
-
-    @property
-    def changes(self) -> Changes:
-        """The one way by which subscriptions come and go."""
-        return self._changes
-
-    @property
-    def durable(self) -> Durable | None:
-        """The folder of a durable matcher; None: it is in memory. Raises DibsError if closed."""
-        self._news()
-        return self._changes.durable
 
     # ---- upkeep and files ----
 
@@ -536,12 +386,6 @@ class Matcher:
         self._layers.restore(State(version, (), items))
         for name, count in counted.items():
             self._matching.counters[name] += count
-
-    def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:
-        """Of one that load() opened: what has happened to these subscriptions since, up to this version. They are known
-        to be good."""
-        items = {s.id: Waiting(s.expression, s.weight, s.version, None) for s in changed}
-        self._layers.advance(removed, items, version)
 
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also

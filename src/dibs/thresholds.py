@@ -44,21 +44,17 @@ class Thresholds:
     # index.scan
     short_scan: int = _threshold(1_000, 0, "clauses whose scan for few events keeps the interpreter")
     # index.statistics
-    cells_a_predicate: int = _threshold(
-        8, 1_000, "an attribute with more cells for each of its equality predicates is not filed by cells"
-    )
     remembered_events: int = _threshold(16_384, 16, "events whose attributes are remembered; older ones fade out")
     latest_events: int = _threshold(2_048, 4, "events whose values are remembered")
-    # index.auto.planner. The smallest `often` files some clauses of a small test as records and some as masks.
-    often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on masks are cheaper")
-    often_cell: float = _threshold(0.002, 0.2, "likewise with the value")
-    misjudged: float = _threshold(
-        1.5, 1.05, "times more or fewer events have an attribute than was planned for; of half the predicates"
-    )
-    worth_moving: float = _threshold(
-        0.0005, 0.0, "share of all clauses that each event would be spared, if those of frequent values moved"
-    )
-    worth_planning: float = _threshold(0.1, 0.0, "share of clauses that would move")
+    # index.auto.plan: costs in nanoseconds. The smallest file some clauses of a small test as records, some as masks.
+    often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on it is filed by its values")
+    look_cost: float = _threshold(10.0, 10.0, "what an event pays for a look at a record")
+    values_cost: float = _threshold(25.0, 0.0, "what it pays for each of its values if records are filed by values")
+    mask_cost: float = _threshold(0.04, 0.8, "what an event of a batch pays for a clause that is a mask")
+    fill_cost: float = _threshold(0.02, 0.0, "what it pays for the mask of a distinct predicate")
+    masks_cost: float = _threshold(30.0, 0.0, "what it pays for each of its values if there are masks at all")
+    worth_planning: float = _threshold(1.25, 1.0, "times less that an event must cost by a new plan")
+    sampled_clauses: int = _threshold(20_000, 10, "clauses by which that is judged")
     enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")
     look_every: int = _threshold(4_096, 8, "events after which the plan is looked at again")
     one_by_one_events: int = _threshold(2, 64, "so few events are matched one by one")
@@ -85,12 +81,15 @@ class Thresholds:
     few_records: int = _threshold(50_000, 0, "clauses whose search for few events keeps the interpreter")
     record_spans: int = _threshold(8, 1, "a predicate of more spans is tested by its hull and verified")
     record_entries: int = _threshold(256, 1, "entries of a program that is worth as many records")
+    copies_by_value: int = _threshold(16, 1, "buckets of cells under which one clause is filed; else under larger ones")
+    guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.masks
     few_survivors: float = _threshold(
         8.0, 1e9, "events of a block that may pass the entries of a program for it to be reached through them"
     )
-    narrow_blocks: int = _threshold(3, 0, "so many narrow blocks are cheaper than a wide one")
+    narrow_blocks: int = _threshold(2, 0, "so many narrow blocks are cheaper than a wider one")
+    middle_blocks: int = _threshold(1, 0, "so many blocks of middle width are cheaper than a wide one")
     survivors_at_once: int = _threshold(1_024, 2, "clauses of masks that are collected before they are finished")
     mask_spans: int = _threshold(16, 1, "a predicate of more spans is tested value by value")
     run_one_by_one: int = _threshold(8, 0, "events that pass an entry's tests and are run through its program singly")

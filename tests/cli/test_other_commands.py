@@ -12,6 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+import dibs
 from command_line import found, json_rows, lines_of, run
 from dibs.cli import generate
 from dibs.workloads import boolean
@@ -37,6 +38,19 @@ def test_explain_as_json_and_with_integer_ids() -> None:
     assert result.exit_code == 1
     told = orjson.loads(result.stdout)
     assert (told["id"], told["matched"]) == (17, False)
+
+
+def test_explain_by_a_durable_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "alerts"
+    with dibs.Matcher.open(folder) as m:
+        m.add(5, "FORALL d (isbn <> d.isbn)")
+        m.history.add({"isbn": 1})
+    told = run("explain", "-s", folder, "--id", "5", "--event", '{"isbn": 1}')
+    assert told.exit_code == 1 and "because of document 0: isbn 1 = 1" in told.stdout, told.stderr
+    assert run("explain", "-s", folder, "--id", "5", "--event", '{"isbn": 2}').exit_code == 0
+    nobody = run("explain", "-s", folder, "--id", "6", "--event", "{}")
+    assert nobody.exit_code == 3 and "no subscription has the id '6'" in nobody.stderr
+    assert run("explain", "-s", folder, "--id", "5", "--event", "{}", "--history", "x.jsonl").exit_code == 2
 
 
 def test_explain_bad_input(subs: Path) -> None:

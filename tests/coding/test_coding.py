@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dibs.coding.batch import cell_of, code_events
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import read_events
-from dibs.coding.merge import merge_clauses
+from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import integer_keys, number_key
 from dibs.index import create
 from dibs.language.expression import Kind, literal
@@ -100,6 +100,15 @@ def test_integer_keys_have_a_plain_twin(signed, unsigned):
     ):
         near, rest = integer_keys(np.array(values, dtype))
         assert list(zip(near.tolist(), rest.tolist())) == [number_key(v) for v in values]
+
+
+def merge_clauses(parts):
+    """The given rows of each part (domains, clauses, rows) as one set of clauses, as segments are merged."""
+    domains, moves = merge_domains([d for d, _, _ in parts])
+    clauses, place = move_clauses(
+        [(c, rows, move) for (_, c, rows), move in zip(parts, moves)], len(domains.attributes)
+    )
+    return domains, clauses, place
 
 
 @settings(max_examples=60)

@@ -76,6 +76,18 @@ def test_example_5() -> None:
     ]
 
 
+def test_example_5_the_join_table() -> None:
+    """The document bit vectors of its three entries: 00, 11 and 10."""
+    pairs = ["price < d.price", "year > d.year", "author = d.author"]
+    new = {"price": 30, "year": 2001, "author": "Smith"}
+    vectors = []
+    for pair in pairs:
+        m = matcher(*(f"EXISTS d ({pair} AND d.n = {n})" for n in range(len(BOOKS))))
+        m.history.load([book | {"n": n} for n, book in enumerate(BOOKS)])
+        vectors.append("".join("01"[n in m.match(new)] for n in range(len(BOOKS))))
+    assert vectors == ["00", "11", "10"]
+
+
 def test_examples_6_and_7() -> None:
     m = matcher("price = 10 AND EXISTS d (d.price = price)", "price < 10 AND EXISTS d (d.price = price)")
     m.history.load(BOOKS)
@@ -275,7 +287,7 @@ def test_the_last_value() -> None:
 def test_bad_documents() -> None:
     m = matcher("EXISTS d (d.a = a)")
     for bad in ([1], "x", None):
-        with pytest.raises(dibs.EventError, match="a document is a dict"):
+        with pytest.raises(dibs.EventError, match=r"a document is a dict|expected one JSON object"):
             m.history.add(bad)  # type: ignore[arg-type]
     with pytest.raises(dibs.EventError, match="found one document"):
         m.history.load({"a": 1})
@@ -449,3 +461,58 @@ def test_counts_of_what_is_left(ranked: int) -> None:
                     assert number not in m.match({"a": bound, "n": count + 1})
         runs = [sorted for index in m.history.state.coded.snapshot.indexes.values() for sorted in index.runs]
         assert any(len(sorted.ranks.before) for sorted in runs) == (ranked == 1)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("at_once", [1, 256])
+def test_a_batch_that_comes_again_is_remembered_once(durable: bool, at_once: int, tmp_path: Path) -> None:
+    """By key: an event that is known, or came before in the batch, is matched and leaves no document."""
+    events = [{"isbn": n, "id": id} for n, id in [(1, "a"), (1, "a"), (2, "b"), (2, None), (3, "a"), (3, "c")]]
+    expected = [[0], [], [0], [], [0], [0]]  # the first 3 has the key of another and leaves nothing
+    with (
+        using({"remembered_at_once": at_once}),
+        dibs.Matcher.open(tmp_path / "m") if durable else dibs.Matcher() as m,
+    ):
+        m.add(0, "FORALL d (isbn <> d.isbn)")
+        assert list(m.match_batch(events, remember=True, key="id")) == expected
+        assert (
+            len(m.history) == 4
+            and left(m, "isbn") == [1, 2, 3]
+            and {"a", "b", "c"} <= set(filter(m.history.__contains__, "abc"))
+        )
+        assert m.match_batch(pa.Table.from_pylist(events), remember=True, key="id").count == 0
+        assert len(m.history) == 5  # the one without a key comes again
+        assert m.match_batch(events[:3], remember=True, key="id").count == 0 and len(m.history) == 5
+        m.history.prune(keys=["a"])
+        assert list(m.match_batch(events, remember=True, key="id")) == [[0], [], [], [], [], []]
+        for wrong in ({"key": "id"}, {"key": 5, "remember": True}):
+            with pytest.raises(dibs.ArgumentError):
+                m.match_batch(events, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(dibs.ArgumentError, match="no column"):
+            m.match_batch(pa.table({"isbn": [9]}), remember=True, key="id")
+        kept = len(m.history)
+    if durable:
+        with dibs.Matcher.open(tmp_path / "m") as m:
+            assert len(m.history) == kept and "a" in m.history
+            assert m.match_batch(events[:3], remember=True, key="id").count == 0 and len(m.history) == kept
+
+
+def test_a_json_text_is_a_document() -> None:
+    m = matcher("EXISTS d (d.n = n)")
+    assert m.history.add(b'{"n": 1}', key="a") and m.history.add('{"n": [2, 3]}') and not m.history.add("{}", key="a")
+    assert m.match({"n": 1}) == m.match({"n": 3}) == [0] and m.explain(0, b'{"n": 1}').matched
+    for broken in (b"[1]", "{", 5, [{"n": 1}]):
+        with pytest.raises(dibs.EventError, match=r"expected one JSON object|(an event|a document) is a dict"):
+            m.history.add(broken)  # type: ignore[arg-type]
+        with pytest.raises(dibs.EventError, match=r"expected one JSON object|(an event|a document) is a dict"):
+            m.explain(0, broken)  # type: ignore[arg-type]
+
+
+def test_prune_takes_a_list_of_keys() -> None:
+    m = matcher(COUNT + " = 2")
+    for key in "ab":
+        m.history.add({}, key=key)
+    for wrong in ("ab", 3, [1.5]):
+        with pytest.raises(dibs.ArgumentError):
+            m.history.prune(keys=wrong)  # type: ignore[arg-type]
+    assert len(m.history) == 2

@@ -29,6 +29,12 @@ def test_print_and_parse_is_the_identity(tree: Expression) -> None:
         assert name_of(join_of(name)) == name
 
 
+def test_what_exists_selects_does_not_matter() -> None:
+    plain = parse("EXISTS d (d.a = a)")
+    for selected in ("1", "*", "d.a", "a", "17"):
+        assert parse(f"EXISTS (SELECT {selected} FROM history d WHERE d.a = a)") == plain
+
+
 def expected(trees: list[Expression], event: dict[str, Any], history: list[dict[str, Any]]) -> list[int]:
     return [number for number, tree in enumerate(trees) if matches(tree, event, history)]
 

@@ -119,3 +119,13 @@ def test_the_plan_is_told() -> None:
         assert (
             "by testing every document: 1, as EXISTS (SELECT 1 FROM history d WHERE CONTAINS(d.name" in m.explain_plan()
         )
+
+
+def test_what_took_long_once_does_not_decide() -> None:
+    """As when a kernel was compiled meanwhile."""
+    costs = Costs()
+    costs.note(a_join=3.0)
+    costs.note(narrowing=1e-3, share=0.9)
+    assert costs.constants_first(1_000)
+    costs.note(a_join=1e-7)
+    assert not costs.constants_first(1_000)

@@ -75,10 +75,31 @@ MUTATIONS = (
         suite("auto"),
     ),
     Mutation(
+        "records: guards",
+        "index/auto/record_kernels.py",
+        "& LOW) <= (guard & LOW))",
+        "& LOW) < (guard & LOW))",
+        suite("auto"),
+    ),
+    Mutation(
+        "records: buckets",
+        "index/auto/record_buckets.py",
+        "return max(x >> shift, behind), (y >> shift) + 1",
+        "return max(x >> shift, behind), max((y >> shift), (x >> shift) + 1)",
+        suite("auto"),
+    ),
+    Mutation(
+        "records: what needs no test",
+        "index/auto/record_buckets.py",
+        "if level[i] == 0:",
+        "if level[i] >= 0:",
+        suite("auto"),
+    ),
+    Mutation(
         "masks: tabulated",
         "index/auto/mask_filling.py",
-        "block.lo[space.order[i]] <= c:",
-        "block.lo[space.order[i]] < c:",
+        "rank[block.lo[space.order[i]] + 1] += 1",
+        "rank[block.lo[space.order[i]]] += 1",
         suite("auto"),
     ),
     Mutation(

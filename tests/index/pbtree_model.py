@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coded import expected, random_clauses, random_events
+from coded import events_of, expected, pairs_of, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.conjunctions import select
@@ -105,21 +105,6 @@ def keys_of(tree: PBTreeMemory, events: CodedEvents, threads: int = 1) -> list[i
 
 def wide_events(rng: np.random.Generator, events: int, attributes: int = 4, cells: int = 1000) -> CodedEvents:
     return events_of([{a: int(rng.integers(1, cells + 1)) for a in range(attributes)} for _ in range(events)])
-
-
-def events_of(events: Any) -> CodedEvents:
-    """Dictionaries of attribute to cell."""
-    offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
-    entries = [(a, x) for e in events for a, x in sorted(e.items())]
-    cell = np.array([x for _, x in entries], np.int32)
-    return CodedEvents(offsets, np.array([a for a, _ in entries], np.int32), cell, cell, True)
-
-
-def pairs_of(tree: PBTreeMemory, events: CodedEvents, threads: int = 1) -> set[tuple[int, int]]:
-    pairs = tree.match(events, threads)
-    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
-    assert len(found) == len(set(found))
-    return set(found)
 
 
 def matched(tree: PBTreeMemory, events: Any) -> list[set[int]]:

@@ -12,12 +12,10 @@ import dibs
 from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
-from dibs.index.auto import planner
+from dibs.index.auto.plan import plan_clauses
 from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending
 from dibs.thresholds import thresholds, using
-
-EVERYTHING_RARE, EVERYTHING_OFTEN = 2.0, 0.0
 
 
 def pairs_of(index, events, threads=1):
@@ -27,28 +25,30 @@ def pairs_of(index, events, threads=1):
     return set(found)
 
 
+NO_OVERHEAD = {"values_cost": 0.0, "masks_cost": 0.0, "fill_cost": 0.0}
+RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+MASKS = {"look_cost": 1e9, "mask_cost": -1.0, **NO_OVERHEAD}
 PLACES = {
-    "records": (EVERYTHING_RARE, EVERYTHING_RARE),
-    "cells": (EVERYTHING_OFTEN, EVERYTHING_RARE),
-    "masks": (EVERYTHING_OFTEN, -1.0),
-    "both": (0.5, 0.1),
+    "records": {"often": 2.0, **RECORDS},
+    "values": {"often": 0.0, **RECORDS},
+    "single cells": {"often": 0.0, "copies_by_value": 1_000_000, **RECORDS},
+    "masks": MASKS,
+    "both": {"often": 0.5, "look_cost": 1.0, "mask_cost": 0.1, **NO_OVERHEAD},
 }
 
 
 @pytest.fixture(params=list(PLACES))
-def often(request, monkeypatch):
-    """Which attributes, and which of their values, count as often present: so where clauses go."""
-    attribute, cell = PLACES[request.param]
-    monkeypatch.setattr(thresholds, "often", attribute)
-    monkeypatch.setattr(thresholds, "often_cell", cell)
-    monkeypatch.setattr(thresholds, "cells_a_predicate", 1_000_000)
+def place(request, monkeypatch):
+    """Where clauses go, by what the planner thinks that they cost there."""
+    for name, value in PLACES[request.param].items():
+        monkeypatch.setattr(thresholds, name, value)
     return request.param
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("cells", [12, 5_000, 200_000])
-def test_random_clauses(often, seed, several, cells):
+def test_random_clauses(place, seed, several, cells):
     """Domains that are tabulated, searched, and coarse in records."""
     rng = np.random.default_rng(seed)
     attributes = int(rng.integers(1, 8))
@@ -61,20 +61,31 @@ def test_random_clauses(often, seed, several, cells):
     assert pairs_of(Auto.restore(clauses, index.arrays()), events) == wanted
 
 
-def test_planner_uses_both(often):
+def test_planner_uses_both(place):
     rng = np.random.default_rng(1)
-    index = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1))
-    plan = index.plan()
+    plan = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1)).plan()
     assert plan["records"] + plan["masks"] == 300
-    if often == "masks":
+    assert (plan["guards"] > 0) == (place in ("values", "single cells", "both"))
+    if place == "masks":
         assert plan["records"] == 0
-    if often == "records":
-        assert plan["records"] > 200
-    if often == "cells":
+    elif place == "both":
         assert 30 < plan["records"] < 270
+    else:
+        assert plan["records"] > 200
 
 
-def test_long_lists_of_spans(often):
+def test_copies_are_bounded(monkeypatch):
+    """Wide predicates stand under large buckets, so that a clause has few guards; and an event looks at few of them."""
+    clauses = random_clauses(np.random.default_rng(2), 500, 4, 3_000, programs=0.0)
+    events = random_events(np.random.default_rng(3), 40, 4, 3_000)
+    for copies in (1, 3, 16):
+        with using({"often": 0.0, "copies_by_value": copies, **RECORDS}):
+            index = create("auto", clauses)
+        assert index.plan()["guards"] <= copies * index.plan()["records"]
+        assert pairs_of(index, events) == expected(clauses, events)
+
+
+def test_long_lists_of_spans(place):
     """IN lists too long for holes and too long for span by span."""
     m = dibs.Matcher()
     lists = {k: np.random.default_rng(k).choice(500, k, replace=False).tolist() for k in (2, 8, 9, 16, 17, 300)}
@@ -86,7 +97,7 @@ def test_long_lists_of_spans(often):
         assert found == wanted
 
 
-def test_small_rooms(often, monkeypatch):
+def test_small_rooms(place, monkeypatch):
     """Kernels that stop at every corner and go on give every pair once."""
     monkeypatch.setattr(thresholds, "first_room", 1)
     monkeypatch.setattr(thresholds, "largest_room", 16)
@@ -98,7 +109,7 @@ def test_small_rooms(often, monkeypatch):
 
 
 @pytest.mark.parametrize("events", [1, 63, 64, 65, 192, 193, 511, 512, 513, 1100])
-def test_blocks_of_every_size(often, events):
+def test_blocks_of_every_size(place, events):
     rng = np.random.default_rng(events)
     clauses = random_clauses(rng, 60, 4, 12)
     batch = random_events(rng, events, 4, 12)
@@ -107,7 +118,7 @@ def test_blocks_of_every_size(often, events):
     assert pairs_of(index, batch, threads=2) == expected(clauses, batch)
 
 
-def test_cells_above_every_span(often):
+def test_cells_above_every_span(place):
     """A merged domain may have cells that no clause of the segment mentions any more."""
     rng = np.random.default_rng(9)
     clauses = random_clauses(rng, 100, 2, 10)
@@ -120,10 +131,10 @@ def test_cells_above_every_span(often):
 
 def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
-    monkeypatch.setattr(thresholds, "often", 0.05)
+    monkeypatch.setattr(thresholds, "enough_events", 100)
     m = dibs.Matcher()
-    m.add_many([(i, f"a{i % 600} = {i % 7} AND a{(i * 7 + 1) % 600} <= 5") for i in range(3_000)])
-    batch = [{f"a{k}": (k + e) % 7 for k in range(600)} for e in range(300)]
+    m.add_many([(i, f"a{i % 1_500} <= {5 + i % 7} AND a{(i * 7 + 1) % 1_500} >= 0") for i in range(20_000)])
+    batch = [{f"a{k}": (k + e) % 7 for k in range(1_500)} for e in range(40)]
     m.match({})
     index = m._layers.state.layers[0].segment.index
     assert index.plan()["masks"] == 0
@@ -138,36 +149,38 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     assert m.match_batch(batch).count == first
 
 
+def _candidates(m):
+    return m.stats()["matching"]["candidates"]
+
+
 def test_plans_follow_a_drift_and_its_return(monkeypatch):
-    """Events of one half of the attributes, then of the other, then of the first again: exact all the way."""
-    monkeypatch.setattr(thresholds, "enough_events", 200)
-    monkeypatch.setattr(thresholds, "look_every", 200)
-    monkeypatch.setattr(thresholds, "remembered_events", 400)
+    """Events of one half of the attributes, then of the other, then of the first again: exact all the way, and clauses
+    are filed under attributes that events seldom have."""
+    for name, value in (
+        RECORDS | {"look_cost": 1.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}
+    ).items():
+        monkeypatch.setattr(thresholds, name, value)
     m = dibs.Matcher()
-    m.add_many([(i, f"a{i % 400} = {i % 5} AND a{(i + 1) % 400} >= 0") for i in range(4_000)])
+    m.add_many([(i, f"a{i % 200} >= 0 AND a{200 + i % 200} >= 0 AND a{i % 400} <= {i % 5}") for i in range(4_000)])
     oracle = dibs.Matcher(index="scan")
     oracle.add_many([(i, m.expression(i)) for i in range(4_000)])
     rng = np.random.default_rng(4)
 
     def events(first):
-        return [
-            {f"a{first + k}": int(rng.integers(5)) for k in [*range(20), *rng.integers(20, 200, 3).tolist()]}
-            for _ in range(100)
-        ]
+        others = rng.integers(0, 400, 3).tolist()
+        return [{f"a{k}": int(rng.integers(5)) for k in [*range(first, first + 200), *others]} for _ in range(20)]
 
     m.match({})
     index = m._layers.state.layers[0].segment.index
     seen = []
     for first in (0, 200, 0):
-        deadline = time.time() + 60
-        while time.time() < deadline:
+        deadline, looked = time.time() + 60, np.inf
+        while time.time() < deadline and looked > 400:
             batch = events(first)
+            before = _candidates(m)
             assert m.match_batch(batch).count == oracle.match_batch(batch).count
-            names = {m._layers.state.layers[0].segment.domains.attributes[a][0] for a in np.flatnonzero(index._often)}
-            if {f"a{first + k}" for k in range(20)} <= names and f"a{(first + 200) % 400}" not in names:
-                break
-        else:
-            pytest.fail(f"never planned for events from a{first} on: {index.plan()}")
+            looked = (_candidates(m) - before) / len(batch)
+        assert looked <= 400, f"never planned for events from a{first} on: {index.plan()}"
         seen.append(index.plan()["plans"])
     assert seen == sorted(set(seen)), "each turn took a new plan"
 
@@ -176,7 +189,7 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
 @pytest.mark.parametrize("several", [False, True])
 def test_events_one_by_one(monkeypatch, seed, several):
     """Once single events keep coming, what is in masks is filed for them too, and the answers stay the same."""
-    for name, value in (("often", 0.0), ("often_cell", -1.0), ("one_by_one_clauses", 1), ("one_by_one_calls", 2)):
+    for name, value in (MASKS | {"one_by_one_clauses": 1, "one_by_one_calls": 2}).items():
         monkeypatch.setattr(thresholds, name, value)
     rng = np.random.default_rng(seed)
     clauses = random_clauses(rng, 150, 5, 12)
@@ -196,13 +209,14 @@ def test_what_was_filed_for_an_old_plan_does_not_serve_a_new_one():
     rng = np.random.default_rng(5)
     clauses, events = random_clauses(rng, 150, 5, 12), random_events(rng, 30, 5, 12, several=False)
     singles = [events.take(np.array([e]), True) for e in range(len(events))]
-    few = {"one_by_one_clauses": 1, "one_by_one_calls": 0, "often": EVERYTHING_OFTEN, "often_cell": -1.0}
+    few = MASKS | {"one_by_one_clauses": 1, "one_by_one_calls": 0}
     with using(few):
         index = create("auto", clauses)
         pairs_of(index, singles[0])
         assert do_pending(index) and index.plan()["one by one"]
-    with using(few | {"often": EVERYTHING_RARE}):
-        *index._parts, _ = planner._plan(clauses, index.presence())
+    with using(few | PLACES["both"]):
+        plan = plan_clauses(clauses, index._plan.shares, statistics.highest_cells(clauses))
+        index._parts = plan.records, plan.masks
         assert index._parts[0].size and index._parts[1].size and index.plan()["one by one"]
         assert {(e, r) for e, one in enumerate(singles) for _, r in pairs_of(index, one)} == expected(clauses, events)
 
@@ -218,7 +232,7 @@ def test_events_are_observed_from_many_threads(monkeypatch):
         try:
             for _ in range(2_000):
                 presence.observe(events)
-                presence.frequent_cells(0.01)
+                presence.latest()
         except Exception as e:
             problems.append(e)
 
@@ -242,7 +256,6 @@ def test_new_segments_are_planned_by_what_the_largest_has_seen():
     large, small = (x.segment for x in m._layers.state.layers)
     assert (len(large), len(small)) == (30_000, 300) and 30_004 in expected
     assert small.index.plan()["masks"] == 0 and "larger part" in small.index.plan()["grounds"]
-    assert small.index._often.sum() <= 1 and large.index._often.sum() == 1
     m.compact()
     (whole,) = (x.segment for x in m._layers.state.layers)
     assert "larger part" in whole.index.plan()["grounds"] and m.match({"a4": 1, "a5": 1, "often": 3}) == expected

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import dibs
-from coded import expected, random_clauses, random_events
-from dibs.coding.batch import CodedEvents
+from coded import events_of, expected, random_clauses, random_events
 from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.conjunctions import select
@@ -52,14 +51,6 @@ def clauses_of(rows, attributes):
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     none = np.empty(0, np.int32)
     return Clauses(offsets, attribute, lo, hi, none, none, none, none, len(rows), attributes)
-
-
-def events_of(events):
-    """Each event is a dict of attribute: cell."""
-    offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
-    attribute = np.array([a for e in events for a in sorted(e)], np.int32)
-    cell = np.array([e[a] for e in events for a in sorted(e)], np.int32)
-    return CodedEvents(offsets, attribute, cell, cell, True)
 
 
 def taken(rng, rows, attributes, cells):

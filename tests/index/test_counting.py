@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 import dibs
-from coded import expected, random_clauses, random_events
+from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index import create
@@ -22,27 +22,9 @@ from dibs.index.papers.postings import write_out
 from dibs.thresholds import smallest, using
 
 
-def clauses_of(rows: list[dict[int, list[tuple[int, int]]]], attributes: int) -> Clauses:
+def spans_of(rows: list[dict[int, list[tuple[int, int]]]], attributes: int) -> Clauses:
     """Conjunctions from the spans of each attribute."""
-    attribute, lo, hi, span_lo, span_hi = ([] for _ in range(5))
-    for row in rows:
-        for a, spans in sorted(row.items()):
-            attribute.append(a)
-            lo.append(spans[0][0] if len(spans) == 1 else len(span_lo))
-            hi.append(spans[0][1] if len(spans) == 1 else -len(spans))
-            if len(spans) > 1:
-                span_lo += [x for x, _ in spans]
-                span_hi += [y for _, y in spans]
-    offsets = np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, [], []))
-    return Clauses(offsets, *columns, conjunctions=len(rows), attributes=attributes)
-
-
-def events_of(events: list[dict[int, int]]) -> CodedEvents:
-    offsets = np.cumsum([0, *map(len, events)]).astype(np.int64)
-    entries = [entry for event in events for entry in sorted(event.items())]
-    attribute, cell = (np.array([entry[i] for entry in entries], np.int32) for i in (0, 1))
-    return CodedEvents(offsets, attribute, cell, cell, True)
+    return conjunctions_of((sorted(row.items()) for row in rows), attributes)
 
 
 def rows_of(index, event: dict[int, int]) -> list[int]:
@@ -73,7 +55,7 @@ def lists_of(index, groups: int = 1) -> dict[tuple[int, int, int], list[int]]:
 
 
 def test_a_range_stands_in_the_list_of_each_of_its_cells():
-    index = Counting.build(clauses_of([{0: [(2, 4)]}, {0: [(4, 4)], 1: [(1, 1)]}, {0: [(1, 2), (5, 5)]}], 2))
+    index = Counting.build(spans_of([{0: [(2, 4)]}, {0: [(4, 4)], 1: [(1, 1)]}, {0: [(1, 2), (5, 5)]}], 2))
     assert lists_of(index) == {
         (0, 0, 1): [2],
         (0, 0, 2): [0, 2],
@@ -86,7 +68,7 @@ def test_a_range_stands_in_the_list_of_each_of_its_cells():
 
 def test_an_inequality_stands_in_any_and_in_the_lists_of_what_it_excludes():
     rows = [{0: [(1, 49), (51, 99)]}, {0: [(1, 9), (11, 19), (30, 99)]}, {0: [(10, 10), (60, 60)]}]
-    index = Counting.build(clauses_of(rows, 1))
+    index = Counting.build(spans_of(rows, 1))
     lists = lists_of(index)
     assert lists[0, 0, 0] == [0, 1]
     assert lists[0, 0, -50] == [0]
@@ -145,7 +127,7 @@ def clauses_alone(clauses: Clauses) -> Clauses:
 
 @pytest.mark.parametrize("name", ["counting", "kindex"])
 def test_too_many_postings_are_refused_before_they_are_made(name, monkeypatch):
-    clauses = clauses_of([{0: [(1, 2**30)]}] * 10, 1)  # 40 GB
+    clauses = spans_of([{0: [(1, 2**30)]}] * 10, 1)  # 40 GB
     with pytest.raises(dibs.DibsError) as caught:
         create(name, clauses)
     error = caught.value
@@ -154,7 +136,7 @@ def test_too_many_postings_are_refused_before_they_are_made(name, monkeypatch):
     assert error.needed == 10 * 2**30 + 2**30 + 2  # postings, and a list for each cell (with 0 and a last one)
     assert f"{10 * 2**30:,} and" in str(error) and "1,500,000,000" in str(error) and "auto" in str(error)
 
-    small = clauses_of([{0: [(1, 10)]}] * 10, 1)
+    small = spans_of([{0: [(1, 10)]}] * 10, 1)
     monkeypatch.setattr(postings, "MOST_POSTINGS", 100 + 12)
     assert rows_of(create(name, small), {0: 10}) == list(range(10))
     monkeypatch.setattr(postings, "MOST_POSTINGS", 100 + 11)
@@ -202,7 +184,7 @@ def test_candidates_are_the_rows_with_a_predicate_that_holds(rows, attributes):
 
 
 def test_the_work_is_the_postings_of_the_event_and_nothing_else():
-    clauses = clauses_of([{0: [(1, 5)], 1: [(r % 50 + 1,) * 2]} for r in range(1000)], 2)
+    clauses = spans_of([{0: [(1, 5)], 1: [(r % 50 + 1,) * 2]} for r in range(1000)], 2)
     index = Counting.build(clauses)
     pairs = index.match(events_of([{0: 6, 1: 7}, {0: 5}, {1: 60}]), 1)
     assert pairs.count == 0
@@ -214,7 +196,7 @@ def test_the_work_is_the_postings_of_the_event_and_nothing_else():
 def test_counters_are_wide_enough(size):
     """Twice its size is what a row is counted to if all its predicates are excluded."""
     everything = {a: [(1, 4), (6, 9)] for a in range(size)}
-    index = Counting.build(clauses_of([everything, {0: [(5, 5)]}], size))
+    index = Counting.build(spans_of([everything, {0: [(5, 5)]}], size))
     assert index._size.dtype == (np.uint8 if size < 128 else np.uint16)
     assert rows_of(index, dict.fromkeys(range(size), 1)) == [0]
     assert rows_of(index, {a: 1 + 4 * (a == 0) for a in range(size)}) == [1]
@@ -225,7 +207,7 @@ def test_counters_are_wide_enough(size):
 @pytest.mark.parametrize("kind", [Counting, KIndex])
 @pytest.mark.parametrize("size", [1, 2])
 def test_an_event_that_does_not_fit_into_a_room_is_counted_once(kind, size):
-    index = kind.build(clauses_of([{a: [(1, 2)] for a in range(size)}] * 9000, 3))
+    index = kind.build(spans_of([{a: [(1, 2)] for a in range(size)}] * 9000, 3))
     events = events_of([{0: 1, 1: 1}, {0: 2, 1: 2}, {0: 2, 1: 1, 2: 5}])
     given = []
     runs = [index.match(events, 1), index.match(events, 2), index.match(events, 1, lambda e, r: given.append(len(e)))]
@@ -263,9 +245,9 @@ def test_counters_64_at_a_time(most, kind):
 
 
 def test_no_rows():
-    none = clauses_of([], 0)
+    none = spans_of([], 0)
     assert write_out("counting", none, np.zeros(0, np.uint16), 1).plan()["postings"] == 0
-    assert Counting.build(clauses_of([], 3)).match(events_of([{0: 1}]), 1).count == 0
+    assert Counting.build(spans_of([], 3)).match(events_of([{0: 1}]), 1).count == 0
 
 
 @pytest.mark.parametrize("name", ["counting", "kindex"])
@@ -274,7 +256,7 @@ def test_no_rows():
 def test_a_long_row_that_several_values_exclude(name, size, values):
     """Each excluded predicate counts the row up before its list counts it down: so far up that a byte is too small."""
     rows = [{size: [(1, 1)]}] * 9_000
-    clauses = clauses_of([*rows, {a: [(1, 3), (5, 8)] for a in range(size)}], size + 1)
+    clauses = spans_of([*rows, {a: [(1, 3), (5, 8)] for a in range(size)}], size + 1)
     with using(values):
         index = create(name, clauses)
         for excluded in (0, 1, 2, 3, 60):

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coded import expected, random_clauses
-from dibs.coding.batch import CodedEvents
+from coded import conjunctions_of, events_of, expected, pairs_of, random_clauses
 from dibs.coding.clauses import Clauses
 from dibs.index.conjunctions import select
 from dibs.index.papers.gryphon.gryphon import Gryphon
@@ -17,27 +16,9 @@ from dibs.thresholds import thresholds
 Spans = tuple[tuple[int, int], ...]
 
 
-def clauses_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:
+def ranges_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:
     """Rows of predicates (attribute, lo, hi)."""
-    flat = np.array([p for row in rows for p in row], np.int32).reshape(-1, 3)
-    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    attribute, lo, hi = (np.ascontiguousarray(flat[:, i]) for i in range(3))
-    none = np.empty(0, np.int32)
-    return Clauses(offsets, attribute, lo, hi, none, none, none, none, len(rows), attributes)
-
-
-def events_of(events: list[dict[int, int]]) -> CodedEvents:
-    offsets = np.cumsum([0, *map(len, events)]).astype(np.int64)
-    attribute = np.array([a for e in events for a in sorted(e)], np.int32)
-    cell = np.array([e[a] for e in events for a in sorted(e)], np.int32)
-    return CodedEvents(offsets, attribute, cell, cell, True)
-
-
-def pairs_of(index: Gryphon, events: CodedEvents) -> set[tuple[int, int]]:
-    pairs = index.match(events, 1)
-    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
-    assert len(found) == len(set(found))
-    return set(found)
+    return conjunctions_of(([(a, [(lo, hi)]) for a, lo, hi in row] for row in rows), attributes)
 
 
 def spans_of(clauses: Clauses, lo: int, hi: int) -> Spans:
@@ -121,7 +102,7 @@ def test_a_small_tree():
     The root has the edges c = 3 (a tail: b = 2, a = 1), b = 2 (a tail: a = 1) and a = 1 (a node with two rows). An
     event without c passes the level of c by don't-care."""
     rows = [[(0, 1, 1), (1, 2, 2), (2, 3, 3)], [(0, 1, 1), (1, 2, 2)], [(0, 1, 1)], [(0, 1, 1)]]
-    index = Gryphon.build(clauses_of(rows, 3), "rare")
+    index = Gryphon.build(ranges_of(rows, 3), "rare")
     assert index.arrays()["level"].tolist() == [2, 1, 0]
     assert index.arrays()["tree"][:, :3].tolist() == [[3, 0, 0], [0, 3, 3], [1, 2, 2], [2, 1, 1], [0, 0, 2]]
     assert index.arrays()["rows"].tolist() == [2, 3]
@@ -136,7 +117,7 @@ def test_a_shared_predicate_is_tested_once():
     """A thousand rows begin with the same range: an event that fails it sees none of them."""
     rows = [[(0, 5, 9), (1, r + 1, r + 1)] for r in range(1_000)]
     rows += [[(1, r + 1, r + 1)] for r in range(1_000)]  # so that attribute 0 is the rarer one
-    index = Gryphon.build(clauses_of(rows, 2), "rare")
+    index = Gryphon.build(ranges_of(rows, 2), "rare")
     fails, holds = (index.match(events_of([{0: v, 1: 7}]), 1) for v in (4, 6))
     assert (fails.count, fails.candidates, fails.nodes) == (1, 1, 2)
     assert fails.predicates == 1  # the equality edge; the range begins above the value
@@ -149,7 +130,7 @@ def test_depth_is_the_number_of_predicates_not_of_attributes():
     for _ in range(3_000):
         chosen = np.sort(rng.choice(20_000, 3, replace=False))
         rows.append([(int(a), 1, int(rng.integers(1, 4))) for a in chosen])
-    index = Gryphon.build(clauses_of(rows, 20_000), "rare")
+    index = Gryphon.build(ranges_of(rows, 20_000), "rare")
     assert index.plan()["depth"] <= 4
     event = {int(a): 1 for a in np.unique(rng.integers(0, 20_000, 30))}
     pairs = index.match(events_of([event] * 2), 1)
@@ -166,7 +147,7 @@ def test_sublinear_for_equality():
         asked, value = rng.random((count, 8)) < 0.6, rng.integers(1, 9, (count, 8))
         asked[:, 0] |= ~asked.any(axis=1)
         rows = [[(a, int(v[a]), int(v[a])) for a in np.flatnonzero(k)] for k, v in zip(asked, value)]
-        clauses = clauses_of(rows, 8)
+        clauses = ranges_of(rows, 8)
         index = Gryphon.build(clauses, "rare")
         pairs = index.match(events, 1)
         if count == 2_000:
@@ -186,7 +167,7 @@ def test_nodes_with_many_edges(levels):
         rows.append([(0, 4, 4), (a, lo, lo + int(rng.choice([0, 0, 3, 400])))])
     # Attribute 0 is tested first: these rows mention all others more often.
     rows += [[(a, 5_000, 5_000) for a in range(1, 1 + levels)]] * (2 * thresholds.gryphon_edges + 1)
-    clauses = clauses_of(rows, 1 + levels)
+    clauses = ranges_of(rows, 1 + levels)
     index = Gryphon.build(clauses, "rare")
     tree = index.arrays()["tree"]
     node = tree[1, 3]
@@ -200,7 +181,7 @@ def test_nodes_with_many_edges(levels):
 @pytest.mark.parametrize("rows", [3, 30_000])
 def test_rooms_do_not_count(rows):
     """30,000 matches do not fit into the first room, so the event is begun again: what it did counts once."""
-    index = Gryphon.build(clauses_of([[(0, 1, 4), (1, 2, 9)]] * rows, 2), "rare")
+    index = Gryphon.build(ranges_of([[(0, 1, 4), (1, 2, 9)]] * rows, 2), "rare")
     pairs = index.match(events_of([{0: 2, 1: 5}, {0: 2}, {0: 2, 1: 5}]), 1)
     assert (pairs.candidates, pairs.count, pairs.nodes) == (2 * rows, 2 * rows, 3 + 2 + 3)
     for (slot, _), _ in index._pool._idle:
@@ -208,5 +189,5 @@ def test_rooms_do_not_count(rows):
 
 
 def test_nothing_to_match():
-    index = Gryphon.build(clauses_of([], 2), "rare")
+    index = Gryphon.build(ranges_of([], 2), "rare")
     assert index.match(events_of([{0: 1}, {}]), 1).count == 0

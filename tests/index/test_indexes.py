@@ -4,13 +4,14 @@ every way that an index takes (dibs.thresholds)."""
 from __future__ import annotations
 
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import dibs
-from coded import clauses_of_kinds, coded_cases, expected, random_clauses, random_events
+from coded import clauses_of_kinds, coded_cases, expected, pairs_of, random_clauses, random_events
 from dibs import index as all_indexes
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import concatenate_clauses
@@ -40,10 +41,19 @@ VARIANTS = {
 DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
-PLACES = {"records": {"often": 2.0, "often_cell": 2.0}, "masks": {"often": 0.0, "often_cell": -1.0}}
-# Where the planner files clauses decides which of its structures sees them, so it has two settings more.
+RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+PLACES = {
+    "attributes": {"often": 2.0, **RECORDS},
+    "values": {"often": 0.0, **RECORDS},
+    "masks": {"look_cost": 1e9, "mask_cost": -1.0},
+}
+# Where the planner files clauses decides which of its structures sees them, so it has some settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
 NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random 1")]
+
+# Random cases grow with DIBS_EXAMPLES.
+FEWER = max(settings.default.max_examples // 4, 3)
+SEEDS = range(max(settings.default.max_examples // 30, 1))
 
 
 def create(name, clauses):
@@ -76,26 +86,25 @@ def labels_for_cells(rng, attributes, cells):
     return np.arange(attributes + 1) * (cells + 1), *(np.concatenate(x).astype(np.int32) for x in (first, last))
 
 
-def pairs_of(index, events, threads=1):
-    pairs = index.match(events, threads)
-    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
-    assert len(found) == len(set(found)), "a pair was reported twice"
-    return set(found)
-
-
 def copies(arrays):
     return {name: array.copy() for name, array in arrays.items()}
 
 
-@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("seed", range(3))
-def test_random_clauses(name, setting, several, seed):
+@cache  # the plain twin takes longer than any index
+def random_case(setting, several, seed):
+    """(clauses, events, their pairs), the same for every index."""
     rng = np.random.default_rng([seed, *setting.encode()])
     attributes, cells = int(rng.integers(1, 12)), int(rng.integers(5, 40))
     clauses = random_clauses(rng, int(rng.integers(1, 200)), attributes, cells)
     events = random_events(rng, int(rng.integers(1, 60)), attributes, cells, several)
-    wanted = expected(clauses, events)
+    return clauses, events, expected(clauses, events)
+
+
+@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_clauses(name, setting, several, seed):
+    clauses, events, wanted = random_case(setting, several, seed)
     with using(thresholds_of(setting)):
         index = create(name, clauses)
         assert pairs_of(index, events) == wanted
@@ -116,17 +125,22 @@ def settled(index, matched, most=8):
         before = plan
 
 
-@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
-@pytest.mark.parametrize("seed", range(3))
-def test_constants_of_several_kinds(name, setting, seed):
-    """IS NOT NULL, complements and ranges over attributes whose constants, and whose values, are of several kinds: in a
-    batch, through a sink, one by one until all that is built in the background is there, by several threads, and saved
-    under some thresholds and restored under others."""
+@cache
+def case_of_kinds(setting, seed):
     rng = np.random.default_rng([seed, *setting.encode()])
     attributes, cells = int(rng.integers(1, 6)), int(rng.integers(8, 30))
     clauses = clauses_of_kinds(rng, int(rng.integers(30, 160)), attributes, cells)
     events = random_events(rng, 24, attributes, cells)
-    wanted = expected(clauses, events)
+    return clauses, events, expected(clauses, events)
+
+
+@pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_constants_of_several_kinds(name, setting, seed):
+    """IS NOT NULL, complements and ranges over attributes whose constants, and whose values, are of several kinds: in a
+    batch, through a sink, one by one until all that is built in the background is there, by several threads, and saved
+    under some thresholds and restored under others."""
+    clauses, events, wanted = case_of_kinds(setting, seed)
     single = events.single_valued()
     ones = [events.take(np.array([e]), bool(single[e])) for e in range(len(events))]
     of_event = [{r for e, r in wanted if e == i} for i in range(len(events))]
@@ -196,7 +210,9 @@ def test_many_matches_fill_several_rooms(name):
 
 @pytest.mark.parametrize(("name", "setting"), NAMES_AND_SETTINGS)
 @given(case=coded_cases())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=max(settings.default.max_examples // 4, 3), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_everything_that_the_model_can_say(name, setting, case):
     clauses, events = case
     with using(thresholds_of(setting)):

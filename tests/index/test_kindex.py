@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from test_counting import clauses_of, events_of, lists_of, rows_of
+from test_counting import lists_of, rows_of, spans_of
 
 import dibs
-from coded import expected, random_clauses, random_events
+from coded import events_of, expected, random_clauses, random_events
 from dibs.index import create
 from dibs.index.conjunctions import select
 from dibs.index.papers.counting import Counting
@@ -31,7 +31,7 @@ TABLE_1 = [
 
 @pytest.fixture(scope="module")
 def example():
-    return KIndex.build(clauses_of(TABLE_1, 5))
+    return KIndex.build(spans_of(TABLE_1, 5))
 
 
 def test_the_entries_of_figure_2(example):
@@ -61,7 +61,7 @@ def test_the_event_of_example_5_reads_lists_of_two_predicates_only(example):
     pairs = example.match(event, 1)
     assert (pairs.count, pairs.nodes, pairs.predicates) == (0, 3, 3)
     assert pairs.candidates == 2  # S2 and then S5 are reached, each time by one list of two
-    counted = Counting.build(clauses_of(TABLE_1, 5)).match(event, 1)
+    counted = Counting.build(spans_of(TABLE_1, 5)).match(event, 1)
     assert (counted.count, counted.candidates, counted.predicates) == (0, 5, 6)
 
 
@@ -105,7 +105,7 @@ def test_table_1_as_text():
 def test_excluded_rows_are_rejected_however_many_lists_they_are_in(size):
     """A row that all its inequalities exclude is in as many exclusion lists as in `any` lists: twice its size."""
     not_five = [(1, 4), (6, 9)]
-    index = KIndex.build(clauses_of([dict.fromkeys(range(size), not_five)] * 3 + [{0: [(5, 5)]}], 4))
+    index = KIndex.build(spans_of([dict.fromkeys(range(size), not_five)] * 3 + [{0: [(5, 5)]}], 4))
     assert rows_of(index, dict.fromkeys(range(4), 5)) == [3]
     assert rows_of(index, dict.fromkeys(range(size), 5)) == [3]
     assert rows_of(index, dict.fromkeys(range(size), 4)) == [0, 1, 2]
@@ -117,17 +117,17 @@ def test_excluded_rows_are_rejected_however_many_lists_they_are_in(size):
 def test_inequalities_hold_only_for_values_of_their_kind(kind):
     """Cells 5 to 9 are the numbers, say: `a <> 7` is unknown for anything else. With inequalities of two kinds on one
     attribute, neither reaches from floor to ceiling, and both are written out."""
-    index = kind.build(clauses_of([{0: [(5, 6), (8, 9)]}, {0: [(6, 6)]}], 1))
+    index = kind.build(spans_of([{0: [(5, 6), (8, 9)]}, {0: [(6, 6)]}], 1))
     assert index.plan()["attributes with exclusions"] == 1
     assert [v for v in range(1, 13) if rows_of(index, {0: v}) == [0]] == [5, 8, 9]
     assert [v for v in range(1, 13) if rows_of(index, {0: v}) == []] == [1, 2, 3, 4, 7, 10, 11, 12]
-    both = kind.build(clauses_of([{0: [(5, 6), (8, 9)]}, {0: [(10, 13), (15, 19)]}], 1))
+    both = kind.build(spans_of([{0: [(5, 6), (8, 9)]}, {0: [(10, 13), (15, 19)]}], 1))
     assert both.plan()["attributes with exclusions"] == 0
     assert [rows_of(both, {0: v}) for v in (5, 7, 9, 10, 14, 19, 20)] == [[0], [], [0], [1], [], [1], []]
 
 
 def test_weak_semantics_is_not_ours():
-    index = KIndex.build(clauses_of([{0: [(1, 4), (6, 9)], 1: [(3, 3)]}], 2))
+    index = KIndex.build(spans_of([{0: [(1, 4), (6, 9)], 1: [(3, 3)]}], 2))
     assert rows_of(index, {1: 3}) == []
     assert rows_of(index, {0: 1, 1: 3}) == [0]
 
@@ -143,7 +143,7 @@ def test_rows_of_inequalities(seed):
         return spans if rng.random() < 0.8 else [(cuts[0], 9)]
 
     rows = [{int(a): predicate() for a in rng.choice(5, int(rng.integers(1, 5)), False)} for _ in range(30)]
-    clauses = clauses_of(rows, 5)
+    clauses = spans_of(rows, 5)
     events = random_events(rng, 10, 5, 11, several=False)
     for kind in (KIndex, Counting):
         pairs = kind.build(clauses).match(events, 1)
@@ -173,17 +173,17 @@ def test_a_key_that_moves_up_keeps_the_order(values, place, key):
 def test_long_lists_are_skipped_through():
     """10,000 rows where attribute 0 agrees, 5 of them where attribute 1 does too: a few postings are looked at."""
     rows = [{0: [(1, 1)], 1: [(1 + (r % 2000 != 7),) * 2]} for r in range(10_000)]
-    index, event = KIndex.build(clauses_of(rows, 2)), events_of([{0: 1, 1: 1}])
+    index, event = KIndex.build(spans_of(rows, 2)), events_of([{0: 1, 1: 1}])
     pairs = index.match(event, 1)
     assert pairs.row.tolist() == [7, 2007, 4007, 6007, 8007]
     assert pairs.predicates <= 4 * 5 + 2 and pairs.candidates <= 2 * 5 + 1
-    assert Counting.build(clauses_of(rows, 2)).match(event, 1).predicates == 10_005
+    assert Counting.build(spans_of(rows, 2)).match(event, 1).predicates == 10_005
 
 
 def test_sizes_without_enough_lists_are_not_opened():
     rows = [{a: [(1, 3)] for a in range(k)} for k in (1, 2, 3, 4, 5, 5, 5)]
-    index = KIndex.build(clauses_of(rows, 8))
-    larger = KIndex.build(clauses_of([{0: [(1, 3)], 1: [(1, 1)]}, {0: [(1, 1), (3, 9)], 1: [(1, 1)]}], 2))
+    index = KIndex.build(spans_of(rows, 8))
+    larger = KIndex.build(spans_of([{0: [(1, 3)], 1: [(1, 1)]}, {0: [(1, 1), (3, 9)], 1: [(1, 1)]}], 2))
     assert larger.match(events_of([{0: 1}]), 1).nodes == 0  # two lists, but of one value
     for values, matches, nodes in [
         ({5: 1, 6: 1, 7: 1}, 0, 0),  # nothing is listed there

@@ -121,7 +121,7 @@ def watched(rows):
     ]
 
 
-@pytest.mark.parametrize(("rows", "values"), [(21_000, {}), (300, smallest() | {"often_cell": -1.0})])
+@pytest.mark.parametrize(("rows", "values"), [(21_000, {}), (300, smallest() | {"look_cost": 1e9, "mask_cost": -1.0})])
 def test_single_events_of_a_kind_without_constants(rows, values):
     """The default index, before and after it has filed its clauses for single events."""
     event = {"b": 0} | {f"a{i}": 500 for i in range(5)}

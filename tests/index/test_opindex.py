@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
-from coded import expected, random_clauses, random_events
-from dibs.coding.batch import CodedEvents
+from coded import events_of, expected, pairs_of, random_clauses, random_events
 from dibs.coding.clauses import Clauses, code_clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.complete import Completed
@@ -45,6 +44,10 @@ A, B, C, D, E = range(5)
 LAST = 20  # cells are the values of the example themselves
 
 
+def batch_of(*events):
+    return events_of(events)
+
+
 def rows_of(rows, attributes=5, programs=()):
     """Conjunctions, each a list of (attribute, [(lo, hi), ...]), then programs: such lists with jumps."""
     attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(7))
@@ -63,20 +66,6 @@ def rows_of(rows, attributes=5, programs=()):
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
     return Clauses(offsets, *columns, conjunctions=len(rows), attributes=attributes)
-
-
-def events_of(*events):
-    offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
-    pairs = [pair for e in events for pair in sorted(e.items())]
-    attribute, lo = (np.array([p[i] for p in pairs], np.int32) for i in range(2))
-    return CodedEvents(offsets, attribute, lo, lo, True)
-
-
-def pairs_of(index, events):
-    pairs = index.match(events, 1)
-    found = list(zip(pairs.event.tolist(), pairs.row.tolist()))
-    assert len(found) == len(set(found)), "a pair was reported twice"
-    return set(found)
 
 
 def eq(x):
@@ -128,7 +117,7 @@ def test_example_2_pivots_and_subscription_lists(kind):
         C: [2],
         D: [4, 5],
     }
-    found = index.match(events_of({A: 2, B: 6}), 1)
+    found = index.match(batch_of({A: 2, B: 6}), 1)
     assert found.candidates == 3
     assert sorted(found.row.tolist()) == [0, 3]
 
@@ -144,7 +133,7 @@ def test_example_3_a_signature_saves_the_search():
     assert set(range(1, 9)) <= on
     assert len(on) < 60  # of the other values most are known not to be there
     for x in (5, min(set(range(1, 200)) - on)):
-        assert index.match(events_of({A: x}), 1).count == (x == 5)
+        assert index.match(batch_of({A: x}), 1).count == (x == 5)
 
 
 def test_example_4_segments_and_counters():
@@ -163,7 +152,7 @@ def test_example_4_segments_and_counters():
 @pytest.mark.parametrize("kind", KINDS)
 def test_example_5_only_the_lists_of_c_are_read(kind):
     index = kind.build(rows_of(TABLE_1))
-    found = index.match(events_of({B: 6, C: 3, E: 9}), 1)
+    found = index.match(batch_of({B: 6, C: 3, E: 9}), 1)
     heads = index._lists[0]._a["heads"].reshape(-1, LISTS, 8)
     lists_of_c = int((heads[index._lists[0]._a["partition"][C], :, SIZE] > 0).sum())
     assert (found.candidates, found.count, found.nodes) == (1, 0, lists_of_c)
@@ -175,7 +164,7 @@ def test_matches_of_table_1(kind):
     clauses = rows_of(TABLE_1)
     values = [(0, *range(1, LAST + 1, 3)) for _ in range(5)]
     rng = np.random.default_rng(1)
-    events = events_of(*({a: int(x) for a in range(5) if (x := rng.choice(values[a]))} for _ in range(300)))
+    events = batch_of(*({a: int(x) for a in range(5) if (x := rng.choice(values[a]))} for _ in range(300)))
     assert pairs_of(kind.build(clauses), events) == expected(clauses, events) != set()
 
 
@@ -235,7 +224,7 @@ def test_cnf_is_filed_under_the_attributes_of_its_smallest_clause(kind):
         D: ([~1], [0b111]),
         E: ([~1], [0b111]),
     }
-    events = events_of({A: 1, B: 2, C: 3}, {A: 1, C: 9}, {B: 2, D: 4}, {C: 3, D: 4}, {A: 1, D: 1, E: 1, C: 1})
+    events = batch_of({A: 1, B: 2, C: 3}, {A: 1, C: 9}, {B: 2, D: 4}, {C: 3, D: 4}, {A: 1, D: 1, E: 1, C: 1})
     assert pairs_of(index, events) == {(0, 0), (2, 0), (4, 1)}
 
 
@@ -244,7 +233,7 @@ def test_dnf_is_its_terms_and_reported_once(kind):
     dnf = normal([[(A, eq(1)), (B, eq(2))], [(C, eq(3)), (D, eq(4))]], DNF)
     index = kind.build(rows_of([], programs=[dnf]))
     assert partitions(index._lists[0]) == {A: ([~0], [2]), C: ([~0], [2])}
-    events = events_of({A: 1, B: 2, C: 3, D: 4}, {A: 1, B: 2}, {C: 3, D: 4}, {A: 1, D: 4})
+    events = batch_of({A: 1, B: 2, C: 3, D: 4}, {A: 1, B: 2}, {C: 3, D: 4}, {A: 1, D: 4})
     found = index.match(events, 1)
     assert found.event.tolist() == [0, 1, 2]
     index.delete(np.array([0]))
@@ -448,7 +437,7 @@ def test_lists_after_any_updates(seed, attributes, kind):
 def test_more_than_255_predicates():
     """Counters of a byte become wider ones when such a row comes."""
     long = [(a, eq(2)) for a in range(300)]
-    events = events_of(dict.fromkeys(range(300), 2), dict.fromkeys(range(299), 2))
+    events = batch_of(dict.fromkeys(range(300), 2), dict.fromkeys(range(299), 2))
     assert pairs_of(OpIndex.build(rows_of([long, [(0, eq(2))]], 300)), events) == {(0, 0), (0, 1), (1, 1)}
     index = OpIndex.build(rows_of([[(0, eq(2))]], 300))
     assert index._lists[0]._a["need"].dtype == np.uint8
@@ -496,7 +485,7 @@ def test_nested_prefixes_cost_their_matches_and_the_depth(kind):
     ]
     rows = [[(0, [(1, 2 * width)])], *([(0, [span])] for span in spans)]
     index = kind.build(rows_of(rows, 1))
-    events = events_of(*({0: x} for x in range(2, width + 2, 7)))
+    events = batch_of(*({0: x} for x in range(2, width + 2, 7)))
     found = index.match(events, 1)
     assert found.count == len(events) * (1 + 5 * depth)
     assert found.predicates <= found.count + len(events) * 2 * depth
@@ -519,7 +508,7 @@ def test_an_insertion_moves_few_entries():
     assert size > 4 * thresholds.opindex_short_list
     assert 250 <= largest <= 8 * size**0.5
     assert 1 <= merges <= 20_000 // (4 * 20_000**0.5)
-    events = events_of({0: int(np.median(cells))})
+    events = batch_of({0: int(np.median(cells))})
     assert index.match(events, 1).count == int((cells >= np.median(cells)).sum())
 
 
@@ -531,7 +520,7 @@ def test_pivots_follow_an_event_log_where_there_is_one():
     assert OpIndex.build(rows).plan()["pivots"] == 2  # B is in more subscriptions, so A is the pivot of the first 20
     by_log = OpIndex.build(rows, presence=np.array([0.9, 0.1]))
     assert by_log.plan()["pivots"] == 1
-    event = events_of({A: 1, B: 2}, {A: 1})
+    event = batch_of({A: 1, B: 2}, {A: 1})
     assert pairs_of(by_log, event) == {(0, r) for r in range(20)}
     assert by_log.match(event, 1).candidates == 25
 
@@ -539,7 +528,7 @@ def test_pivots_follow_an_event_log_where_there_is_one():
 @pytest.mark.parametrize("kind", KINDS)
 def test_pivots_are_revised_when_events_drift(kind):
     rows = rows_of([[(A, [(1, 1)]), (B, [(2, 2)])]] * 20 + [[(B, [(3, 3)])]] * 5, attributes=2)
-    popular = events_of(*[{A: 1}] * 9, {A: 1, B: 2})
+    popular = batch_of(*[{A: 1}] * 9, {A: 1, B: 2})
     with using({"look_every": 20, "enough_events": 20}):
         index = kind.build(rows)
         before = index.match(popular, 1)
@@ -573,7 +562,7 @@ def test_lemma_2_no_other_choice_of_pivots_is_looked_at_less(seed):
     own = [sorted(rng.permutation(attributes)[: rng.integers(1, attributes + 1)].tolist()) for _ in range(30)]
     log = np.array([sum(a in e for e in events) for a in range(attributes)])
     rows = rows_of([[(a, [(1, 1)]) for a in row] for row in own], attributes)
-    found = OpIndex.build(rows, presence=log / len(events)).match(events_of(*events), 1)
+    found = OpIndex.build(rows, presence=log / len(events)).match(batch_of(*events), 1)
     assert found.candidates == sum(min(log[a] for a in row) for row in own)
     assert found.candidates <= sum(log[rng.choice(row)] for row in own)
 
@@ -615,7 +604,7 @@ def test_lemma_6_a_predicate_holds_with_probability_a_third_of_one_plus_two_over
     for cardinality in (2, 5, 50):
         rows = lemma_workload(rng, 3_000, 1, 1, cardinality)
         index = OpIndex.build(rows)
-        events = events_of(*({0: v} for v in range(1, cardinality + 1)))
+        events = batch_of(*({0: v} for v in range(1, cardinality + 1)))
         found = index.match(events, 1)
         assert found.count / (3_000 * cardinality) == pytest.approx((1 + 2 / cardinality) / 3, rel=0.05)
 
@@ -625,7 +614,7 @@ def test_lemma_8_an_event_reads_a_square_of_lists_and_a_signature_lets_it_search
     rows = lemma_workload(rng, 3_000, 400, 4, 50)
     for m in (2, 5, 10):
         attributes = [rng.permutation(400)[:m].tolist() for _ in range(50)]
-        events = events_of(*({int(a): int(rng.integers(1, 51)) for a in own} for own in attributes))
+        events = batch_of(*({int(a): int(rng.integers(1, 51)) for a in own} for own in attributes))
         signed, plain = (kind.build(rows).match(events, 1) for kind in KINDS)
         assert (signed.count, signed.predicates) == (plain.count, plain.predicates)
         assert signed.nodes <= plain.nodes <= 50 * 3 * m * m

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pbtree_model import KINDS, clauses_of, events_of, matched, pairs_of, thirds
+from pbtree_model import KINDS, clauses_of, matched, thirds
 from pbtree_pages import Plain, check
 
-from coded import expected
+from coded import events_of, expected, pairs_of
 from dibs.coding.clauses import Clauses
 from dibs.index.papers.counters import counters, take_zeros
 from dibs.index.papers.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS

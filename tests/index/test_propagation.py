@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coded import expected, random_clauses, random_events
+from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.conjunctions import select
@@ -17,20 +17,9 @@ from dibs.index.predicates import distinct
 from dibs.index.statistics import guess_presence, highest_cells, probabilities
 
 
-def clauses_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:
+def ranges_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:
     """Rows of predicates (attribute, lo, hi)."""
-    flat = np.array([p for row in rows for p in row], np.int32).reshape(-1, 3)
-    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    attribute, lo, hi = (np.ascontiguousarray(flat[:, i]) for i in range(3))
-    none = np.empty(0, np.int32)
-    return Clauses(offsets, attribute, lo, hi, none, none, none, none, len(rows), attributes)
-
-
-def events_of(events: list[dict[int, int]]) -> CodedEvents:
-    offsets = np.cumsum([0, *map(len, events)]).astype(np.int64)
-    attribute = np.array([a for e in events for a in sorted(e)], np.int32)
-    cell = np.array([e[a] for e in events for a in sorted(e)], np.int32)
-    return CodedEvents(offsets, attribute, cell, cell, True)
+    return conjunctions_of(([(a, [(lo, hi)]) for a, lo, hi in row] for row in rows), attributes)
 
 
 def random_pair(seed: int, rows: int = 150, attributes: int = 6, cells: int = 30) -> tuple[Clauses, CodedEvents]:
@@ -134,7 +123,7 @@ def test_first_phase_finds_each_satisfied_predicate_once(seed):
 def test_numbers_of_one_group_are_runs():
     """= 3, = 7, <= 4, <= 8, >= 2, >= 6 over the cells 1 to 9, each a row: a value of 5 satisfies <= 8 and >= 2."""
     rows = [[(0, 3, 3)], [(0, 7, 7)], [(0, 1, 4)], [(0, 1, 8)], [(0, 2, 9)], [(0, 6, 9)]]
-    index = Propagation.build(clauses_of(rows[::-1], 1), access="any")
+    index = Propagation.build(ranges_of(rows[::-1], 1), access="any")
     assert index.arrays()["key"].tolist() == [3, 7, 4, 8, 2, 6]
     assert index.arrays()["groups"][:, :5].tolist() == [[0, 2, 4, 6, 6], [6] * 5]
     pairs = index.match(events_of([{0: 5}]), 1)
@@ -143,7 +132,7 @@ def test_numbers_of_one_group_are_runs():
 
 def test_equality_reads_one_cluster_however_many_there_are():
     for rows in (1_000, 20_000):
-        clauses = clauses_of([[(0, 2 * r + 1, 2 * r + 1), (1, 1, 5)] for r in range(rows)], 2)
+        clauses = ranges_of([[(0, 2 * r + 1, 2 * r + 1), (1, 1, 5)] for r in range(rows)], 2)
         pairs = Propagation.build(clauses, access="any").match(events_of([{0: 2 * r + 1, 1: 3} for r in range(50)]), 1)
         assert (pairs.candidates, pairs.nodes, pairs.count) == (50, 50, 50)
 
@@ -154,7 +143,7 @@ def test_many_spans_of_one_attribute():
     start = rng.integers(10, 5_000, 2_000)
     rows = [[(0, int(a), int(a + w))] for a, w in zip(start, rng.integers(1, 60, len(start)))]
     rows += [[(0, 1, int(x))] for x in (100, 2_000)] + [[(0, int(x), 6_000)] for x in (100, 2_000)]
-    clauses = clauses_of(rows, 1)
+    clauses = ranges_of(rows, 1)
     events = events_of([{0: int(v)} for v in (*rng.integers(1, 6_000, 30), 6_001)])
     assert pairs_of(Propagation.build(clauses, access="any"), events) == expected(clauses, events)
 
@@ -162,7 +151,7 @@ def test_many_spans_of_one_attribute():
 @pytest.mark.parametrize("rows", [3, 30_000])
 def test_no_bit_is_left_behind_and_rooms_do_not_count(rows):
     """30,000 matches do not fit into the first room, so the event is begun again: what it did counts once."""
-    clauses = clauses_of([[(0, 1, 4), (1, 2, 9), (2, 3, 3), (3, 1, 1)]] * rows, 4)
+    clauses = ranges_of([[(0, 1, 4), (1, 2, 9), (2, 3, 3), (3, 1, 1)]] * rows, 4)
     index = Propagation.build(clauses, access="any")
     event = {0: 2, 1: 5, 2: 3, 3: 1}
     for _ in range(2):
@@ -192,7 +181,7 @@ def test_arrays_say_what_the_docstring_says():
 def test_only_equality_gives_access_as_published():
     """A clause without equality is looked at for every event, whatever attributes this has."""
     rows = [[(0, 1, 9), (1, 3, 3)], [(0, 1, 9), (1, 3, 3), (2, 5, 5)], [(0, 1, 4), (1, 2, 8)], [(2, 1, 3)]]
-    index = Propagation.build(clauses_of(rows, 4))
+    index = Propagation.build(ranges_of(rows, 4))
     true = true_predicate(len(index.arrays()["key"]))
     access = {row: predicate for predicate, own, _ in tables(index) for row in own}
     assert access[2] == access[3] == true and true not in (access[0], access[1])

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coded import expected, random_clauses, random_events
-from dibs.coding.batch import CodedEvents
+from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs
 from dibs.index.complete import Completed
@@ -44,32 +43,15 @@ TOP = 2**31 - 1
 Row = dict[int, list[tuple[int, int]]]  # attribute: spans
 
 
+def spans_of(rows: list[dict[int, list[tuple[int, int]]]], attributes: int) -> Clauses:
+    """Conjunctions from the spans of each attribute."""
+    return conjunctions_of((sorted(row.items()) for row in rows), attributes)
+
+
 @kernel
 def _place_and_bits(code):
     h = _hash(code)
     return _place(h), _bits(h)
-
-
-def clauses_of(rows: list[Row], attributes: int) -> Clauses:
-    attribute, lo, hi, span_lo, span_hi = [], [], [], [], []
-    for row in rows:
-        for a, spans in sorted(row.items()):
-            attribute.append(a)
-            lo.append(spans[0][0] if len(spans) == 1 else len(span_lo))
-            hi.append(spans[0][1] if len(spans) == 1 else -len(spans))
-            if len(spans) > 1:
-                span_lo += [x for x, _ in spans]
-                span_hi += [y for _, y in spans]
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, [], []))
-    return Clauses(offsets, *columns, conjunctions=len(rows), attributes=attributes)
-
-
-def events_of(events: list[dict[int, int]]) -> CodedEvents:
-    offsets = np.concatenate([[0], np.cumsum([len(e) for e in events])]).astype(np.int64)
-    pairs = [pair for e in events for pair in sorted(e.items())]
-    attribute, lo = (np.array([p[i] for p in pairs], np.int32) for i in (0, 1))
-    return CodedEvents(offsets, attribute, lo, lo, True)
 
 
 def rows_of(pairs: Pairs, event: int = 0) -> set[int]:
@@ -102,7 +84,7 @@ def row_of(index, code: int) -> int:
 
 def test_figure_1():
     """S1 in [0, 4] and S2 in [2, 4] make the spaces [0, 2) of S1 and [2, 4] of both."""
-    index = PSTree.build(clauses_of([{0: [(10, 14)]}, {0: [(12, 14)]}], 1))
+    index = PSTree.build(spans_of([{0: [(10, 14)]}, {0: [(12, 14)]}], 1))
     spaces = index.forest.spaces(0)
     assert [s["start"] for s in spaces] == [0, 10, 12, 15]
     assert [listed(index, s) for s in spaces] == [set(), {0}, {0, 1}, set()]
@@ -112,7 +94,7 @@ def test_figure_1():
 @pytest.mark.parametrize("kind", KINDS)
 def test_figure_2(kind):
     """[-5, -1] and [1, 5] cut the bytes into five spaces; the value 2 is in that of S2."""
-    index = kind.build(clauses_of([{0: bytes_between(-5, -1)}, {0: bytes_between(1, 5)}], 1))
+    index = kind.build(spans_of([{0: bytes_between(-5, -1)}, {0: bytes_between(1, 5)}], 1))
     spaces = index.forest.spaces(0)
     assert [s["start"] for s in spaces] == [0, byte(-5), byte(0), byte(1), byte(6)]
     assert [listed(index, s) for s in spaces] == [set(), {0}, set(), {1}, set()]
@@ -123,7 +105,7 @@ def test_figure_2(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_section_4_4(kind):
     """Ages in [20, 60] and [30, 80]: five spaces; without the second subscription three."""
-    index = kind.build(clauses_of([{0: [(20, 60)]}, {0: [(30, 80)]}], 1))
+    index = kind.build(spans_of([{0: [(20, 60)]}, {0: [(30, 80)]}], 1))
     assert [(s["start"], s["predicates"]) for s in index.forest.spaces(0)] == [
         (0, 0),
         (20, 1),
@@ -143,7 +125,7 @@ def test_figure_3():
         {0: bytes_between(-5, -1), 1: bytes_between(-128, 0)},
         {0: bytes_between(-5, -1), 1: bytes_between(6, 127)},
     ]
-    index = PSTBloom.build(clauses_of(rows, 2))
+    index = PSTBloom.build(spans_of(rows, 2))
     first, second = index.forest.spaces(0), index.forest.spaces(1)
     assert [s["start"] for s in first] == [0, byte(-128), byte(-5), byte(0)]
     assert [s["start"] for s in second] == [0, byte(-128), byte(1), byte(6), byte(128)]
@@ -163,7 +145,7 @@ def test_figure_4():
         {0: equal(1, 1), 1: bytes_between(-128, -2), 2: equal(0, 0)},
         {0: bytes_between(-128, 0), 1: equal(-1, -1), 2: equal(0, 0)},
     ]
-    index = PSTHash.build(clauses_of(rows, 3))
+    index = PSTHash.build(spans_of(rows, 3))
     second = [index.forest.spaces(a)[1]["leaf"] for a in range(3)]
     assert {k: sorted(v) for k, v in cells_of(index).items()} == {
         (second[0], second[1]): [0, 1],
@@ -340,7 +322,7 @@ steps = st.lists(st.one_of(st.lists(some_row(), max_size=6), st.floats(0.1, 1)),
 @settings(max_examples=60, deadline=None)
 def test_invariants_after_any_updates(kind, steps, seed):
     rng = np.random.default_rng(seed)
-    nothing = clauses_of([], 4)
+    nothing = spans_of([], 4)
     if isinstance(kind, str):
         index = PSTHash.build(nothing, 3, 1000) if kind == "three dimensions" else PSTHash.build(nothing, 2, 4)
     else:
@@ -349,7 +331,7 @@ def test_invariants_after_any_updates(kind, steps, seed):
     alive: set[int] = set()
     for step in steps:
         if isinstance(step, list):
-            index.insert(clauses_of(step, 4))
+            index.insert(spans_of(step, 4))
             alive |= set(range(len(rows), len(rows) + len(step)))
             rows += step
         elif alive:
@@ -360,7 +342,7 @@ def test_invariants_after_any_updates(kind, steps, seed):
         values = [1, *(v for row in rows for spans in row.values() for s in spans for v in s)]
         events = events_of([{a: int(rng.choice(values)) for a in range(4) if rng.random() < 0.8} for _ in range(8)])
         found = index.match(events, 1)
-        wanted = {(e, r) for e, r in expected(clauses_of(rows, 4), events) if r in alive}
+        wanted = {(e, r) for e, r in expected(spans_of(rows, 4), events) if r in alive}
         assert sorted(zip(found.event.tolist(), found.row.tolist())) == sorted(wanted)
     index.delete(np.array(sorted(alive), np.int64))
     check(index, set())
@@ -377,7 +359,7 @@ def test_a_space_is_found_in_as_many_steps_as_a_value_has_elements(spread):
     for size in (10, 1_000, 30_000):
         most = TOP - 1 if spread == "even" else 2 * size
         values = np.unique(rng.integers(1, most, size)).tolist()
-        index = PSTree.build(clauses_of([{0: [(v, v)]} for v in values], 1))
+        index = PSTree.build(spans_of([{0: [(v, v)]} for v in values], 1))
         spaces = index.plan()["spaces"]
         assert spaces > size / 2
         events = events_of([{0: int(v)} for v in rng.integers(1, TOP, 500)])
@@ -400,11 +382,11 @@ def test_only_lists_of_the_event_s_spaces_are_read():
 def test_access_predicates_follow_the_events_seen():
     """`=` is the access predicate until events show that they all satisfy it."""
     row = {0: [(5, 5)], 1: [(10, 40)]}
-    index = PSTree.build(clauses_of([row, {1: [(50, 70)]}], 2))
+    index = PSTree.build(spans_of([row, {1: [(50, 70)]}], 2))
     assert predicates_of(index, 0)[0][0] == 0
     index.match(events_of([{0: 5, 1: 60}] * 50), 1)
     assert [s["events"] for s in index.forest.spaces(0)] == [0, 50, 0]
-    index.insert(clauses_of([row], 2))
+    index.insert(spans_of([row], 2))
     assert predicates_of(index, 2)[0][0] == 1
     assert rows_of(index.match(events_of([{0: 5, 1: 20}]), 1)) == {0, 2}
 
@@ -413,7 +395,7 @@ def test_access_predicates_follow_the_events_seen():
 def test_events_are_counted_once_for_every_number_of_threads(kind):
     rng = np.random.default_rng(3)
     events = random_events(rng, 300, 5, 30, several=False)
-    clauses = clauses_of([{a: [(x, x + 6)]} for a in range(5) for x in range(1, 20, 5)], 5)
+    clauses = spans_of([{a: [(x, x + 6)]} for a in range(5) for x in range(1, 20, 5)], 5)
     for threads in (1, 2):
         index = kind.build(clauses)
         index.match(events, threads)
@@ -445,7 +427,7 @@ def test_more_dimensions_leave_fewer_candidates():
         for _ in range(800)
     ]
     events = events_of([{a: int(rng.integers(1, 20)) for a in range(8)} for _ in range(40)])
-    found = [PSTHash.build(clauses_of(rows, 8), n, 10_000).match(events, 1) for n in (1, 2, 3, 4)]
+    found = [PSTHash.build(spans_of(rows, 8), n, 10_000).match(events, 1) for n in (1, 2, 3, 4)]
     assert len({f.count for f in found}) == 1
     assert sorted((f.candidates for f in found), reverse=True) == [f.candidates for f in found]
     assert found[3].candidates == found[3].count  # all four predicates are access predicates
@@ -454,13 +436,13 @@ def test_more_dimensions_leave_fewer_candidates():
 def test_subscriptions_of_fewer_predicates_than_dimensions_are_found_by_the_method_of_pstbloom():
     """An event whose value of the other attribute is in no signature of theirs evaluates none of their predicates."""
     rows = [{0: [(1, 1)]}, {0: [(1, 1)], 1: [(2, 3)]}, {0: [(1, 1)], 1: [(2, 3)], 2: [(1, 4)]}]
-    index = PSTHash.build(clauses_of(rows, 3), 3)
+    index = PSTHash.build(spans_of(rows, 3), 3)
     assert index.plan()["by dimensions"] == {3: 1} and index.plan()["by the method of PSTBloom"] == 2
     assert (
         index.match(events_of([{0: 1, 1: 9}]), 1).predicates
-        == PSTBloom.build(clauses_of(rows[:2], 3)).match(events_of([{0: 1, 1: 9}]), 1).predicates
+        == PSTBloom.build(spans_of(rows[:2], 3)).match(events_of([{0: 1, 1: 9}]), 1).predicates
     )
-    assert PSTHash.build(clauses_of(rows, 3)).plan()["by the method of PSTBloom"] == 0  # two dimensions
+    assert PSTHash.build(spans_of(rows, 3)).plan()["by the method of PSTBloom"] == 0  # two dimensions
     events = events_of([{0: 1, 1: 2, 2: 4}, {0: 1, 1: 2}, {0: 1}])
     found = index.match(events, 1)
     assert sorted(zip(found.event.tolist(), found.row.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
@@ -479,16 +461,16 @@ def test_access_predicates_are_chosen_by_operators_and_then_by_width(kind):
             continue
         a, b = rng.permutation(6)[:2].tolist()
         rows = [*popular, {a: ranked[left], b: ranked[right]}]
-        index = kind.build(clauses_of(rows, 6))
+        index = kind.build(spans_of(rows, 6))
         first = index.rows.predicate[index.rows.offsets[len(popular)], 0]
         assert first == (a if left < right else b)
-    index = kind.build(clauses_of([*popular, {0: [(4, 9)], 1: [(4, 6)], 2: [(4, 8)]}], 6))
+    index = kind.build(spans_of([*popular, {0: [(4, 9)], 1: [(4, 6)], 2: [(4, 8)]}], 6))
     assert index.rows.predicate[index.rows.offsets[len(popular)] :][:3, 0].tolist() == [1, 2, 0]
 
 
 def test_signatures_forget_what_was_deleted():
     rows = [{0: [(v % 40 + 1, v % 40 + 1)], 1: [(1, 50)], 2: [(1 + v % 9, 60)]} for v in range(400)]
-    index = PSTBloom.build(clauses_of(rows, 3))
+    index = PSTBloom.build(spans_of(rows, 3))
     index.delete(np.arange(390))
     for a in (1, 2):
         for s in index.forest.spaces(a):
@@ -505,11 +487,11 @@ def test_a_restored_index_goes_on(kind):
         return [{a: [(x, x + 3)] for a, x in enumerate(s) if x % 3 or a == 0} for s in starts]
 
     rows = more(80)
-    index = kind.build(clauses_of(rows, 3))
+    index = kind.build(spans_of(rows, 3))
     index.delete(np.arange(0, 80, 3))
-    index = kind.restore(clauses_of(rows, 3), {k: v.copy() for k, v in index.arrays().items()})
+    index = kind.restore(spans_of(rows, 3), {k: v.copy() for k, v in index.arrays().items()})
     rows += more(60)
-    index.insert(clauses_of(rows[80:], 3))
+    index.insert(spans_of(rows[80:], 3))
     index.delete(np.arange(1, 140, 3))
     check(index, set(range(2, 80, 3)) | {r for r in range(80, 140) if r % 3 != 1})
 

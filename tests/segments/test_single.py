@@ -257,6 +257,6 @@ def test_an_index_that_plans_again_is_followed():
     segment = matcher._layers.state.layers[0].segment
     index: Any = segment.index
     before = segment.single
-    index._plan_again(index.presence() * 0 + 0.5, (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0)))
+    index._plan_again(index._plan.shares)
     assert all(matcher.match(given) == right for _ in range(40))
     assert segment.single is not before

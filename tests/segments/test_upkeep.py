@@ -10,7 +10,6 @@ import warnings
 import pytest
 
 import dibs
-from dibs.index.auto import planner
 from dibs.segments import upkeep
 from dibs.segments.upkeep import Upkeep
 from dibs.thresholds import smallest, using
@@ -145,9 +144,8 @@ def test_a_plan_that_fails_is_told_and_matching_goes_on(monkeypatch):
     def fails(*_):
         raise MemoryError("no room for a plan")
 
-    monkeypatch.setattr(
-        "dibs.index.auto.planner._plan", lambda *a, plan=planner._plan: plan(*a) if len(a) < 3 else fails()
-    )
+    monkeypatch.setattr("dibs.index.auto.planner.Auto._plan_again", fails)
+    monkeypatch.setattr("dibs.index.auto.planner.is_worth_planning", lambda *_: True)
     with using(smallest()), warnings.catch_warnings(record=True) as caught, dibs.Matcher() as m:
         warnings.simplefilter("always")
         m.add_many([(i, f"a{i % 40} = {i}") for i in range(400)])

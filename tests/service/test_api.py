@@ -275,6 +275,8 @@ def test_what_is_published_is_seen(clean: httpx.Client, served: Running) -> None
     put(clean, "never", "price < 0")
     silent = clean.get("/v1/subscriptions?silent=true").json()["subscriptions"]
     assert [each["id"] for each in silent] == ["never"]
+    page = clean.get("/v1/subscriptions?silent=true&limit=1").json()  # though the first in order has matched
+    assert [each["id"] for each in page["subscriptions"]] == ["never"] and page["next"] is None
     clean.delete("/v1/subscriptions/cheap")
     put(clean, "cheap", "price < 10")
     assert clean.get("/v1/counts?id=cheap").json()["counts"][0]["total"] == 0  # another one of the same name

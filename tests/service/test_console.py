@@ -153,6 +153,20 @@ def test_attributes_and_values_are_completed_with_the_keyboard(shop: Running, op
     expect(options.first).to_be_hidden()
 
 
+def test_attributes_of_earlier_documents_are_completed(shop: Running, open_page: Callable[..., Any]) -> None:
+    page = open_page(shop.url)
+    options = page.locator(".completions").get_by_role("option")
+    for begin in ("FORALL x (x.", "EXISTS (SELECT 1 FROM history AS x WHERE x."):
+        write(page, begin + "bra")
+        expect(options.first).to_contain_text("brand")
+        page.keyboard.press("Tab")
+        page.keyboard.type("<> ")
+        expect(options.first).to_contain_text("of the event")
+        page.keyboard.press("Enter")
+        page.keyboard.type(")")
+        assert page.locator("textarea").input_value() == begin + "brand <> brand )"
+
+
 def test_what_it_would_have_matched_shows_before_it_is_saved(shop: Running, open_page: Callable[..., Any]) -> None:
     page = open_page(shop.url)
     expect(page.get_by_text("to try an expression on")).to_be_visible()

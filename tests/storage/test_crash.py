@@ -43,23 +43,21 @@ def problems(found: list[dict[str, Any]]) -> str:
 
 @pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    found = reports(
-        tmp_path, (30, "moments", "auto", "pstree", "pbtree"), (30, "moments", "opindex", "scan", "auto")
-    )  # fmt: skip
+    found = reports(tmp_path, (20, "moments", "auto", "pbtree"), (20, "moments", "pstree", "opindex"))
     assert not problems(found)
-    assert total(found, "kills") == 60
+    assert total(found, "kills") == 40
     # That something happened: enough lives came to work, and some were killed in the middle of a change.
-    assert total(found, "checked") > 25 and total(found, "acknowledged") > 120 and total(found, "doubtful") > 5
-    assert total(found, "of documents") > 1
+    assert total(found, "checked") > 12 and total(found, "acknowledged") > 60 and total(found, "doubtful") > 2
+    assert total(found, "of documents") > 0
 
 
 @pytest.mark.slow
 def test_killed_at_operations_on_files(tmp_path: Path) -> None:
-    found = reports(tmp_path, (30, "operations", "auto", "betree"), (30, "operations", "pbtree", "auto"))
+    found = reports(tmp_path, (20, "operations", "auto", "betree"), (20, "operations", "pbtree", "auto"))
     assert not problems(found)
-    assert total(found, "kills") == 60
+    assert total(found, "kills") == 40
     # Some died between the commit and the acknowledgement: the change was made, wholly.
-    assert total(found, "doubtful") > 10 and total(found, "made") > 2
+    assert total(found, "doubtful") > 5 and total(found, "made") > 0
 
 
 def test_everything_is_synced_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

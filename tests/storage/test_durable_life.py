@@ -219,6 +219,6 @@ class InPlace(Life):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=40, stateful_step_count=30)
+TestLife.settings = settings(max_examples=25, stateful_step_count=30)
 TestLifeInPlace = InPlace.TestCase
-TestLifeInPlace.settings = settings(max_examples=25, stateful_step_count=30)
+TestLifeInPlace.settings = settings(max_examples=15, stateful_step_count=30)

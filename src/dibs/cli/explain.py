@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.served import SERVER_HELP
 from dibs.cli.subscriptions import read_subscriptions
 
+if TYPE_CHECKING:
+    from dibs.explain import Explanation
+
 HELP = """
 Tell why an event satisfies a subscription, or why not, predicate by predicate.
 
@@ -20,6 +24,7 @@ Tell why an event satisfies a subscription, or why not, predicate by predicate.
     dibs explain --expression "price <= 580" --event '{"price": 550}'
     head -1 events.jsonl | dibs explain -s subs.jsonl --id alice
     dibs explain -x "EXISTS d (price < d.price)" --event '{"price": 20}' --history books.jsonl
+    dibs explain -s alerts --id alice --event '{"price": 600}'          # a folder of Matcher.open, with its history
     dibs explain --server http://127.0.0.1:8080 --id alice --event '{"price": 600}'
 
 Exit code 0: it matches; 1: it does not.
@@ -54,18 +59,21 @@ def explain(
 
         from dibs.front import Matcher  # needs no kernels for this
 
-        found: Any = "expression"
         if server is not None:
-            found, expression = _find_served(server, str(id))
-        elif expression is None:
-            found, expression = _find(str(subscriptions), str(id))
-        matcher = Matcher()
-        matcher.add(found, expression)
-        if server is not None and matcher.joins:
-            raise BadInput(f"only the service has the history that {matcher.joins[0]} asks for: ask it there")
-        if history is not None:
-            matcher.history.load(history)
-        explanation = matcher.explain(found, _read_event(event))
+            explanation = _explain_served(server, str(id), _read_event(event))
+        elif subscriptions is not None and _is_durable(Path(subscriptions)):
+            if history is not None:
+                raise typer.BadParameter("a durable matcher has its own history", param_hint="--history")
+            explanation = _explain_stored(subscriptions, str(id), _read_event(event))
+        else:
+            found: Any = "expression"
+            if expression is None:
+                found, expression = _find(str(subscriptions), str(id))
+            matcher = Matcher()
+            matcher.add(found, expression)
+            if history is not None:
+                matcher.history.load(history)
+            explanation = matcher.explain(found, _read_event(event))
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
         else:
@@ -84,14 +92,34 @@ def _find(name: str, wanted: str) -> tuple[Any, str]:
     raise BadInput(f"{show_name(name)}: none of its {len(read):,} subscriptions has the id {wanted!r}{bad}")
 
 
-def _find_served(server: str, wanted: str) -> tuple[Any, str]:
+def _is_durable(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    from dibs.storage.store import is_durable  # which imports much
+
+    return is_durable(path)
+
+
+def _explain_stored(folder: str, wanted: str, event: dict[str, Any]) -> Explanation:
+    """By a durable matcher, with the documents that it has."""
+    from dibs.cli.catalog_shown import meanings
+    from dibs.matcher import Matcher
+
+    with Matcher.open(folder, read_only=True) as matcher:
+        for id in meanings(wanted, False):
+            if id in matcher:
+                return matcher.explain(id, event)
+    raise BadInput(f"{show_name(folder)}: no subscription has the id {wanted!r}")
+
+
+def _explain_served(server: str, wanted: str, event: dict[str, Any]) -> Explanation:
     from dibs.cli.catalog_shown import meanings
     from dibs.client import Client
 
     with Client(server) as client:
         for id in meanings(wanted, False):
             if id in client:
-                return id, client.expression(id)
+                return client.explain(id, event)
     raise BadInput(f"{server}: no subscription has the id {wanted!r}")
 
 

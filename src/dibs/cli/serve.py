@@ -29,6 +29,10 @@ GET /docs shows the API, SERVICE.md how to run it. Needs: pip install 'dibs[serv
 """
 
 
+HISTORY_HELP = """Published events of each tenant that EXISTS, FORALL and (SELECT ...) FROM history look at; 0: none. By
+default what the folder was last opened with, or 100000."""
+
+
 def serve(
     folder: Annotated[Path, typer.Argument(help="Where everything is kept.")],
     host: Annotated[
@@ -47,6 +51,7 @@ def serve(
     max_expression: Annotated[int, typer.Option(help="Characters of an expression.", min=1)] = 100_000,
     max_seconds: Annotated[int, typer.Option(help="For a body to come, and for an answer.", min=1)] = 30,
     recent: Annotated[int, typer.Option(help="Events of each tenant that are kept to look at.", min=0)] = 10_000,
+    history: Annotated[int | None, typer.Option(help=HISTORY_HELP, min=0)] = None,
     threads: Annotated[int | None, typer.Option(help="Cores that one batch may use; by default all.", min=1)] = None,
     private_targets: Annotated[
         bool, typer.Option("--private-targets", help="Webhooks may go to private networks and this machine.")
@@ -71,6 +76,7 @@ def serve(
             tls_key=tls_key,
             limits=limits,
             recent_events=recent,
+            history=history,
             private_targets=private_targets,
             brokers=tuple(broker or ()),
             threads=threads,

@@ -66,7 +66,10 @@ def create(
         from dibs.service.tokens import create_token
 
         roles = role or (["admin"] if all_tenants else ["read"])
-        name, secret = create_token(database, ALL if all_tenants else tenant, roles, about, days)
+        try:
+            name, secret = create_token(database, ALL if all_tenants else tenant, roles, about, days)
+        except ArgumentError as error:
+            raise typer.BadParameter(str(error)) from None
         typer.echo(secret)
         whose = "all tenants" if all_tenants else tenant
         say(f"token {name} of {whose}, {', '.join(roles)}: the secret is not shown again")

@@ -29,7 +29,6 @@ from dibs.jit.words import word_at
 from dibs.language.table import Attribute, Facet
 from dibs.lazy import lazy
 
-NULL_CELL = 0
 NUMBER_BASE = 3
 _PATTERN = int(Facet.PATTERN)
 

@@ -32,16 +32,6 @@ RowNumbers = NDArray[np.int64]
 Moved = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
-def merge_clauses(parts: Sequence[tuple[Domains, Clauses, RowNumbers]]) -> tuple[Domains, Clauses, NDArray[np.int64]]:
-    """The given rows of each part as one set of clauses, and for each of its rows the place among all rows given
-    (conjunctions move to the front). Constants that only dropped rows mention stay in the domains."""
-    domains, moves = merge_domains([d for d, _, _ in parts])
-    clauses, place = move_clauses(
-        [(c, rows, move) for (_, c, rows), move in zip(parts, moves)], len(domains.attributes)
-    )
-    return domains, clauses, place
-
-
 def move_clauses(
     parts: Sequence[tuple[Clauses, RowNumbers, Moved]], attributes: int
 ) -> tuple[Clauses, NDArray[np.int64]]:

@@ -20,7 +20,7 @@ import numpy as np
 from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_number, check_on_error, check_several, check_text
 from dibs.cold.subscriptions import Held, Subscriptions, id_order
 from dibs.cold.values import event_of, plain_values, values_by_event
-from dibs.errors import DibsError, DuplicateId, EventError, Rejected, SubscriptionErrors, UnknownId
+from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors, UnknownId
 from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from dibs.coding.values import EventValues
     from dibs.explain import Explanation
+    from dibs.history.history import Key
     from dibs.matcher import Matcher
     from dibs.matches import Matches
     from dibs.segments.state import Subscription
@@ -227,10 +228,13 @@ class ColdMatcher:
 
     # ---- matching ----
 
-    def match(self, event: Any, top: int | None = None) -> list[Id]:
+    def match(self, event: Any, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
-        first, at most so many. An event is a dict of attributes, or a JSON text of one. Raises EventError when it
-        cannot be read."""
+        first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
+        added to the history, which is the only way in which a match changes anything; with a key, only if no document
+        of that key is there. Raises EventError when it cannot be read."""
+        if remember is not False or key is not None:
+            raise NeedsKernels
         if not isinstance(event, Mapping):
             event = event_of(event)
         k = None if top is None else min(check_number("top", top), MOST_ROWS)
@@ -247,14 +251,24 @@ class ColdMatcher:
         return sorted(found, key=lambda id: -state.items[id].weight)[:k]
 
     def match_batch(
-        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", top: int | None = None
+        self,
+        events: Any,
+        attributes: str | None = None,
+        on_error: OnError = "raise",
+        top: int | None = None,
+        remember: bool = False,
+        key: str | None = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
         attributes: the MAP, STRUCT or JSON column that holds the attributes (else the columns are the attributes).
         top: keep only the pairs whose weight is among the event's `top` highest.
         on_error="skip": what cannot be read is listed in .problems instead of raised.
+        remember: as if the events came one after the other, each added to the history before the next is matched;
+        key: the column (attribute) that holds their keys, by which an event that comes again is not added again.
         """
+        if remember is not False or key is not None:
+            raise NeedsKernels
         from dibs.cold.matches import matches_of  # imports Arrow
 
         k = None if top is None else min(check_number("top", top), MOST_ROWS)
@@ -302,12 +316,14 @@ class ColdMatcher:
             raise NeedsKernels
         return read_events(events, wanted, attributes=attributes, on_error=on_error)
 
-    def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
+    def explain(self, id: Id, event: Any) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
         from dibs.explain import explain
 
         if not isinstance(event, Mapping):
-            raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
+            from dibs.segments.single.texts import read_event
+
+            event = read_event(event)
         return explain(parse(self.expression(id)), event, id=id)
 
 

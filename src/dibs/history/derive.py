@@ -197,37 +197,41 @@ class Remembering:
     """Events that are matched and then added to the history, whose lock is held meanwhile. Nothing is added before
     `remember`."""
 
-    def __init__(self, history: History, events: Any, attributes: str | None, key: Key | None = None):
-        """key: of the first event."""
-        self._history = history
-        self._key = key
+    def __init__(self, history: History, events: Any, attributes: str | None, keys: Sequence[Key | None] | None = None):
+        """keys: of each event, None for one without."""
+        self.history = history
+        self.keys = keys
         self.attributes = attributes
         self._states: Iterator[State] = iter(())
         self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
         source = events.encode() if isinstance(events, str) else events  # a path is no event
         self.rows = documents_of(source)  # which can be read twice, and is the history's own
 
+    def are_all_known(self) -> bool:
+        """Whether documents with the keys of all events are there, so that there is nothing to remember."""
+        return self.keys is not None and all(key is not None and key in self.history for key in self.keys)
+
     @property
     def state(self) -> State:
         """What the first event sees."""
-        return self._history.state
+        return self.history.state
 
     def begin(self, values: EventValues) -> None:
-        self._history.check()
+        self.history.check()
         unreadable = frozenset(values.unreadable_events.tolist())
-        part = Part(self._history.state.end, self.rows, self.attributes)
-        self._states = states_of_remembered(self._history, part, unreadable, self._key)
+        part = Part(self.history.state.end, self.rows, self.attributes)
+        self._states = states_of_remembered(self.history, part, unreadable, self.keys)
 
     def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from
         the first one on: the documents themselves, of which they could be made later, are only with the last."""
-        self._history.state.make_columns(names)
+        self.history.state.make_columns(names)
         return [next(self._states) for _ in range(values.events)]
 
     def remember(self) -> None:
         """Adds them all."""
         for state in self._states:
             last = state
-        self._history.put(last)
+        self.history.put(last)
         if self.snapshot is not None and self.snapshot.base == last.base:
             last.coded.put(self.snapshot)

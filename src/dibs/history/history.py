@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from dibs.arguments import check_number, check_text
+from dibs.arguments import check_number, check_several, check_text
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, show
@@ -32,6 +32,7 @@ from dibs.history.retention import MICROSECOND, Retain, compact, earlier, with_l
 from dibs.history.sources import documents_of, own_document
 from dibs.history.state import Part, State
 from dibs.jit.threads import survive_forks
+from dibs.segments.single.texts import read_event
 from dibs.thresholds import thresholds
 
 Key = str | int
@@ -47,7 +48,7 @@ class History:
         self.state = State()
         self.refused = ""  # why documents are not taken, when they are not
         self.lock = threading.RLock()  # held while the next state is made
-        self._by_key: dict[Key, int] = {}  # numbers of documents; stale ones are found out by `number_of`
+        self._by_key: dict[Key, int] = {}  # numbers of documents; stale ones are found out by `find_number`
         survive_forks(self)
 
     def __len__(self) -> int:
@@ -56,27 +57,29 @@ class History:
 
     def __contains__(self, key: object) -> bool:
         self.follow()
-        return self._number_of(self.state, key) is not None
+        return self.find_number(self.state, key) is not None
 
     def __repr__(self) -> str:
         return f"<History: {len(self):,} documents>"
 
     # ---- changing ----
 
-    def add(self, document: Mapping[str, Any], key: Key | None = None) -> bool:
-        """Adds a document; it is the newest. With a key, only if no document of that key is there. Returns whether it
-        was added. Raises EventError when the document cannot be read."""
-        if not isinstance(document, Mapping):
-            raise EventError(f"a document is a dict of attributes, not {type(document).__name__}; use load for several")
+    def add(self, document: Mapping[str, Any] | bytes | bytearray | memoryview | str, key: Key | None = None) -> bool:
+        """Adds a document, a dict of attributes or a JSON text of one; it is the newest. With a key, only if no
+        document of that key is there. Returns whether it was added. Raises EventError when it cannot be read."""
+        if not isinstance(document, (Mapping, bytes, bytearray, memoryview, str)):
+            expected = "a document is a dict of attributes, or a JSON text of one"
+            raise EventError(f"{expected}, not {type(document).__name__}; use load for several")
+        document = own_document(read_event(document))
         key = check_key(key)
 
         def add() -> bool:
             state = self.state
-            if key is not None and self._number_of(state, key) is not None:
+            if key is not None and self.find_number(state, key) is not None:
                 return False
             values = self.read(state, [document])
             added = self.append(state, self.cells(values), 0, key)
-            parts = with_documents(state.parts, state.end, [own_document(document)], None)
+            parts = with_documents(state.parts, state.end, [document], None)
             self.put(self.find_kept(replace(added, parts=parts)))
             return True
 
@@ -118,6 +121,11 @@ class History:
         given = [each is not None for each in (keep, before, keys)]
         if sum(given) != 1:
             raise ArgumentError("prune takes one of keep=, before= and keys=")
+        sought = (
+            []
+            if keys is None
+            else [check_key(key) for key in check_several(keys, "the keys of documents", "put one into a list")]
+        )
 
         def prune() -> int:
             state = self.state
@@ -126,7 +134,7 @@ class History:
             elif before is not None:
                 next_one = without(state, earlier(state, by, (TIME,), _microseconds(before)))
             else:
-                found = [self._number_of(state, key) for key in keys or ()]
+                found = [self.find_number(state, key) for key in sought]
                 next_one = without(state, [row for row in found if row is not None])
             self.put(compact(next_one))
             return len(state) - len(self.state)
@@ -244,7 +252,8 @@ class History:
             state = with_last(state, retain.count)
         return compact(state)
 
-    def _number_of(self, state: State, key: object) -> int | None:
+    def find_number(self, state: State, key: object) -> int | None:
+        """The document of this key; None if it is not there, or the key is none."""
         row = self._by_key.get(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else None
         if row is None or row < state.base or not state.is_there(row) or state.key_of(row) != key:
             return None
@@ -255,7 +264,7 @@ class History:
         seen: set[Any] = set()
         new: list[int] = []
         for place, key in enumerate(keys):
-            if key is None or (key not in seen and self._number_of(state, key) is None):
+            if key is None or (key not in seen and self.find_number(state, key) is None):
                 new.append(place)
                 seen.add(key)
         if len(new) == len(keys):
@@ -265,16 +274,18 @@ class History:
 
 
 def states_of_remembered(
-    history: History, part: Part, unreadable: Collection[int], key: Key | None = None
+    history: History, part: Part, unreadable: Collection[int], keys: Sequence[Key | None] | None = None
 ) -> Iterator[State]:
     """The states before each of the documents of a part, and the one after them all. The lock is held, and nothing is
-    put in place. What could not be read at all takes a number and is gone at once. key: of the first one."""
+    put in place. What could not be read at all, or has a key that is there, takes a number and is gone at once."""
     state, (first, rows, attributes) = history.state, (part.first, part.rows, part.attributes)
     cells = history.cells(history.read(state, rows, attributes, on_error="skip"))
     for event in range(len(rows)):
         yield state
-        state = history.append(state, cells, event, None if event else key)
-        state = without(state, [state.end - 1]) if event in unreadable else history.find_kept(state)
+        key = None if keys is None else keys[event]
+        goes = event in unreadable or (key is not None and history.find_number(state, key) is not None)
+        state = history.append(state, cells, event, None if goes else key)
+        state = without(state, [state.end - 1]) if goes else history.find_kept(state)
     yield replace(state, parts=with_documents(state.parts, first, rows, attributes)) if len(rows) else state
 
 
@@ -285,6 +296,12 @@ def check_key(key: Any) -> Key | None:
     if key is None or (isinstance(key, (str, int, np.integer)) and not isinstance(key, bool)):
         return int(key) if isinstance(key, np.integer) else key
     raise ArgumentError(f"the key of a document is a string or an integer, not {show(key)}")
+
+
+def check_no_key(key: object) -> None:
+    """Where nothing is remembered."""
+    if key is not None:
+        raise ArgumentError("key is for remember=True: the key by which the event is remembered")
 
 
 def keys_of(rows: Any, name: str) -> list[Any]:

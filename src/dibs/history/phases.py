@@ -38,6 +38,7 @@ FADING = 0.8  # of what was measured before, in an average
 LOOK_AGAIN = 64  # batches after which the other order is tried once
 
 
+TIMES = ("a_join", "narrowing")  # of what is measured
 JOINS, CONSTANTS = "joins", "constants"  # what comes first
 
 
@@ -70,9 +71,12 @@ class Costs:
     order: str | None = None  # what always comes first; None: what is cheaper
 
     def note(self, **measured: float) -> None:
+        """A time that is less than those before is taken as it is: what took long once, because a kernel was compiled
+        or the machine was busy, must not decide for long."""
         for name, value in measured.items():
             old = getattr(self, name)
-            setattr(self, name, value if old is None else FADING * old + (1 - FADING) * value)
+            is_less = old is not None and name in TIMES and value < old
+            setattr(self, name, value if old is None or is_less else FADING * old + (1 - FADING) * value)
 
     def constants_first(self, joins: int) -> bool:
         """Which order is estimated to be cheaper for a batch of events with so many joins."""

@@ -192,10 +192,6 @@ class Completed:
 
     # ---- updates ----
 
-    @property
-    def dynamic(self) -> bool:
-        return self._structure.takes.updates
-
     def insert(self, clauses: Clauses) -> None:
         """More rows, numbered on from all that there ever were; the cells of the old rows keep their meaning."""
         own, rows, left = _select(type(self._structure), clauses)

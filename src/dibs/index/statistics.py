@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.jit.hashing import number_pairs
 from dibs.jit.kernel import kernel
 from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
@@ -60,17 +59,12 @@ class Presence:
                 self._latest_events -= len(self._latest.popleft())
         return len(events)
 
-    def frequent_cells(self, least: float) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Attribute, cell and share of the cells that at least this share of the latest events have."""
+    def latest(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Attribute and cell of every value of the latest events."""
         with self._lock:
-            latest, events = list(self._latest), self._latest_events
+            latest = list(self._latest)
         none = np.empty(0, np.int32)
-        attribute = np.concatenate([none, *(e.attribute for e in latest)])
-        cell = np.concatenate([none, *(e.lo for e in latest)])
-        number, first = number_pairs(attribute, cell)
-        count = np.bincount(number)
-        often = count >= max(least * events, 4)  # fewer may be chance
-        return attribute[first[often]], cell[first[often]], count[often] / max(events, 1)
+        return np.concatenate([none, *(e.attribute for e in latest)]), np.concatenate([none, *(e.lo for e in latest)])
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)
@@ -119,55 +113,6 @@ def _probabilities(attribute, lo, hi, span_lo, span_hi, presence, highest):
         if hi[p] >= 0 and lo[p] == 0:
             share[p] = max(share[p], np.float32(1.0 - presence[a]))
     return share
-
-
-def cell_shares(
-    clauses: Clauses, presence: NDArray[np.float64], highest: NDArray[np.int32], often: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For the attributes that are often there, the estimated share of events with a value in each cell: where the
-    attribute's cells start, and the shares. People ask for what exists, so a cell is as frequent among events as among
-    the equality predicates of its attribute, but not less than if all were equal. Attributes with too few such
-    predicates to be filed by cells have no shares."""
-    point = (clauses.lo == clauses.hi) & (clauses.lo > 0) & often[clauses.attribute]
-    attribute, cell = clauses.attribute[point], clauses.lo[point]
-    mentioned = np.bincount(attribute, minlength=clauses.attributes)
-    cells = np.where(mentioned * thresholds.cells_a_predicate >= highest, highest + 1, 0).astype(np.int64)
-    base = np.zeros(clauses.attributes + 1, np.int64)
-    np.cumsum(cells, out=base[1:])
-    kept = cells[attribute] > 0
-    attribute, cell = attribute[kept], cell[kept]
-    count = np.bincount(base[attribute] + cell, minlength=base[-1])
-    owner = np.repeat(np.arange(clauses.attributes), cells)
-    share = np.maximum(count / np.maximum(mentioned[owner], 1), 1.0 / np.maximum(highest[owner], 1)) * presence[owner]
-    return base, share.astype(np.float32)
-
-
-def filing_costs(
-    clauses: Clauses,
-    presence: NDArray[np.float64],
-    often: NDArray[np.bool_],
-    cell_base: NDArray[np.int64],
-    cell_share: NDArray[np.float32],
-) -> NDArray[np.float32]:
-    """For each predicate the share of events for which a clause is looked at that is filed under it: all that have its
-    attribute, if they are few; else all with the value, if it is one; infinite where it cannot be filed."""
-    c = clauses
-    return _filing_costs(c.attribute, c.lo, c.hi, presence, often, cell_base, cell_share)
-
-
-@kernel
-def _filing_costs(attribute, lo, hi, presence, often, cell_base, cell_share):
-    cost = np.empty(len(attribute), np.float32)
-    for p in range(len(attribute)):
-        a = attribute[p]
-        cost[p] = np.inf
-        if hi[p] >= 0 and lo[p] == 0:
-            continue
-        if not often[a]:
-            cost[p] = presence[a]
-        elif lo[p] == hi[p] and cell_base[a] + lo[p] < cell_base[a + 1]:
-            cost[p] = cell_share[cell_base[a] + lo[p]]
-    return cost
 
 
 def access_predicates(

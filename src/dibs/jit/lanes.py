@@ -63,6 +63,22 @@ def and_not(typingctx, lanes, masks, a, b, out, to):
 
 
 @intrinsic
+def or_and_not(typingctx, lanes, masks, a, b, out, to):
+    """out[to:] |= masks[a:] & ~masks[b:]."""
+
+    def code(context, builder, signature, args):
+        width = len(signature.args[0])
+        data = data_of(context, builder, signature.args[1], args[1])
+        place = _vector(builder, data_of(context, builder, signature.args[4], args[4]), args[5], width)
+        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        more = builder.and_(x, builder.not_(y))
+        builder.store(builder.or_(builder.load(place, align=8), more), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, a, b, out, to), code
+
+
+@intrinsic
 def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
     """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
 
@@ -103,6 +119,19 @@ def split(typingctx, lanes, masks, mask, reach, step, yes, no):
         return context.get_dummy_value()
 
     return types.void(lanes, masks, mask, reach, step, yes, no), code
+
+
+@intrinsic
+def clear(typingctx, lanes, masks, at):
+    """masks[at:] = 0."""
+
+    def code(context, builder, signature, args):
+        width = len(signature.args[0])
+        place = _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width)
+        builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, masks, at), code
 
 
 @intrinsic

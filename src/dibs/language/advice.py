@@ -14,12 +14,22 @@ _LISTED = "the functions are STARTSWITH, ENDSWITH and CONTAINS"
 _CONSTANT = "work out the value and write it as a constant"
 _CASE = "to ignore case, use RLIKE with (?i), as in name RLIKE '(?i)^phone$'"
 _MEMBER = "an array has all its elements as values, so write attribute = value"
-_EACH = "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL)"
+_EACH = (
+    "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL); "
+    "of earlier documents, EXISTS d or FORALL d"
+)
+LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
+LAST_WORDS = ("LAST", "LAST_VALUE", "LATEST", "LAG", "FIRST", "MAX_BY")
+_OF_DOCUMENTS = (
+    "of earlier documents it is asked in a subquery, as in (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
+)
 
 _FUNCTION_ADVICE = {
     **dict.fromkeys(["LOWER", "UPPER", "LCASE", "UCASE"], _CASE),
     **dict.fromkeys(["ARRAY_CONTAINS", "ARRAYS_OVERLAP", "ELEMENT_AT"], _MEMBER),
     **dict.fromkeys(["ANY", "ALL", "SOME"], _EACH),
+    **dict.fromkeys(LAST_WORDS, LAST_FORM),
+    **dict.fromkeys(["COUNT", "MIN", "MAX"], _OF_DOCUMENTS),
     **dict.fromkeys(["ISNULL", "ISNOTNULL"], "write attribute IS NULL or attribute IS NOT NULL"),
     **dict.fromkeys(["RLIKE", "REGEXP", "REGEXP_LIKE"], "write attribute RLIKE 'pattern'"),
     "LIKE": "write attribute LIKE 'pattern'",

@@ -18,12 +18,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, compare_by_class, predicates
+from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import JOIN, name_text, pieces
 
 EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
 EXTREMES = (MIN, MAX)
+_WORDS = ("EXISTS", "FORALL", "SELECT")
 KEPT = 65_536  # joins whose texts need not be read again
 
 
@@ -60,6 +61,18 @@ def is_join(name: str) -> bool:
 def joins_in(expression: Expression) -> Iterator[str]:
     """The names of the joins that a subscription mentions, repeats included."""
     return (p.attribute for p in predicates(expression) if is_join(p.attribute))
+
+
+def may_have_joins(text: str) -> bool:
+    """Whether the text of a subscription has a word that every join has; without reading it."""
+    upper = text.upper()
+    return any(word in upper for word in _WORDS)
+
+
+def attributes_of_event(expression: Expression) -> list[str]:
+    """The attributes of the event that the expression mentions, those that its joins compare included."""
+    names = ([name] if not is_join(name) else join_of(name).event_attributes for name in attributes(expression))
+    return list(dict.fromkeys(own for some in names for own in some))
 
 
 def canonical(condition: Expression) -> Expression:

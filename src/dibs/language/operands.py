@@ -71,9 +71,13 @@ class OperandReader:
             return Literal(Kind.STRING, place.value)
         operand = self.operand("a constant")
         if operand.attribute is not None:
-            message = f"a constant is expected, not the attribute {show_token(place)}"
-            self.problems.add(message, as_constant(operand.attribute), operand.start, operand.end)
+            what, advice = self.describe_no_constant(place, operand.attribute)
+            self.problems.add(f"a constant is expected, not {what}", advice, operand.start, operand.end)
         return operand.literal
+
+    def describe_no_constant(self, place: Token, attribute: str) -> tuple[str, str]:
+        """What stands in place of a constant, and what to write."""
+        return f"the attribute {show_token(place)}", as_constant(attribute)
 
     def text(self, user: str) -> str | None:
         """The string that a test needs; None for NULL."""

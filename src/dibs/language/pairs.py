@@ -19,6 +19,7 @@ from dibs.language.literals import NUMBER
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.problems import Refused
+from dibs.language.tokens import Token
 
 LONGEST = 2**63  # microseconds: more than all times that can be told apart
 UNITS = {
@@ -116,6 +117,10 @@ class PairReader(ConditionReader):
             message = "an interval is added to an attribute that is compared with a constant"
             self.problems.add(message, "work out the time and write it as a constant", operand.start, operand.end)
         return rename(found, name)
+
+    def describe_no_constant(self, place: Token, attribute: str) -> tuple[str, str]:
+        what, advice = super().describe_no_constant(place, attribute)
+        return what, f"{advice}; attributes of the event are compared one by one, as in {self.name}.time >= time"
 
     # -- intervals ---------------------------------------------------------------------------------------------------
 

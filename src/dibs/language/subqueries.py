@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 
-from dibs.language.advice import refuse_sign
+from dibs.language.advice import LAST_FORM as _LAST_FORM
+from dibs.language.advice import LAST_WORDS, refuse_sign
 from dibs.language.conditions import ConditionReader
 from dibs.language.expression import (
     FALSE,
@@ -42,7 +43,6 @@ from dibs.language.tokens import Token, Tokens, refuse_unexpected, scan, show_to
 AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
 _FORALL_FORM = "write FORALL d (d.price > price)"
-_LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
 _TIMES_FORM = "write price < 0.9 * (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
 _SELECT_FORM = "write (SELECT COUNT(*) FROM history d WHERE d.user = user) >= 5, or MIN(d.price) or MAX(d.price)"
 
@@ -85,7 +85,10 @@ class SubscriptionReader(ConditionReader):
         if self.next.kind == "(" and not is_forall:
             self.advance()
             self.take_word("SELECT", _EXISTS_FORM)
-            if self.next.kind != "number" and self.next.value != "*":
+            is_name = (
+                self.next.kind == "name" and self.tokens.kind(self.at + 1) != "("
+            )  # whatever is selected, it is there
+            if self.next.kind != "number" and self.next.value != "*" and not is_name:
                 raise self.refuse_unexpected("1", _EXISTS_FORM)
             self.advance()
             condition = self.from_history(_EXISTS_FORM)[1]
@@ -198,7 +201,8 @@ class SubscriptionReader(ConditionReader):
         function = self.take("name", "COUNT, MIN or MAX", _SELECT_FORM)
         if function.word not in AGGREGATES:
             message = f"{show_token(function)} is not supported in a subquery"
-            raise Refused(message, _SELECT_FORM, function.start, function.end)
+            asks_one = function.word in LAST_WORDS or self.next.kind != "("  # one value of one document
+            raise Refused(message, _LAST_FORM if asks_one else _SELECT_FORM, function.start, function.end)
         self.take("(", "(", _SELECT_FORM)
         asked = self.next
         if asked.kind != "name" and not (asked.value == "*" and function.word == COUNT):
@@ -218,6 +222,11 @@ class SubscriptionReader(ConditionReader):
             condition, attribute = And((condition, IsNull(attribute, True))), None
         join = Join(function.word, canonical(condition), attribute, by)
         return Operand(self.attribute_of(join), None, start, self.tokens[self.at - 1].end)
+
+    def describe_no_constant(self, place: Token, attribute: str) -> tuple[str, str]:
+        if is_join(attribute):
+            return "a subquery", "compare with it by >= and <=, joined by AND"
+        return super().describe_no_constant(place, attribute)
 
     def read_asked(self, name: Token, alias: str, function: Token) -> str:
         """The attribute of documents that an argument names."""

@@ -167,7 +167,7 @@ def backtest(
     examples    how many matching events to show, of each expression: the first, the last and others evenly between.
     time        the column (or key) of a date or timestamp, for a histogram.
     on_error    as in match_batch; with "skip" what could not be read is counted, and the first 1,000 are listed.
-    progress    is told how many more events are done.
+    progress    is called with how many more events are done.
     threads     how many cores to use (all by default).
     history     what joins over history see before the first event: documents, as Matcher.history.load takes them (none
                 by default). Each event sees those before it, in the order of the stored events.

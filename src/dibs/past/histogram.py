@@ -1,6 +1,6 @@
 """When the matches were: counts by hour, day, month..., in UTC.
 
-Times come batch by batch and nobody knows the first and the last beforehand: they are counted by the minute until
+Times come batch by batch and nobody knows the first and the last in advance: they are counted by the minute until
 there are too many minutes, then by the hour, and so on. In the end the finest step is chosen that gives few enough
 buckets.
 """

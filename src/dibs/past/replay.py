@@ -197,7 +197,7 @@ class _Rest:
         self._batch: StoredBatch | None = None
 
     def take(self, size: int) -> StoredBatch | None:
-        """At most so many events; None: there are no more."""
+        """At most `size` of the next events; None: there are no more."""
         while self._batch is None or self._batch.first + len(self._batch) <= self._next:
             self._batch = next(self._batches, None)
             if self._batch is None:
@@ -225,7 +225,7 @@ def replay(
     history: Any = None,
 ) -> Replay:
     """Runs stored events through all subscriptions and counts how often each matches. `on_matches` gets each batch's
-    first event and Matches; `progress` is told how many more events are done. history: see Matcher.replay."""
+    first event and Matches; `progress` is called with how many more events are done. history: see Matcher.replay."""
     check_callable("progress", progress)
     check_callable("on_matches", on_matches)
     begun = clock.perf_counter()

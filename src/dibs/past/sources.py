@@ -90,7 +90,7 @@ class StoredEvents(Protocol):
         ...
 
     def total(self) -> int | None:
-        """The number of events, where it can be told beforehand."""
+        """The number of events, where it is known in advance."""
         ...
 
     def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:

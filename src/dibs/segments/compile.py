@@ -40,7 +40,7 @@ def compile_texts(
     keep_forms: bool = False,
     no_joins: str = "",
 ) -> Compiled:
-    """Compiles a string array; `progress` is told how many more texts are done. no_joins: see `tree_of`."""
+    """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`."""
     bulk = parse_simple(texts)
     if progress:
         progress(int(bulk.simple.sum()))

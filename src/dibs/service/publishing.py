@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from dibs.arguments import Id
 from dibs.coding.lines import read_lines
+from dibs.matches import Matches
+from dibs.segments.single.texts import dict_of
 from dibs.service.delivery import Enqueued, MatchedDestination, Mode, Outbox, Publication
 from dibs.service.details import Receiver
 from dibs.service.problems import Refusal
@@ -87,9 +89,37 @@ class Publisher:
         ready: list[Matched] = []
         for wish in wishes:
             try:
-                ready.append(_match(wish))
+                if wish.tenant.remembers:
+                    self._keep_and_tell(ready, loop)  # those before it, first
+                    ready = []
+                    self._tell(*self._remember(wish), loop)
+                else:
+                    ready.append(_match(wish))
             except Exception as error:
                 loop.call_soon_threadsafe(_fail, wish, error)
+        self._keep_and_tell(ready, loop)
+
+    def _remember(self, wish: Wish) -> tuple[Matched, list[Enqueued]]:
+        """Matches, with joins over what was published before, and keeps. The deliveries are on the disk before the
+        documents: a kill between the two leaves an event that was not acknowledged, and that finds its history without
+        itself when it is published again; under the same Idempotency-Key it is delivered once and remembered once."""
+        matcher, events = wish.tenant.matcher, [dict_of(text) for text in wish.texts]
+        bad = _problems(matcher.match_batch(events, on_error="skip")) if wish.skip else {}
+        positions = [place for place in range(len(events)) if place not in bad]
+        done: list[tuple[Matched, list[Enqueued]]] = []
+        keys = None if wish.key is None else [f"publish/{wish.key}/{place}" for place in positions]
+
+        def keep(matches: Matches) -> None:
+            texts = [wish.texts[place] for place in positions]
+            one = Matched(wish, texts, positions, list(matches), sorted(bad.items()))
+            done.append((one, self._keep([one])[0]))
+
+        matcher.match_after(matcher.history, [events[place] for place in positions], None, "raise", keys, keep)
+        return done[0]
+
+    def _keep_and_tell(self, ready: list[Matched], loop: asyncio.AbstractEventLoop) -> None:
+        if not ready:
+            return
         try:
             answers = self._keep(ready)
         except Exception as error:
@@ -143,10 +173,14 @@ def _match(wish: Wish) -> Matched:
     matches = matcher.match_batch(b"\n".join(texts), on_error="skip" if wish.skip else "raise")
     if len(matches) != len(texts):
         raise Refusal("body", f"{len(texts):,} events were expected, {len(matches):,} were read: one event per line")
-    bad = {problem.event: problem.message for problem in matches.problems}
+    bad = _problems(matches)
     good = [place for place in range(len(texts)) if place not in bad]
     ids = list(matches)
     return Matched(wish, [texts[p] for p in good], good, [ids[p] for p in good], sorted(bad.items()))
+
+
+def _problems(matches: Matches) -> dict[int, str]:
+    return {problem.event: problem.message for problem in matches.problems}
 
 
 def _match_destination(id: Id, receiver: Receiver) -> MatchedDestination:

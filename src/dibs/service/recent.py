@@ -14,7 +14,8 @@ import orjson
 import pyarrow as pa
 
 from dibs.arguments import Id
-from dibs.coding.events import WantedNames, read_events
+from dibs.coding.events import WantedNames
+from dibs.past.before import Before
 from dibs.past.columns import Expressions
 
 SHOWN_IDS = 100  # of an event's matches
@@ -97,7 +98,7 @@ class RecentEvents:
     def backtest(self, expression: str, examples: int) -> Past:
         compiled = Expressions([expression], None)
         table, events = self._as_table()
-        values = read_events(table, WantedNames(compiled.names), EVENT, on_error="skip")
+        values = Before(compiled.joins).read(table, WantedNames(compiled.names), EVENT)  # each after those before it
         [found] = compiled.find(values)
         places = found.tolist()
         now = time.time()

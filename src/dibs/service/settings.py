@@ -15,6 +15,7 @@ MAIN = "main"  # the tenant whose matcher is the folder itself
 ALL = "*"  # of a token: every tenant
 TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 DATABASE = "service.sqlite"
+HISTORY = 100_000  # published events that joins look at, where nothing else was said
 TENANTS = "tenants"  # the folder of the other tenants' matchers
 
 
@@ -78,6 +79,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)  # of a tenant that has none of its own
     recent_events: int = 10_000  # kept for each tenant...
     recent_bytes: int = 32 << 20  # ...and at most so much of them
+    history: int | None = None  # published events that joins see; None: what the folder says, or HISTORY
     gather_from: int | None = None  # single events that are matched as a batch; None: as many as make it worth it
     private_targets: bool = False  # webhooks may go to private networks and to this machine
     brokers: tuple[str, ...] = ()  # of Kafka, that topics may be of: host:port

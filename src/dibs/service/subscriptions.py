@@ -19,7 +19,7 @@ import orjson
 
 from dibs.arguments import Id
 from dibs.errors import DibsError, DuplicateId, ExpressionError, Rejected, SubscriptionErrors, UnknownId
-from dibs.language.expression import attributes
+from dibs.language.joins import attributes_of_event
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.matches import id_order
@@ -72,7 +72,7 @@ class Filter:
 def _mentions(expression: str, attribute: str) -> bool:
     if attribute.split(".")[-1] not in expression:  # parsing takes longer
         return False
-    return attribute in attributes(parse(expression))
+    return attribute in attributes_of_event(parse(expression))
 
 
 class Subscriptions:

@@ -9,6 +9,8 @@ from concurrent.futures import Executor
 
 import orjson
 
+from dibs.history.durable import DurableHistory
+from dibs.history.retention import Retain
 from dibs.matcher import Matcher
 from dibs.service.counts import MatchCounts
 from dibs.service.database import Database
@@ -17,7 +19,7 @@ from dibs.service.details import Details
 from dibs.service.gathering import Gatherer
 from dibs.service.problems import Refusal
 from dibs.service.recent import RecentEvent, RecentEvents
-from dibs.service.settings import MAIN, Limits, Settings
+from dibs.service.settings import HISTORY, MAIN, Limits, Settings
 from dibs.service.subscriptions import Subscriptions
 from dibs.storage.store import is_durable
 
@@ -52,7 +54,7 @@ class Tenant:
     ):
         self.name, self.limits, self.follows = name, limits, follows
         self.rate = Rate(limits.rate / (settings.workers if follows else 1))
-        self.matcher = Matcher.open(settings.folder_of(name), threads=settings.threads, read_only=follows)
+        self.matcher = _open_matcher(settings, name, follows)
         self.gatherer = Gatherer(self.matcher, pool, settings.gather_from)
         self.details = Details(database, name)
         self.subscriptions = Subscriptions(self.matcher, self.details, limits)
@@ -62,6 +64,11 @@ class Tenant:
         self.at_once = asyncio.Semaphore(AT_ONCE)
         if not follows:
             self.subscriptions.settle()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what is published becomes a document of the history: from the first subscription with a join on."""
+        return self.matcher.history.retain.count != 0 and self.matcher.asks_history
 
     def show(self, events: list[RecentEvent]) -> None:
         """To those who watch, in the loop."""
@@ -73,6 +80,17 @@ class Tenant:
             self.counts.flush()
             self.details.close()
         self.matcher.close()
+
+
+def _open_matcher(settings: Settings, name: str, follows: bool) -> Matcher:
+    folder = settings.folder_of(name)
+    if follows:
+        return Matcher.open(folder, threads=settings.threads, read_only=True)
+    matcher = Matcher.open(folder, threads=settings.threads, retain=settings.history)
+    history = matcher.history
+    if isinstance(history, DurableHistory) and not len(history) and history.retain == Retain():
+        history.keep(Retain(count=HISTORY))
+    return matcher
 
 
 class Tenants:

@@ -1,4 +1,4 @@
-"""The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and what was removed of late.
+"""The catalog: the truth of a durable matcher, in SQLite. Each subscription by its id, and recent removals.
 
 A change has a version: 1, 2, 3... in the order of changes. Its time is for people only; it never goes back, even if the
 clock does. What was written is durable when the call returns (SQLite's write-ahead log, synced at each commit); a call
@@ -24,10 +24,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,23 +38,22 @@ from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage import catalog_check as checking
 from dibs.storage.catalog_changes import IdsInUse, NewRows, forget_removals, put, put_new
-from dibs.storage.catalog_check import Seal, SealFile, read_removed
-from dibs.storage.catalog_rows import (
-    CatalogColumns,
-    Entry,
-    Unsound,
-    all_rows,
-    columns_of,
-    entries_of,
-    seed_of,
-    total,
-    wrap,
+from dibs.storage.catalog_check import Seal, SealFile
+from dibs.storage.catalog_reading import (
+    CatalogSession,
+    News,
+    count_used_bytes,
+    read_changes,
+    read_columns,
+    read_entries,
+    read_page,
+    verify,
 )
-from dibs.storage.catalog_schema import COLUMNS, CatalogState, LaterFormat, create_catalog, read_state, write_state
-from dibs.storage.catalog_session import ADVICE, DATA, LOG, Session, file_size
+from dibs.storage.catalog_rows import CatalogColumns, Entry, seed_of
+from dibs.storage.catalog_schema import CatalogState, create_catalog, read_state, write_state
+from dibs.storage.catalog_session import DATA, LOG, file_size
 from dibs.storage.documents import put_change, read_head, read_news
 from dibs.storage.history_rows import HistoryChange, HistoryNews
-from dibs.thresholds import thresholds
 
 T = TypeVar("T")
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1
@@ -65,30 +64,21 @@ def _now() -> int:
     return time.time_ns() // 1000
 
 
-class News(NamedTuple):
-    """What has changed since some version."""
-
-    version: int  # now
-    removed: list[Id]
-    entries: list[Entry]  # added or replaced
-    history: HistoryNews | None  # None: nothing
-
-
 class Catalog:
     """An open catalog; `close` it, or use it in a with block."""
 
     def __init__(self, folder: Path, read_only: bool):
         self.folder, self.read_only = folder, read_only
         self.clock: Callable[[], int] = _now  # UTC microseconds
-        self._reader = Session(folder, read_only=True)
-        self._writer: Session | None = None if read_only else Session(folder, read_only=False)
+        self._reader = CatalogSession(folder, read_only=True)
+        self._writer: CatalogSession | None = None if read_only else CatalogSession(folder, read_only=False)
         self._seal: SealFile | None = None
         self._closing = threading.Lock()
         try:
             seal = checking.read_seal(folder)
             self._sealed = checking.is_sealed(folder, seal)
-            state = self._verify(whole=not self._sealed)
-            changes = self._read(checking.count_committed)
+            state = verify(self._reader, whole=not self._sealed)
+            changes = self._reader.read(checking.count_committed)
             checking.check_seal(folder, seal, state.identity, changes)
             self.identity = state.identity  # random, made with the catalog
             self._row_seed = seed_of(state.identity)
@@ -132,8 +122,8 @@ class Catalog:
         with self._closing:
             self._end()
 
-    def _settle(self, writer: Session, seal: SealFile) -> None:
-        """What is wrong is told to the next one who opens it."""
+    def _settle(self, writer: CatalogSession, seal: SealFile) -> None:
+        """Whoever opens it next is told what is wrong."""
         if self._sealed:
             return
         with suppress(StorageError, FormatError, OSError):
@@ -141,9 +131,9 @@ class Catalog:
             [(busy, _, _)] = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if not busy and file_size(self.folder / LOG) == 0:
                 self._reader.close()
-                self._reader = Session(self.folder, read_only=True)  # one that must read from the disk
-                state = self._verify(whole=True)
-                seal.write(checking.make_seal(self.folder, state.identity, self._read(checking.count_committed)))
+                self._reader = CatalogSession(self.folder, read_only=True)  # one that must read from the disk
+                state, changes = verify(self._reader, whole=True), self._reader.read(checking.count_committed)
+                seal.write(checking.make_seal(self.folder, state.identity, changes))
                 self._sealed = True
 
     def _end(self) -> None:
@@ -194,16 +184,12 @@ class Catalog:
         """Bytes: the files, what is in use of the database (the rest is reused), the log that is not yet in it;
         subscriptions; changes that can be followed; documents."""
 
-        def work(connection: sqlite3.Connection) -> tuple[int, ...]:
-            pragmas = ("page_size", "page_count", "freelist_count")
-            return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
-
-        page, pages, free = self._read(work)
-        head = self._read(lambda c: read_head(c, self.identity))
+        used = self._reader.read(count_used_bytes)
+        head = self._reader.read(lambda c: read_head(c, self.identity))
         state, log = self._state(), file_size(self.folder / LOG)
         return {
             "file": file_size(self.folder / DATA) + log,
-            "used": (pages - free) * page,
+            "used": used,
             "wal": log,
             "entries": state.subscriptions,
             "log": state.version - state.trimmed,
@@ -214,8 +200,8 @@ class Catalog:
         """What is wrong with the files now; [] if nothing is."""
         try:
             seal = checking.read_seal(self.folder)
-            identity = self._verify(whole=True).identity
-            checking.check_seal(self.folder, seal, identity, self._read(checking.count_committed))
+            identity = verify(self._reader, whole=True).identity
+            checking.check_seal(self.folder, seal, identity, self._reader.read(checking.count_committed))
         except DamagedError as e:
             return [str(e)]
         return []
@@ -227,62 +213,30 @@ class Catalog:
 
     def get_many(self, ids: Iterable[Id]) -> list[Entry | None]:
         """The entries of the ids, as of one moment."""
-        wanted, query = list(ids), f"SELECT {COLUMNS} FROM subscriptions WHERE id = ?"
-
-        def work(connection: sqlite3.Connection) -> list[Entry | None]:
-            found = [row for id in wanted for row in connection.execute(query, (id,)).fetchall()]
-            there = {entry.id: entry for entry in entries_of(found, self._row_seed)}
-            return [there.get(id) for id in wanted]
-
-        return self._read(work)
+        wanted = list(ids)
+        return self._reader.read(lambda c: read_entries(c, wanted, self._row_seed))
 
     def entries(self, after: Id | None = None, batch: int = 10_000) -> Iterator[list[Entry]]:
         """All entries, or those after an id, which need not be there: integers ascending, then strings by their UTF-8
         bytes. Each batch is as of one moment, the next one as of a later: what is there all the time comes once, what
         changes meanwhile comes as it was or as it is, or not."""
-        query = f"SELECT {COLUMNS} FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?"
-        last: Any = float("-inf") if after is None else after  # below every id
-
-        def work(connection: sqlite3.Connection) -> list[Entry]:
-            return entries_of(connection.execute(query, (last, batch)).fetchall(), self._row_seed)
-
-        while found := self._read(work):
+        while found := self._reader.read(partial(read_page, after=after, count=batch, seed=self._row_seed)):
             yield found
-            last = found[-1].id
+            after = found[-1].id
 
     def columns(self) -> tuple[int, list[CatalogColumns]]:
         """The version and all entries as of one moment, in the order of their versions: one part for each type of ids
         that there is, integers first."""
-
-        def work(connection: sqlite3.Connection) -> tuple[int, list[CatalogColumns]]:
-            state = read_state(connection)
-            portions = list(all_rows(connection, self._row_seed))
-            count, found = sum(len(sums) for _, sums in portions), sum(total(sums) for _, sums in portions)
-            if (count, wrap(found)) != (state.subscriptions, state.subscriptions_sum):
-                raise Unsound(f"not the {state.subscriptions:,} subscriptions that were written are there")
-            return state.version, columns_of([rows for rows, _ in portions])
-
-        return self._read(work)
+        return self._reader.read(lambda c: read_columns(c, self._row_seed))
 
     def news(self, since: int, change: int | None = None, end: int = 0) -> News | None:
         """What has become of the ids that changed after version `since`, as of one moment; None if the removals do not
         go back so far. change, end: of the history as it is known, to hear of that, too."""
-        query = f"SELECT {COLUMNS} FROM subscriptions WHERE version > ? ORDER BY version"
-
-        def work(connection: sqlite3.Connection) -> News | None:
-            state = read_state(connection)
-            if state.trimmed > since:
-                return None
-            entries = entries_of(connection.execute(query, (since,)).fetchall(), self._row_seed)
-            gone = {entry.id for entry in entries_of(read_removed(connection, since), self._row_seed)}
-            history = None if change is None else read_news(connection, state.identity, change, end)
-            return News(state.version, list(gone.difference(entry.id for entry in entries)), entries, history)
-
-        return self._read(work)
+        return self._reader.read(lambda c: read_changes(c, since, change, end, seed=self._row_seed))
 
     def history(self, change: int = -1, end: int = 0) -> HistoryNews | None:
         """What is new in the history since a change; see read_news."""
-        return self._read(lambda c: read_news(c, self.identity, change, end))
+        return self._reader.read(lambda c: read_news(c, self.identity, change, end))
 
     # ---- writing ----
 
@@ -335,7 +289,7 @@ class Catalog:
         stamp = self._reader.stamp()
         seen, state, _ = self._seen
         if seen != stamp:
-            state, changes = self._read(lambda c: (read_state(c), checking.count_committed(c)))
+            state, changes = self._reader.read(lambda c: (read_state(c), checking.count_committed(c)))
             self._seen = (stamp, state, changes - state.version)
         return state
 
@@ -347,13 +301,10 @@ class Catalog:
             raise StorageError(self.folder, f"{expected}; has somebody else written to it? Close it and open it again")
         return state._replace(time=max(self.clock(), state.time))
 
-    def _check_writable(self) -> Session:
+    def _check_writable(self) -> CatalogSession:
         if self._writer is None:
             raise StorageError(self.folder, "was opened with read_only=True")
         return self._writer
-
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._reader.read(self._tell(work))
 
     def _write(self, work: Callable[[sqlite3.Connection], CatalogState]) -> None:
         """`work` returns the new state."""
@@ -367,44 +318,7 @@ class Catalog:
             return work(connection), checking.count_committed(connection)
 
         self._sealed = False
-        result, changes = writer.write(self._tell(whole))
+        result, changes = writer.write(whole)
         if self._seal is not None:
             self._seal.write(Seal(self.identity, changes))
         return result
-
-    def _verify(self, whole: bool) -> CatalogState:
-        """The state, after a look at everything if `whole`."""
-        if not whole:
-            return self._read(checking.check_head)
-        by_two = file_size(self.folder / DATA) >= thresholds.catalog_checked_by_two
-        found = self._verify_by_two() if by_two else None
-        return found or self._read(checking.verify)
-
-    def _verify_by_two(self) -> CatalogState | None:
-        """By two threads. None: somebody writes, so that they have seen different states."""
-        other = Session(self.folder, read_only=True)
-        try:
-            with ThreadPoolExecutor(1, thread_name_prefix="dibs") as pool:
-                try:
-                    future = pool.submit(other.read, self._tell(checking.check_structure))
-                except RuntimeError:  # at the end of a program there are no new threads
-                    return None
-                rows, structure = self._read(checking.check_rows), future.result()
-        finally:
-            other.close()
-        if rows.state != structure.state:
-            return None
-        return self._read(lambda _: checking.agree(rows, structure))
-
-    def _tell(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
-        """The same, with what is unsound as an error that names the file."""
-
-        def telling(connection: sqlite3.Connection) -> T:
-            try:
-                return work(connection)
-            except Unsound as e:
-                raise DamagedError(self.folder / DATA, f"{e}; {ADVICE}") from None
-            except LaterFormat as e:
-                raise FormatError(f"{self.folder / DATA}: {e}") from None
-
-        return telling

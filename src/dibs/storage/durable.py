@@ -24,7 +24,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,25 +35,17 @@ from numpy.typing import NDArray
 from dibs.errors import DamagedError, FormatError, RecoveryWarning, StorageError
 from dibs.index import AUTO
 from dibs.segments.compile import compile_texts
-from dibs.segments.gone import Gone
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
 from dibs.segments.state import Layer, State, Subscription, Waiting
 from dibs.segments.upkeep import Job
-from dibs.storage import store, writer_lock
+from dibs.storage import store
 from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_rows import CatalogColumns
 from dibs.storage.history_rows import HistoryChange, HistoryNews
-from dibs.storage.manifest import (
-    HEAD,
-    Manifest,
-    StoredSegment,
-    read_manifest,
-    removed_name,
-    segment_name,
-    write_manifest,
-)
+from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, write_manifest
+from dibs.storage.segment_files import SegmentFiles, check_ours
 from dibs.storage.writer_lock import WriterLock
 from dibs.thresholds import thresholds
 
@@ -95,17 +86,12 @@ class Durable:
         self._manifest: Manifest | None = None
         self._damage = ""
         self._unsaved = False  # segments were compiled on opening
-        # How segments are saved, and with how many rows gone: while they live.
-        self._stored: weakref.WeakKeyDictionary[Segment, tuple[StoredSegment, int]] = weakref.WeakKeyDictionary()
         self.is_closed = False
         try:
             self._manifest = self._read_manifest()
         except _UnreadableManifest as e:
             self._damage = str(e)
-        # Names are never used again: a reader of an older manifest must find the file that it means, or none.
-        self._next_file = store.next_file(folder)
-        if self._manifest is not None:
-            self._next_file = max(self._next_file, self._manifest.next_file)
+        self._files = SegmentFiles(folder, self._manifest)
         own = (self._manifest.index, self._manifest.options) if self._manifest else store.index_of(folder) or (AUTO, {})
         self.index = index or own[0]
         self.options = options if options is not None else own[1] if self.index == own[0] else {}
@@ -117,10 +103,10 @@ class Durable:
             if not store.is_durable(folder):
                 raise FormatError(f"{folder} holds no durable matcher; make one with Matcher.open without read_only")
         else:
-            _check_ours(folder)
+            check_ours(folder)
             lock = WriterLock(folder)
         try:
-            _check_ours(folder)
+            check_ours(folder)
             new = not read_only and not store.is_durable(folder)
             catalog = Catalog.open(folder / store.CATALOG, read_only=read_only, create=new)
             try:
@@ -176,12 +162,12 @@ class Durable:
             with self._saving:
                 if self._manifest is None:
                     options = dict(layers.choice.options)
-                    self._publish(Manifest(self.index, 0, self.catalog.identity, self._next_file, (), options))
+                    self._publish(Manifest(self.index, 0, self.catalog.identity, self._files.next_number, (), options))
                 self._remove_files()
             layers.upkeep.wake()
 
     def _restore_saved(self, layers: Layers) -> State | None:
-        """The state of the manifest; None: they must be rebuilt, which is told."""
+        """The state of the manifest; None: its segments must be rebuilt, of which it warns."""
         damage = self._damage
         for _ in range(TRIES):
             manifest = self._manifest
@@ -212,15 +198,10 @@ class Durable:
 
     def _layer(self, layers: Layers, manifest_index: str, stored: StoredSegment) -> Layer:
         settings = dict(layers.choice.settings) if manifest_index == layers.choice.name else {}
-        segment = store.load(self.folder / stored.file, stored.head, settings)
-        gone = np.empty(0, np.int64)
-        if stored.removed is not None:
-            gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
-        removed = Gone(len(segment)).including(gone)
+        segment, removed = self._files.load(stored, settings)
         if not layers.choice.is_of(segment.index) and len(segment) > thresholds.scanned_rows:
             self._unsaved = True
             return Layer.of(merge([(segment, removed.find_kept())], layers.choice))
-        self._stored[segment] = stored, removed.count
         return Layer(segment, removed)
 
     def _compile_all(self, layers: Layers) -> State:
@@ -327,44 +308,23 @@ class Durable:
         self.check_process()
         with self._saving:
             state = layers.flush()
-            stored = tuple(map(self._save_layer, state.layers))
+            stored = tuple(map(self._files.save, state.layers))
             old = self._manifest
             name, options = layers.choice.name, dict(layers.choice.options)
-            new = Manifest(name, state.version, self.catalog.identity, self._next_file, stored, options)
+            new = Manifest(name, state.version, self.catalog.identity, self._files.next_number, stored, options)
             if old is None or replace(new, next_file=old.next_file) != old:
                 self._publish(new)
                 self.catalog.trim(state.version)
                 self._remove_files()
             self._unsaved = False
 
-    def _save_layer(self, layer: Layer) -> StoredSegment:
-        """How the layer is saved."""
-        number, self._next_file = self._next_file, self._next_file + 1
-        stored, gone = self._stored.get(layer.segment, (None, 0))
-        if stored is None:
-            file = segment_name(number)
-            head = store.save(layer.segment, self.folder / file)
-            stored, gone = StoredSegment(file, len(layer.segment), None, head), 0
-        if layer.gone.count != gone:
-            file = removed_name(number)
-            head = store.save_removed(layer.gone.list_rows(), self.folder / file)
-            stored = replace(stored, removed=file, removed_head=head)
-        self._stored[layer.segment] = stored, layer.gone.count
-        return stored
-
     def _publish(self, manifest: Manifest) -> None:
         write_manifest(self.folder, manifest)
         self._manifest = manifest
 
     def _remove_files(self) -> None:
-        """Files that the manifest does not name, left behind by an earlier one or by a crash."""
         assert self._manifest is not None
-        named = {name for s in self._manifest.segments for name in (s.file, s.removed)}
-        for pattern in ("segment-*.dibs*", "removed-*.dibs*", HEAD + ".*"):
-            for path in self.folder.glob(pattern):
-                if path.name not in named:
-                    with suppress(OSError):  # it means nothing, and will be tried again
-                        path.unlink()
+        self._files.remove_others(self._manifest)
 
     def finish(self, layers: Layers) -> None:
         """Before closing. What cannot be saved now is in the catalog, so that is no reason to fail."""
@@ -379,17 +339,13 @@ class Durable:
 
     def stats(self) -> dict[str, Any]:
         manifest = self._manifest
-        files = []
-        for path in self.folder.glob("*.dibs"):
-            with suppress(FileNotFoundError):  # the writer has removed it just now
-                files.append(path.stat().st_size)
         return {
             "folder": str(self.folder),
             "identity": self.catalog.identity,
             "read only": self.read_only,
             "changes to replay": self.catalog.version - (manifest.version if manifest else 0),
             "segment files": 0 if manifest is None else len(manifest.segments),
-            "segment bytes": sum(files),
+            "segment bytes": self._files.count_bytes(),
             "catalog": self.catalog.sizes(),
         }
 
@@ -409,23 +365,3 @@ class Durable:
 def _tell(damage: str, count: int) -> None:
     text = f"{damage}; compiling all {count:,} subscriptions again from the catalog (nothing is lost)"
     warnings.warn(text, RecoveryWarning, stacklevel=5)
-
-
-def _check_ours(folder: Path) -> None:
-    """Refuses a folder that holds something else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise FormatError(f"{folder} is a file: give a folder for a durable matcher")
-    names = {n for n in os.listdir(folder) if n != writer_lock.NAME and not n.startswith(store.CATALOG + ".partial")}
-    if not names or store.CATALOG in names:
-        return
-    if HEAD in names:
-        try:
-            durable = read_manifest(folder).identity != ""
-        except FormatError:
-            durable = False
-        if durable:
-            raise DamagedError(folder, f"the folder {store.CATALOG} is missing; put it back from a backup")
-        raise FormatError(f"{folder} holds a saved index: read it with Matcher.load, or open another folder")
-    raise FormatError(f"{folder} exists and holds something else ({min(names)}...): give a new or empty folder")

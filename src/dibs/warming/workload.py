@@ -90,14 +90,18 @@ def coding() -> None:
 FEW_ATTRIBUTES, MANY_ATTRIBUTES = (300, 20), (3_000, 5_000)  # clauses, and attributes of which an event has 5
 
 
-def index(name: str = AUTO, sizes: tuple[tuple[int, int], ...] = (FEW_ATTRIBUTES, MANY_ATTRIBUTES)) -> None:
-    """Clauses, made by hand, to an index; and coded events to pairs."""
+def index(
+    name: str = AUTO,
+    sizes: tuple[tuple[int, int], ...] = (FEW_ATTRIBUTES, MANY_ATTRIBUTES),
+    batches: tuple[int, ...] = (1, 70),
+) -> None:
+    """Clauses, made by hand, to an index; and batches of so many coded events to pairs."""
     for rows, attributes in sizes:
         clauses = _clauses(rows, attributes)
         built = create(name, clauses)
         for _ in range(3):
             for several in (False, True):
-                for count in (1, 70):
+                for count in batches:
                     events = _events(count, attributes, several)
                     built.match(events, 1)
                     built.match(events, 2, lambda event, row: None)
@@ -234,8 +238,16 @@ def _at_smallest(use: Callable[[], None]) -> None:
         use()
 
 
+def _masks(batch: int) -> None:
+    """Whatever the planner would do. Batches of different sizes have masks of different widths."""
+    with using({"look_cost": 1e9, "mask_cost": -1.0, "one_by_one_clauses": 1, "one_by_one_calls": 0}):
+        index(AUTO, (FEW_ATTRIBUTES,), (1, batch))
+
+
 PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should begin
-    "masks": partial(index, AUTO, (FEW_ATTRIBUTES,)),
+    "wide masks": partial(_masks, 300),
+    "masks of middle width": partial(_masks, 200),
+    "narrow masks": partial(_masks, 70),
     "coding": partial(_both_ways, coding),
     "small sizes": partial(_at_smallest, index),
     "language": partial(_both_ways, language),

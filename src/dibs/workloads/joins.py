@@ -38,6 +38,7 @@ class Market:
     kinds: int = 500
     prices: int = 10_000
     waiting: float = 0.3  # the share of subscriptions and of joins for what is not offered yet
+    broad: float = 0.0  # the share of subscriptions whose constants are true of most events
     missing: float = 0.02  # the share of values that are missing
 
 
@@ -70,6 +71,8 @@ def generate(
 
 def _constants(market: Market, draw: np.random.Generator) -> str:
     """What a subscription asks of the event alone."""
+    if market.broad and draw.random() < market.broad:
+        return f"@price > {draw.integers(1, market.prices // 10)}"
     unknown = draw.random() < market.waiting
     if draw.random() < 0.5:
         sku = draw.integers(market.goods) + market.goods * unknown

@@ -26,9 +26,6 @@ from dibs.language.expression import Predicate
 from dibs.lazy import lazy
 
 _MOST = np.int64(2**63 - 1)
-_AT_ONCE = 1 << 18  # documents that are read at a time
-
-Long = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]
 
 
 def order_bits(values: NDArray[np.float64]) -> NDArray[np.int64]:

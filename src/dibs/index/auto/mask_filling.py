@@ -6,7 +6,7 @@ import numpy as np
 
 from dibs.index.auto.mask_layout import WORD, Block, FillSpace
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.lanes import and_not
+from dibs.jit.lanes import and_not, is_empty, or_and_not
 
 
 @kernel
@@ -78,48 +78,61 @@ def _distribute(block, at, index, entries_of, events):
 
 
 @kernel
-def fill_masks(lanes, sizes, block, index, spans, masks, rank):
-    """The masks of all predicates on the block's attributes, and the one that is true."""
-    width, most = len(lanes), 0
+def fill_masks(lanes, sizes, block, index, spans, masks, written, rank):
+    """The masks, all zero before, of the predicates on the block's attributes, and the one that is true. Returns how
+    many are no longer zero: they are listed in `written`."""
+    width, most, n = len(lanes), 0, np.uint64(0)
     for t in range(len(block.attributes)):
         most = max(most, block.begin[t + 1] - block.begin[t])
     space = FillSpace(
-        np.empty(most, np.int32), np.empty(width, np.uint64), np.empty((most + 1) * width, np.uint64), rank
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty(width, np.uint64),
+        np.empty((most + 1) * width, np.uint64),
+        written,
+        rank,
     )
     for k in range(width):
         masks[len(index.lo) * width + k] = block.valid[k]
     for t in range(len(block.attributes)):
-        _fill_attribute(lanes, sizes, t, block, index, spans, masks, space)
+        n = _fill_attribute(lanes, sizes, t, n, block, index, spans, masks, space)
+    return n
 
 
 @phase(inline=False)
-def _fill_attribute(lanes, sizes, t, block, index, spans, masks, space):
+def _fill_attribute(lanes, sizes, t, n, block, index, spans, masks, space):
+    """n: masks written so far. Returns how many they are then."""
     a, entries = block.attributes[t], block.begin[t + 1] - block.begin[t]
     first, last = index.of_attribute[a], index.of_attribute[a + 1]
-    points = _order_entries(len(lanes), block.begin[t], block.begin[t + 1], block, space)
-    _cumulate(len(lanes), points, block, space)
-    top = block.lo[space.order[points - 1]] if points else np.int32(0)
+    points, top = _part_entries(len(lanes), block.begin[t], block.begin[t + 1], block, space)
     tabulated = top < sizes.small_domain
     if tabulated:
-        _tabulate(points, top, block, space)
-        if points == entries:
-            _fill_plain(lanes, first, index.plain_of[a], top, index, masks, space)
-            first = index.plain_of[a]
+        _sort_by_cell(points, top, block, space)
+    else:
+        _sort(space.order, 0, points, block.lo)
+    _cumulate(len(lanes), points, block, space)
+    if tabulated and points == entries:
+        n = _fill_plain(lanes, first, index.plain_of[a], top, n, index, masks, space)
+        first = index.plain_of[a]
     for p in range(first, last):
         lo, hi = index.lo[p], index.hi[p]
         count = 1 if hi >= 0 else -hi
         base = p * len(lanes)
-        for k in range(len(lanes)):
-            masks[base + k] = 0
         if count > sizes.most_spans:
             _fill_by_values(base, lo, count, block.begin[t], block.begin[t + 1], block, spans, masks)
-            continue
-        for s in range(count):
+        for s in range(count if count <= sizes.most_spans else 0):
             x, y = (lo, hi) if hi >= 0 else (spans.lo[lo + s], spans.hi[lo + s])
             if x <= y:
                 above, below = _ranks(x, y, points, top, tabulated, block, space)
-                _add_span(len(lanes), base, x, above, below, block, masks, space)
-                _add_others(base, x, y, points, entries, block, masks, space)
+                if above > below:
+                    or_and_not(lanes, space.cumulative, above * len(lanes), below * len(lanes), masks, base)
+                if x == 0:
+                    _add_absent(len(lanes), base, block, masks, space)
+                if points < entries:
+                    _add_others(base, x, y, points, entries, block, masks, space)
+        space.written[n] = p
+        n += np.uint64(not is_empty(lanes, masks, np.uint64(base)))
+    return n
 
 
 @kernel(inline="always")
@@ -136,24 +149,44 @@ def _is_point(i, first, last, block):
 
 
 @phase(inline=False)
-def _order_entries(width, first, last, block, space):
-    """Points come first, sorted by value; the other entries stay behind them. Returns how many are points."""
+def _part_entries(width, first, last, block, space):
+    """Points come first, the other entries stay behind them. Returns how many are points, and their highest cell."""
     for k in range(width):
         space.present[k] = 0
-    points = 0
+    points, top = 0, np.int32(0)
     for i in range(first, last):
         _add_event(space.present, 0, block.event[i])
-        points += _is_point(i, first, last, block)
+        if _is_point(i, first, last, block):
+            points += 1
+            top = max(top, block.lo[i])
     at, behind = 0, points
     for i in range(first, last):
-        if _is_point(i, first, last, block):
+        if points == last - first or _is_point(i, first, last, block):
             space.order[at] = i
             at += 1
         else:
             space.order[behind] = i
             behind += 1
-    _sort(space.order, 0, points, block.lo)
-    return points
+    return points, top
+
+
+@phase(inline=False)
+def _sort_by_cell(points, top, block, space):
+    """Puts the points in the order of their cells, and tabulates the ranks of the cells to the top one; those above it
+    count as the one behind it."""
+    rank, cells = space.rank, np.int64(top) + 2
+    for c in range(cells + 1):
+        rank[c] = 0
+    for i in range(points):
+        space.behind[i] = space.order[i]
+        rank[block.lo[space.order[i]] + 1] += 1
+    for c in range(cells):
+        rank[c + 1] += rank[c]
+    # rank[c] is now where the first point of cell c goes, and, when all have their places, the rank of c.
+    for i in range(points):
+        cell = block.lo[space.behind[i]]
+        space.order[rank[cell]] = space.behind[i]
+        rank[cell] += 1
 
 
 @phase(inline=False)
@@ -167,23 +200,18 @@ def _cumulate(width, points, block, space):
 
 
 @phase(inline=False)
-def _tabulate(points, top, block, space):
-    """The ranks of the cells to the top one; those above it count as the one behind it."""
-    i = 0
-    for c in range(top + 2):
-        while i < points and block.lo[space.order[i]] <= c:
-            i += 1
-        space.rank[c] = i
-
-
-@phase(inline=False)
-def _fill_plain(lanes, first, last, top, index, masks, space):
-    """Predicates of one span of values, where all entries are points: two look-ups and an and-not."""
+def _fill_plain(lanes, first, last, top, n, index, masks, space):
+    """Predicates of one span of values, where all entries are points: two look-ups and an and-not. Returns how many
+    masks are written then."""
     lane = np.uint64(len(lanes))
     for p in range(np.uint64(first), np.uint64(last)):
         above = np.uint64(space.rank[min(index.hi[p], top + 1)]) * lane
         below = np.uint64(space.rank[min(index.lo[p] - 1, top + 1)]) * lane
-        and_not(lanes, space.cumulative, above, below, masks, p * lane)
+        if above != below:
+            and_not(lanes, space.cumulative, above, below, masks, p * lane)
+            space.written[n] = p
+            n += np.uint64(1)
+    return n
 
 
 @kernel(inline="always")
@@ -211,12 +239,10 @@ def _at_most(cell, points, block, space):
 
 
 @kernel(inline="always")
-def _add_span(width, base, x, above, below, block, masks, space):
-    """The points of a span; absent ones too if it starts at the cell of no value."""
+def _add_absent(width, base, block, masks, space):
+    """The events without the attribute: for a span that starts at the cell of no value."""
     for k in range(width):
-        if x == 0:
-            masks[base + k] |= block.valid[k] & ~space.present[k]
-        masks[base + k] |= space.cumulative[above * width + k] & ~space.cumulative[below * width + k]
+        masks[base + k] |= block.valid[k] & ~space.present[k]
 
 
 @kernel(inline="always")

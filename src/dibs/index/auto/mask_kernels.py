@@ -29,7 +29,7 @@ from dibs.index.auto.mask_layout import (
 )
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, EventArrays, Room
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.lanes import and_run, and_two, count_bits, is_empty, lowest_bit, prefetch, split
+from dibs.jit.lanes import and_run, and_two, clear, count_bits, is_empty, lowest_bit, prefetch, split
 from dibs.language.table import ACCEPT, REJECT
 
 ONE = np.uint64(1)
@@ -43,7 +43,7 @@ def match_blocks(lanes, sizes, last_event, progress, *arrays):
     Goes on where `progress` says (NEXT_ROW: a clause or, behind all clauses, a program; behind these, the rows without
     predicates) and stops when the room for pairs is full."""
     index, spans, events = MaskArrays(*arrays[:17]), Spans(*arrays[17:20]), EventArrays(*arrays[20:24])
-    space, room = WorkSpace(*arrays[24:27]), Room(*arrays[27:])
+    space, room = WorkSpace(*arrays[24:28]), Room(*arrays[28:])
     width, most = len(lanes), np.int64(sizes.chunk)
     chunk = Chunk(
         np.empty(most, np.uint32),
@@ -51,31 +51,29 @@ def match_blocks(lanes, sizes, last_event, progress, *arrays):
         np.empty(most * width, np.uint64),
         np.empty(most * width, np.uint64),
     )
-    rank = np.empty(sizes.small_domain + 2, np.int32)
+    rank = np.empty(sizes.small_domain + 3, np.int32)
     progress[PAIRS] = 0
     full = False
     while progress[NEXT_EVENT] < last_event and not full:
         first_event = progress[NEXT_EVENT]
         stop_event = min(first_event + width * WORD, last_event)
         block = sort_block(width, first_event, stop_event, index, spans.null_attributes, space.entries_of, events)
-        fill_masks(lanes, sizes, block, index, spans, space.masks, rank)
+        written = fill_masks(lanes, sizes, block, index, spans, space.masks, space.written, rank)
         full = _match_clauses(lanes, sizes, block, index, space, chunk, room, progress)
         if not full:
             full = _run_unreached(lanes, block, index, space, room, progress)
         if not full:
             full = _report_always(block, index, room, progress)
-        _clear_masks(width, block, index, space.masks)
+        _clear_masks(lanes, written, space)
         if not full:
             progress[NEXT_EVENT], progress[NEXT_ROW] = stop_event, 0
 
 
 @phase(inline=False)
-def _clear_masks(width, block, index, masks):
+def _clear_masks(lanes, written, space):
     """Leaves them as they were found: all zero, but the true one."""
-    for t in range(len(block.attributes)):
-        a = block.attributes[t]
-        for k in range(index.of_attribute[a] * width, index.of_attribute[a + 1] * width):
-            masks[k] = 0
+    for i in range(written):
+        clear(lanes, space.masks, np.uint64(space.written[i]) * np.uint64(len(lanes)))
 
 
 # ---- clauses: the groups of the attributes that the block has

@@ -58,9 +58,10 @@ class Spans(NamedTuple):
 
 
 class WorkSpace(NamedTuple):
-    """All zero between calls."""
+    """All zero between calls, but the list of masks that were written."""
 
     masks: NDArray[np.uint64]  # by predicate, and one that is true
+    written: NDArray[np.uint32]  # predicates; one more than there are
     entries_of: NDArray[np.int32]  # by attribute: how many entries the block has, then its place among those touched
     reach: NDArray[np.uint64]  # by step of a program: the events that reach it; then those accepted, then rejected
 
@@ -82,8 +83,10 @@ class FillSpace(NamedTuple):
     """What the masks of one attribute are made with."""
 
     order: NDArray[np.int32]  # its entries: first the points, by value
+    behind: NDArray[np.int32]  # the same before they are sorted
     present: NDArray[np.uint64]  # a mask: the events that have it
     cumulative: NDArray[np.uint64]  # masks: the events of no point, the first one, the first two, ...
+    written: NDArray[np.uint32]  # predicates whose masks are not zero
     rank: NDArray[np.int32]  # by cell: how many points lie there or below
 
 

@@ -70,8 +70,11 @@ from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
 from dibs.thresholds import thresholds
 
-WIDE = (0,) * 8  # 512 events a block; the length of the tuple is a constant to the compiler
+# Words of a mask, 64 events each: the length of the tuple is a constant to the compiler.
+WIDE = (0,) * 8
+MIDDLE = (0,) * 4
 NARROW = (0,)
+WIDTHS = {len(lanes): lanes for lanes in (WIDE, MIDDLE, NARROW)}
 
 
 class Masks:
@@ -89,7 +92,7 @@ class Masks:
         null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
         own = MaskArrays(*(arrays[name] for name in self.ARRAYS))
         self._fixed = *own, *Spans(clauses.span_lo, clauses.span_hi, null_attributes)  # what every search is given
-        self._pools = {len(NARROW): Pool(), len(WIDE): Pool()}
+        self._pools = {width: Pool() for width in WIDTHS}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
@@ -198,9 +201,8 @@ class Masks:
         """See index.base.in_parts; progress[NEXT_ROW] is the clause (or, behind all clauses, the program) to go on
         with, which only means something for blocks of the same width: progress[OWN] keeps it."""
         if progress[OWN] == 0:
-            wide = last - progress[NEXT_EVENT] > thresholds.narrow_blocks * WORD
-            progress[OWN] = len(WIDE if wide else NARROW)
-        lanes = WIDE if progress[OWN] == len(WIDE) else NARROW
+            progress[OWN] = len(_choose_width(last - int(progress[NEXT_EVENT])))
+        lanes = WIDTHS[int(progress[OWN])]
         t = thresholds
         sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells)
         pool = self._pools[len(lanes)]
@@ -224,9 +226,16 @@ class Masks:
         longest = int(self._arrays["entry"][STEPS::ENTRY].max(initial=0))
         return WorkSpace(
             masks=_align_zeros((len(self._arrays["lo"]) + 1) * lanes),
+            written=np.empty(len(self._arrays["lo"]) + 1, np.uint32),
             entries_of=np.zeros(len(self._arrays["of_attribute"]), np.int32),
             reach=np.zeros((longest + 2) * len(WIDE), np.uint64),
         )
+
+
+def _choose_width(events: int) -> tuple[int, ...]:
+    if events <= thresholds.narrow_blocks * WORD:
+        return NARROW
+    return MIDDLE if events <= thresholds.middle_blocks * len(MIDDLE) * WORD else WIDE
 
 
 def _few_survivors(entries: Entries, share: NDArray[np.float32], rows: int) -> NDArray[np.bool_]:

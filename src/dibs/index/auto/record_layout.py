@@ -12,7 +12,9 @@ from dibs.index.kernels import Slots
 
 COARSE = 1 << 16  # coarse cells are below it
 LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are prefetched
-EARLY, SOON = 24, 8  # so many entries before its turn, where a group stands is prefetched, and the group
+EARLY, SOON = 24, 8  # so many values before its turn, where a group stands is prefetched, and the group
+FAR = 1 << 18  # guards that do not fit into the near caches: they are prefetched
+LATER = 6  # survivors whose records are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
 # Parts of words: attribute or row << HIGH | lo or flags << MIDDLE | width or n, in the bits of LOW.
 HIGH, MIDDLE, LOW = np.uint64(32), np.uint64(16), np.uint64(0xFFFF)
@@ -26,9 +28,19 @@ class RecordArrays(NamedTuple):
     start: NDArray[np.int64]
     count: NDArray[np.int32]  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     shift: NDArray[np.uint8]
-    cell_group: NDArray[np.int64]
-    cell_end: NDArray[np.int32]
-    filled: NDArray[np.uint8]  # bits: which groups have clauses. Not saved: made of `count`
+    rungs: NDArray[np.int32]
+    rung_shift: NDArray[np.uint8]
+    rung_bucket: NDArray[np.int64]
+    rung_end: NDArray[np.int32]
+    guards: NDArray[np.uint32]
+    guard: NDArray[np.uint64]
+    place: NDArray[np.uint32]
+    filled: NDArray[np.uint8]  # bits: which attributes have a group. Not saved: made of `count`
+    filled_bucket: NDArray[np.uint8]  # bits: which buckets have guards. Not saved: made of `guards`
+
+
+MADE = ("filled", "filled_bucket")
+SAVED = tuple(name for name in RecordArrays._fields if name not in MADE)
 
 
 class Facts(NamedTuple):
@@ -36,12 +48,13 @@ class Facts(NamedTuple):
 
     points: bool  # of the events: see coding.batch
     inexact: bool  # some header has the flag VERIFY
-    has_programs: bool
 
 
 class WorkSpace(NamedTuple):
-    """All zero between events, but the stamps."""
+    """All zero between events, but the stamps and the survivors."""
 
     slots: Slots
     coarse: NDArray[np.uint16]  # the event's coarse cell, by attribute
-    stamps: NDArray[np.int32]  # by program, the last event that it was reported for; at the end, this event's
+    stamps: NDArray[np.int32]  # by row, the last event that it was reported for, if it may be met twice; at the end,
+    # this event's
+    survivors: NDArray[np.uint32]  # guards that hold

@@ -11,13 +11,15 @@ from dibs.index.auto.access_sets import Entries
 from dibs.index.auto.record_layout import COARSE, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
 from dibs.jit.kernel import kernel, phase
 
+MOST_ORDERED = 64  # tests of a clause that are put in order: by insertion
+
 
 class Filed(NamedTuple):
-    """The clauses to pack, ordered by group."""
+    """The clauses to pack, in order."""
 
     row: NDArray[np.int64]
-    group: NDArray[np.int64]
     entry: NDArray[np.int64]  # of programs, which have the tests of the entry; -1: all predicates are tests
+    known: NDArray[np.int64]  # filed x 2: predicates that need no test, as they hold for whoever looks; -1: none
 
 
 class Tests(NamedTuple):
@@ -33,27 +35,30 @@ class Tests(NamedTuple):
 
 
 @kernel
-def pack(filed, groups, entries, clauses, shift, most_spans):
-    """The stream of what is filed, and where each group starts."""
-    start = np.zeros(groups + 1, np.int64)
-    _count_words(start, filed, entries, clauses, shift, most_spans)
-    for g in range(groups):
-        start[g + 1] += start[g]
-    words = np.empty(start[-1], np.uint64)
-    _write_clauses(words, filed, entries, clauses, shift, most_spans)
-    return words, start
+def pack(filed, entries, clauses, share, shift, most_spans):
+    """The stream of what is filed, and where each clause starts; at the end, where the last one ends, and a word that
+    is none. The tests of a clause are in the order of their likelihood (share)."""
+    place = np.zeros(len(filed.row) + 1, np.int64)
+    _count_words(place, filed, entries, clauses, shift, most_spans)
+    longest = 0
+    for i in range(len(filed.row)):
+        first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
+        longest = max(longest, last - first)
+    words = np.zeros(place[-1] + 1, np.uint64)
+    _write_clauses(words, np.empty(longest, np.int64), filed, entries, clauses, share, shift, most_spans)
+    return words, place
 
 
 @phase(inline=False)
-def _count_words(start, filed, entries, clauses, shift, most_spans):
-    """The words of each group, one place behind it."""
+def _count_words(place, filed, entries, clauses, shift, most_spans):
     for i in range(len(filed.row)):
         n, _ = _count_tests(i, filed, entries, clauses, shift, most_spans)
-        start[filed.group[i] + 1] += 1 + n
+        place[i + 1] = place[i] + 1 + n
 
 
 @phase(inline=False)
-def _write_clauses(words, filed, entries, clauses, shift, most_spans):
+def _write_clauses(words, tested, filed, entries, clauses, share, shift, most_spans):
+    """tested: room for the tests of a clause."""
     at = 0
     for i in range(len(filed.row)):
         n, verify = _count_tests(i, filed, entries, clauses, shift, most_spans)
@@ -66,19 +71,39 @@ def _write_clauses(words, filed, entries, clauses, shift, most_spans):
         words[at] = _word(filed.row[i], flags, n)
         at += 1
         if n > 0:
-            first, last = _tests_of(i, filed, entries, clauses)
-            for k in range(first, last):
-                p = entries.tests[k] if filed.entry[i] >= 0 else k
-                at = _write_tests(words, at, p, clauses, shift, most_spans)
+            for k in range(_order_tests(i, tested, filed, entries, clauses, share)):
+                at = _write_tests(words, at, tested[k], clauses, shift, most_spans)
+
+
+@phase(inline=False)
+def _order_tests(i, tested, filed, entries, clauses, share):
+    """The predicates that are tested, the least likely first; how many."""
+    first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
+    n = 0
+    for k in range(first, last):
+        p = entries.tests[k] if filed.entry[i] >= 0 else k
+        if not _is_known(p, i, filed):
+            at = n
+            while at > 0 and share[tested[at - 1]] > share[p] and n < MOST_ORDERED:
+                tested[at] = tested[at - 1]
+                at -= 1
+            tested[at] = p
+            n += 1
+    return n
 
 
 @kernel(inline="always")
-def _tests_of(i, filed, entries, clauses):
+def _is_known(p, i, filed):
+    return p == filed.known[i, 0] or p == filed.known[i, 1]
+
+
+@kernel(inline="always")
+def tests_of(row, entry, entries, clauses):
     """From where to where the tests of what is filed stand: among those of entries, or as predicates."""
-    if filed.entry[i] >= 0:
-        first, last = entries.start[filed.entry[i]], entries.start[filed.entry[i] + 1]
+    if entry >= 0:
+        first, last = entries.start[entry], entries.start[entry + 1]
     else:
-        first, last = clauses.offsets[filed.row[i]], clauses.offsets[filed.row[i] + 1]
+        first, last = clauses.offsets[row], clauses.offsets[row + 1]
     return first, last
 
 
@@ -86,9 +111,11 @@ def _tests_of(i, filed, entries, clauses):
 def _count_tests(i, filed, entries, clauses, shift, most_spans):
     """How many words the tests take, and whether they are wider than the predicates."""
     n, verify = 0, False
-    first, last = _tests_of(i, filed, entries, clauses)
+    first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
     for k in range(first, last):
         p = entries.tests[k] if filed.entry[i] >= 0 else k
+        if _is_known(p, i, filed):
+            continue
         spans = 1 if clauses.hi[p] >= 0 else -clauses.hi[p]
         if shift[clauses.attribute[p]] > 0 or spans > most_spans:
             verify = True
@@ -104,12 +131,11 @@ def _count_tests(i, filed, entries, clauses, shift, most_spans):
 def _write_tests(words, at, p, clauses, shift, most_spans):
     """The hull of a predicate and, where that is exact, one test for each hole. Returns the place behind them."""
     a, low, high = clauses.attribute[p], clauses.lo[p], clauses.hi[p]
-    if high >= 0:
-        words[at] = _hull(a, low, high, shift[a])
-        return at + 1
-    first, last = low, low - high - 1  # the spans
-    words[at] = _hull(a, clauses.span_lo[first], clauses.span_hi[last], shift[a])
+    words[at] = hull(p, clauses, shift)
     at += 1
+    if high >= 0:
+        return at
+    first, last = low, low - high - 1  # the spans
     if last - first < most_spans and shift[a] == 0:
         for s in range(first, last):  # from the next span round to this one
             x, y = clauses.span_lo[s + 1], clauses.span_hi[s]
@@ -118,11 +144,15 @@ def _write_tests(words, at, p, clauses, shift, most_spans):
     return at
 
 
-@kernel(inline="always")
-def _hull(a, low, high, shift):
+@phase(inline=False)
+def hull(p, clauses, shift):
+    """The test of whether a value lies between the first and the last cell of a predicate."""
+    a, low, high = clauses.attribute[p], clauses.lo[p], clauses.hi[p]
+    if high < 0:
+        low, high = clauses.span_lo[clauses.lo[p]], clauses.span_hi[clauses.lo[p] - high - 1]
     x, y = COARSE - 1, COARSE - 1  # never holds: no event has this coarse cell
     if low <= high:
-        x, y = np.int64(low >> shift), np.int64(high >> shift)
+        x, y = np.int64(low >> shift[a]), np.int64(high >> shift[a])
     return _word(a, x, y - x)
 
 
@@ -132,10 +162,10 @@ def _word(high, middle, low):
 
 
 @kernel
-def has_flag(words, start, flag):
+def has_flag(words, flag):
     """Whether some header has it."""
     at = np.uint64(0)
-    while at < np.uint64(start[-1]):
+    while at < np.uint64(len(words) - 1):
         if (words[at] >> MIDDLE) & np.uint64(flag) != 0:
             return True
         at += (words[at] & LOW) + ONE

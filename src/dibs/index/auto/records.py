@@ -1,33 +1,45 @@
-"""records: clauses beside a rare attribute or value, packed into one stream of 64-bit words. Half of `auto`.
+"""records: clauses that few events look at, packed into one stream of 64-bit words. Half of `auto`.
 
-The idea: each conjunction is filed in one group, that of an attribute that few events have, or that of a value (a
-cell) that few events have for a common attribute. An event reads only the groups of its attributes and values, and
-each group is one run of memory: for each clause a header and then its predicates, a word each. Memory latency is the
-cost, so the next groups are prefetched while the current one is tested; mispredicted branches come second, so a clause
-is tested without early exit and clauses of one length stand together.
+The idea: each conjunction is filed under one of its predicates, its access predicate, and an event looks only at what
+is filed under its own attributes and values.
+
+    under an attribute    that few events have: all its clauses are one run of memory, read from end to end
+    under values          of an attribute that many have: under every bucket of cells that the predicate covers, by a
+                          *guard*, the least likely one of the other tests. Only clauses whose guard holds are read
+
+Buckets are of 1, 16, 256, ... cells, and a clause is filed under the smallest of which its predicate covers few (the
+PS-Tree's spaces, but of several widths, so that wide predicates need few copies). So an event looks at one bucket of
+each width that is in use: the rungs of its attribute. Memory latency is the cost, so what comes next is prefetched
+while the current one is tested; mispredicted branches come second, so guards and clauses are tested without early exit.
 
 A program (an expression with OR) is filed as its entries (index.access_sets), each with its own tests; an entry that
-passes them runs the program, unless the tests say it all. An event is stamped on the programs it has met, so that each
-is reported once.
+passes them runs the program, unless the tests say it all. An event is stamped on the rows that it may meet twice, so
+that each is reported once.
 
 Arrays:
-    words  uint64  for each clause a header  row << 32 | flags << 16 | n   and n tests
-                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16
-    start  int64   groups + 1: the words of each group; first the groups of attributes, then those of cells
-    count  int32   groups: how many clauses it has
+    words  uint64  for each clause a header  row << 32 | flags << 16 | n   and n tests, the least likely first:
+                   attribute << 32 | lo << 16 | (hi - lo),  in coarse cells, modulo 2**16. First the clauses filed
+                   under attributes, by attribute; at the end one word that is none
+    start  int64   attributes + 1: the words of each attribute's group
+    count  int32   attributes: how many clauses it has
     shift  uint8   attributes: a coarse cell is cell >> shift, below 65,536
-    cell_group, cell_end   int64, int32   attributes: cell c of the attribute has the group cell_group + c if c is
-                   below cell_end
+    rungs  int32   attributes + 1: the rungs of each attribute
+    rung_shift, rung_bucket, rung_end   uint8, int64, int32: cell c is in bucket rung_bucket + (c >> rung_shift), if
+                   c >> rung_shift is below rung_end
+    guards uint32  buckets + 1: the guards of each bucket
+    guard, place   uint64, uint32: a test, and where the words of its clause begin
     size   int64   1: rows filed
 
 A test holds when (value - lo) mod 2**16 <= hi - lo, so a span may wrap round, and "not in a hole" is one too: a
 predicate of several spans is its hull and, for each hole, the span that goes round it. Where a test would be inexact
 (coarse cells, long lists) it is wider than the predicate and the flag VERIFY sends the candidate to the clauses
-themselves; so do events with several values or a range for some attribute. Branches on what the data says are kept out
-of the loop over clauses: testing the flag before the outcome of the tests took a third off the time.
+themselves; so do events with several values or a range for some attribute. What holds for whoever finds a guard needs
+no test: the guard itself, if its hull is all of it, and the access predicate, if buckets are single cells. Branches on
+what the data says are kept out of the loop over clauses: testing the flag before the outcome of the tests took a third
+off the time.
 
-Useful for: attributes that are in few events (sparse, high-dimensional data); equality over many values.
-Not useful for: ranges over attributes that most events have: every clause filed there would be tested for every event.
+Useful for: attributes and values that are in few events (sparse, high-dimensional data; equality; small matchers).
+Not useful for: ranges over attributes that most events have: many guards would be tested for every event.
 """
 
 from __future__ import annotations
@@ -40,9 +52,11 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
+from dibs.index.auto.record_buckets import FiledByValue, choose_guards, list_known, make_ladder, stand_guards
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import PROGRAM, VERIFY, RecordArrays
+from dibs.index.auto.record_layout import SAVED, VERIFY, RecordArrays
 from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
+from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
 from dibs.index.kernels import Slots
@@ -51,18 +65,17 @@ from dibs.thresholds import thresholds
 
 
 class Records:
-    ARRAYS = (*RecordArrays._fields[:-1], "size")
+    ARRAYS = (*SAVED, "size")
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
         self.rate = Rate()
         self._arrays = arrays
-        self._words, self._start = arrays["words"], arrays["start"]
         self.size = int(arrays["size"][0])
-        self.has_programs = int(arrays["count"].sum()) > 0 and bool(has_flag(self._words, self._start, PROGRAM))
-        self.inexact = bool(has_flag(self._words, self._start, VERIFY))
+        self.inexact = bool(has_flag(arrays["words"], VERIFY))
         filled = np.packbits(arrays["count"] > 0, bitorder="little")
-        self.own = RecordArrays._make([*(arrays[name] for name in RecordArrays._fields[:-1]), filled])
+        filled_bucket = np.packbits(np.diff(arrays["guards"]) > 0, bitorder="little")
+        self.own = RecordArrays._make([*(arrays[name] for name in SAVED), filled, filled_bucket])
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),
@@ -74,74 +87,79 @@ class Records:
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._arrays
 
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self._arrays.values())
+
+    @property
+    def guards(self) -> int:
+        return len(self._arrays["guard"])
+
     @classmethod
     def build(
         cls,
         clauses: Clauses,
         rows: NDArray[np.int64],
         access: NDArray[np.int64],
-        other: NDArray[np.int32],
-        highest: NDArray[np.int32],
-        often: NDArray[np.bool_],
         entries: Entries,
+        filing: PredicateFiling,
+        share: NDArray[np.float32],
+        highest: NDArray[np.int32],
     ) -> Records:
-        """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
-        predicates; highest: the highest cell that predicates of an attribute cover; often: the attributes whose
-        clauses are filed by cells (their access predicates have one); entries: of programs."""
+        """rows: conjunctions; access: the predicate of each under which it is filed; entries: of programs; filing,
+        share: how each predicate of the clauses is filed, and how likely it holds; highest: the highest cell that
+        predicates of an attribute cover."""
         shift = _coarse_shifts(highest)
         filed_rows = len(rows) + len(np.unique(entries.row))
         entry = np.concatenate([np.full(len(rows), -1), np.arange(len(entries))])
         size = np.concatenate([np.diff(clauses.offsets)[rows], np.diff(entries.test_start)])
         rows, access = np.concatenate([rows, entries.row]), np.concatenate([access, entries.access])
-        other = np.concatenate([other, np.zeros(len(entries), np.int32)])
-        filed = clauses.attribute[access]
-        by_cell = often[filed]
-        used = np.zeros(clauses.attributes, np.bool_)
-        used[filed[by_cell]] = True
-        cell_end = np.where(used, highest + 1, 0).astype(np.int32)
-        cell_group = clauses.attributes + np.cumsum(cell_end, dtype=np.int64) - cell_end
-        groups = clauses.attributes + int(cell_end.sum(dtype=np.int64))
-        group = np.where(by_cell, cell_group[filed] + clauses.lo[access], filed)
-        # By group, then length (loops of one length are predicted), then another attribute (failures cluster).
-        if groups < 1 << 31 and clauses.attributes < 1 << 24:
-            order = np.argsort(
-                (group << 32) | (np.minimum(size, 255) << 24) | np.minimum(other, 0xFFFFFF), kind="stable"
-            )
-        else:
-            order = np.lexsort((other, size, group))
-        ordered, tests = Filed(rows[order], group[order], entry[order]), Tests.of(entries)
-        words, start = pack(ordered, groups, tests, ClauseArrays.of(clauses), shift, thresholds.record_spans)
+        attribute, level = clauses.attribute[access], filing.level[access]
+        # First those of attributes, by attribute; then those filed by value, by rung and bucket. Equal lengths
+        # together (loops of one length are predicted).
+        bucket = np.maximum(clauses.lo[access], 0) >> (LEVEL_BITS * np.maximum(level, 0))
+        bucket[(level == WHOLE) | (clauses.hi[access] < 0)] = 0
+        order = np.lexsort((size, bucket, level, attribute, level != WHOLE))
+        rows, access, entry = rows[order], access[order], entry[order]
+        level, attribute = level[order], attribute[order]
+        whole = int((level == WHOLE).sum())
+        own, tests = ClauseArrays.of(clauses), Tests.of(entries)
+        chosen = choose_guards(rows, entry, access, tests, own, share)
+        known = list_known(access, level, chosen, own, shift)
+        words, place = pack(Filed(rows, entry, known), tests, own, share, shift, thresholds.record_spans)
+        ladder = make_ladder(attribute[whole:], level[whole:], highest)
+        by_value = FiledByValue(access[whole:], level[whole:], chosen[whole:], place[whole:-1])
+        guards, guard, at = stand_guards(by_value, ladder, own, shift)
+        count = np.bincount(attribute[:whole], minlength=clauses.attributes)
         return cls(
             clauses,
             {
                 "words": words,
-                "start": start,
-                "count": np.bincount(group, minlength=groups).astype(np.int32),
+                "start": place[np.concatenate([[0], np.cumsum(count)])],
+                "count": count.astype(np.int32),
                 "shift": shift,
-                "cell_group": cell_group,
-                "cell_end": cell_end,
+                "rungs": ladder.rungs,
+                "rung_shift": ladder.shift,
+                "rung_bucket": ladder.bucket,
+                "rung_end": ladder.end,
+                "guards": guards,
+                "guard": guard,
+                "place": at,
                 "size": np.array([filed_rows]),
             },
         )
 
-    def looks(self, attribute: NDArray[Any], cell: NDArray[Any], share: NDArray[Any]) -> float:
-        """How many clauses an event looks at in the groups of these cells, when it has them with these shares."""
-        known = cell < self._arrays["cell_end"][attribute]
-        groups = self._arrays["cell_group"][attribute[known]] + cell[known]
-        return float((self._arrays["count"][groups] * share[known]).sum())
-
     def match(
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], progress: NDArray[np.int64]
     ) -> None:
-        """See index.base.in_parts; progress[NEXT_ROW] is the entry of the event to go on with."""
-        taken = self._pool.take(_work_space, self._clauses, self.has_programs)
+        """See index.base.in_parts."""
+        taken = self._pool.take(_work_space, self._clauses)
         # A short search keeps the interpreter (jit.interpreter).
         few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
         search = match_few if few else match
         search(
             events.points,
             self.inexact,
-            self.has_programs,
             self._clauses.conjunctions,
             last,
             progress,
@@ -156,12 +174,12 @@ class Records:
         self._pool.give(taken)
 
 
-def _work_space(clauses: Clauses, programs: bool) -> Space:
+def _work_space(clauses: Clauses) -> Space:
     """The arrays of a WorkSpace."""
     n = clauses.attributes
     slots = Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64))
-    stamps = np.zeros((len(clauses) - clauses.conjunctions if programs else 0) + 1, np.int32)
-    return *slots, np.zeros(n, np.uint16), stamps
+    stamps = np.zeros(len(clauses) + 1, np.int32)
+    return *slots, np.zeros(n, np.uint16), stamps, np.zeros(thresholds.guards_at_once, np.uint32)
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:

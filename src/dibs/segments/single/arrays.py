@@ -163,9 +163,15 @@ def records_at(plan, own):
         array_at(plan, own + RECORDS + 1, np.int64),
         array_at(plan, own + RECORDS + 2, np.int32),
         array_at(plan, own + RECORDS + 3, np.uint8),
-        array_at(plan, own + RECORDS + 4, np.int64),
-        array_at(plan, own + RECORDS + 5, np.int32),
-        array_at(plan, own + RECORDS + 6, np.uint8),
+        array_at(plan, own + RECORDS + 4, np.int32),
+        array_at(plan, own + RECORDS + 5, np.uint8),
+        array_at(plan, own + RECORDS + 6, np.int64),
+        array_at(plan, own + RECORDS + 7, np.int32),
+        array_at(plan, own + RECORDS + 8, np.uint32),
+        array_at(plan, own + RECORDS + 9, np.uint64),
+        array_at(plan, own + RECORDS + 10, np.uint32),
+        array_at(plan, own + RECORDS + 11, np.uint8),
+        array_at(plan, own + RECORDS + 12, np.uint8),
     )
 
 

@@ -10,7 +10,7 @@ from dibs.coding.events.json_kernels import READ, read_object
 from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
 from dibs.index.auto.record_layout import Facts, WorkSpace
-from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, NODES, PAIRS
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.index.kernels import clear, lay_out, test_conjunction, test_program
 from dibs.index.papers.propagation.kernels import match_events as match_bits
@@ -50,7 +50,6 @@ from dibs.segments.single.layout import (
     GONE,
     HAS_BITS,
     HAS_FACETS,
-    HAS_PROGRAMS,
     HAS_RECORDS,
     HEAD,
     INEXACT,
@@ -66,6 +65,7 @@ from dibs.segments.single.layout import (
     SEVERAL,
     STALE,
     STAMPS,
+    SURVIVORS,
     TEXT,
     UNSURE,
 )
@@ -219,7 +219,7 @@ def _match_layer(plan, space, layer, points):
     flags = number_at(plan, own + FLAGS)
     progress = array_at(space, PROGRESS, np.int64)
     if flags & HAS_RECORDS != 0:
-        progress[NEXT_EVENT], progress[NEXT_ROW] = layer, 0
+        progress[NEXT_EVENT] = layer
         _match_records(plan, own, space, layer, points)
         if progress[NEXT_EVENT] == layer:
             return FULL
@@ -241,8 +241,13 @@ def _match_layer(plan, space, layer, points):
 @phase(inline=False)
 def _match_records(plan, own, space, layer, points):
     flags = number_at(plan, own + FLAGS)
-    facts = Facts(points, flags & INEXACT != 0, flags & HAS_PROGRAMS != 0)
-    work = WorkSpace(slots_at(space), array_at(space, COARSE, np.uint16), array_at(space, STAMPS, np.int32))
+    facts = Facts(points, flags & INEXACT != 0)
+    work = WorkSpace(
+        slots_at(space),
+        array_at(space, COARSE, np.uint16),
+        array_at(space, STAMPS, np.int32),
+        array_at(space, SURVIVORS, np.uint32),
+    )
     ask_for_event(layer, records_at(plan, own), events_at(space))
     match_records(
         records_at(plan, own),

@@ -100,7 +100,7 @@ OWN = DOMAIN
 # Of a set of patterns.
 PROGRAMS, FILTER, SET = _places(0, len(PatternPieces._fields), len(Filter._fields))
 # Bits of FLAGS.
-HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16, 32
+HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
 
 # Of a work space.
 (
@@ -114,6 +114,7 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2
     SLOTS,
     COARSE,
     STAMPS,
+    SURVIVORS,
     BITS,
     ROOM,
     PROGRESS,
@@ -132,6 +133,7 @@ HAS_RECORDS, INEXACT, HAS_PROGRAMS, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2
     len(Found._fields),
     len(Work._fields),
     3,
+    1,
     1,
     1,
     3,

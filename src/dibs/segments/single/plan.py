@@ -32,7 +32,6 @@ from dibs.segments.single.layout import (
     GONE,
     HAS_BITS,
     HAS_FACETS,
-    HAS_PROGRAMS,
     HAS_RECORDS,
     HEAD,
     INEXACT,
@@ -90,7 +89,7 @@ class Part:
             own += [_NONE] * len(RecordArrays._fields)
         else:
             own += records.own
-            flags |= HAS_RECORDS | INEXACT * records.inexact | HAS_PROGRAMS * records.has_programs
+            flags |= HAS_RECORDS | INEXACT * records.inexact
         if bits is None:
             own += [_NONE] * (len(Predicates._fields) + len(Clusters._fields) + 1)
         else:
@@ -102,8 +101,8 @@ class Part:
         self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
         assert len(self.numbers) == 2 * LAYER
         words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
-        filed = 0 if bits is None else len(bits)
-        self.needs = (c.attributes, len(c) - c.conjunctions, words, accesses, filed, facets.patterns, facets.texts)
+        bit_rows = 0 if bits is None else len(bits)
+        self.needs = (c.attributes, len(c), words, accesses, bit_rows, facets.patterns, facets.texts)
         self.rows = len(segment)
 
 
@@ -137,7 +136,7 @@ class Plan:
         self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
-        attributes, programs, words, accesses, clauses, patterns, texts = (
+        attributes, filed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))
         )
         self.needs = Needs(
@@ -146,7 +145,7 @@ class Plan:
             values=thresholds.single_values,
             nodes=len(paths.nodes),
             attributes=attributes,
-            programs=programs,
+            filed=filed,
             words=words,
             accesses=accesses,
             clauses=clauses,

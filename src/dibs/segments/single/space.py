@@ -33,7 +33,7 @@ class Needs(NamedTuple):
     values: int  # of an event
     nodes: int  # of the names, see coding.events.paths
     attributes: int
-    programs: int
+    filed: int  # rows of a layer
     words: int  # of bits
     accesses: int  # of bits: access predicates
     clauses: int  # of bits
@@ -76,7 +76,8 @@ class SingleSpace:
             np.zeros(n.attributes, np.int32),
             np.zeros((n.attributes, 2), np.int64),
             np.zeros(n.attributes, np.uint16),
-            np.zeros(n.programs + 1, np.int32),
+            np.zeros(n.filed + 1, np.int32),
+            np.empty(thresholds.guards_at_once, np.uint32),
             np.zeros(n.words, np.uint64),
             np.empty(n.accesses, np.int32),
             np.empty(n.clauses + 1, np.uint64),

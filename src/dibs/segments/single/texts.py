@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from dibs.coding.events.dicts import BrokenEvent
 from dibs.coding.events.json import json_content, json_line
 from dibs.coding.lines import BYTE_ORDER_MARK
 from dibs.errors import EventError
@@ -66,6 +67,14 @@ def _is_finite(values: Iterable[Any]) -> bool:
         else type(value) not in _NESTED or _is_finite(value.values() if type(value) is dict else value)
         for value in values
     )
+
+
+def read_event(event: object) -> Mapping[str, Any]:
+    """The attributes of one event. Raises EventError for what match refuses as a whole."""
+    found = dict_of(event)
+    if isinstance(found, BrokenEvent):
+        raise EventError(found.message)
+    return found
 
 
 def dict_of(event: object) -> Any:

@@ -17,7 +17,7 @@ key null, which is a key like any other. Without a key all events share one.
     digest       matches are collected; `seconds` after the first of them they are sent as one delivery. The next match
                  begins the next one.
 
-A subscription that was replaced begins anew: what its older versions have matched holds nothing back.
+A subscription that was replaced starts over: what its older versions have matched holds nothing back.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class MatchedDestination:
     subscription: Id
     destination: str  # its name, of the same tenant
     mode: Mode = field(default_factory=Mode)
-    version: int = 0  # of the subscription: another one begins anew
+    version: int = 0  # of the subscription: another one starts over
     weight: float = DEFAULT_WEIGHT
 
 

@@ -9,8 +9,7 @@ import orjson
 from dibs.arguments import Id
 from dibs.coding.values import Range
 from dibs.errors import EventError, ExpressionError, UnknownId
-from dibs.explain import explain as explain_expression
-from dibs.language.expression import attributes
+from dibs.language.joins import attributes_of_event
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matches import Matches
@@ -34,7 +33,7 @@ async def check_expression(call: Call) -> Answer:
     except ExpressionError as error:
         problems = [problem_of(problem) for problem in error.problems]
         return Answer.of({"valid": False, "problems": problems, "canonical": None, "attributes": []})
-    named = sorted(attributes(tree))
+    named = sorted(attributes_of_event(tree))
     return Answer.of({"valid": True, "problems": [], "canonical": to_sql(tree), "attributes": named})
 
 
@@ -159,13 +158,14 @@ async def explain(call: Call) -> Answer:
         raise Refusal("body", "give either an id or an expression to explain")
 
     def work() -> dict[str, Any]:
+        matcher = call.tenant.matcher
         if "expression" in given:
             call.tenant.subscriptions.check_size(given["expression"])
-            return explain_expression(parse(given["expression"]), event).to_dict()
+            return matcher.explain_text(given["expression"], event).to_dict()
         found = call.tenant.subscriptions.get(given["id"])
         if found.paused:
-            return explain_expression(parse(found.expression), event, found.id).to_dict() | {"paused": True}
-        return call.tenant.matcher.explain(given["id"], event).to_dict()
+            return matcher.explain_text(found.expression, event, found.id).to_dict() | {"paused": True}
+        return matcher.explain(given["id"], event).to_dict()
 
     return Answer.of(await call.in_thread(work))
 

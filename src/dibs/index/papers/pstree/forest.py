@@ -31,6 +31,7 @@ of an inner node (l, e, g) are the 16 links themselves, which replaces the searc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -39,9 +40,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.base import Pairs, Rate, Sink, in_parts
 from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
 from dibs.index.growing import grow_array
-from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, limits, operators
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, chunk_sizes, empty_pool, with_more, with_room
 from dibs.index.papers.pstree.groups import (
@@ -82,6 +83,7 @@ from dibs.index.papers.pstree.lists import (
     reserve,
 )
 from dibs.index.papers.pstree.rows import Rows
+from dibs.index.papers.pstree.selectivity import rank_by_operators, widen_limits
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
@@ -89,10 +91,6 @@ OPERATORS, STATISTICS = "operators", "statistics"
 ACCESS = Option(
     "access", "how access predicates are chosen before events were seen", OPERATORS, words=(OPERATORS, STATISTICS)
 )
-# The most selective operator first (section 3.3): = IN BETWEEN, inequalities, NOT IN, <>.
-PLACE_OF_OPERATOR = np.empty(6)
-PLACE_OF_OPERATOR[[EQ, IN, BETWEEN, LE, GE, NE]] = 0, 1, 2, 3, 3, 5
-NOT_IN = 4
 NO_LIMITS = np.zeros((0, 2), np.int32)
 # What EventSpaces has: offsets, attribute, value and space of the events of a match.
 SpacedEvents = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
@@ -207,32 +205,14 @@ class Forest:
             highest = highest_cells(c)
             np.maximum(self.highest[: len(highest)], highest, out=self.highest[: len(highest)])
         if self.by_operators:
-            rank = self._ranks_of_operators(c)
+            self.limits = widen_limits(self.limits, c, self.attributes)
+            rank = rank_by_operators(c, self.limits, self.highest)
         else:
             presence = np.minimum(ATTRIBUTES_A_PREDICATE * self.mentions / max(rows, 1), 1.0)
             rank = probabilities(c, presence, self.highest).astype(np.float64)
         if self.state[EVENTS]:
             add_observed(rank, ClauseArrays.of(c), self.links(), self.seen)
         return rank
-
-    def _ranks_of_operators(self, clauses: Clauses) -> NDArray[np.float64]:
-        """By operator, then by the share of the domain that a predicate covers."""
-        new = Limits(*limits(clauses))
-        more = np.tile(np.array([2**31 - 1, -1], np.int32), (self.attributes - len(self.limits), 1))
-        self.limits = np.concatenate([self.limits, more])
-        floor, ceiling = self.limits.T.copy()
-        np.minimum(floor[: len(new.floor)], new.floor, out=floor[: len(new.floor)])
-        np.maximum(ceiling[: len(new.ceiling)], new.ceiling, out=ceiling[: len(new.ceiling)])
-        self.limits = np.stack([floor, ceiling], axis=1)
-        op = operators(clauses, floor, ceiling)
-        rank = PLACE_OF_OPERATOR[op]
-        several = np.flatnonzero(op == IN)
-        first, attribute = clauses.lo[several], clauses.attribute[several]
-        last = first - clauses.hi[several] - 1
-        whole = (clauses.span_lo[first] <= floor[attribute]) & (clauses.span_hi[last] >= ceiling[attribute])
-        rank[several[whole]] = NOT_IN
-        covered = probabilities(clauses, np.ones(self.attributes), self.highest)
-        return (rank + np.minimum(covered, 0.999)) / len(PLACE_OF_OPERATOR)
 
     def make_room(self) -> None:
         """For what the kernels found missing."""
@@ -290,6 +270,29 @@ class Forest:
         detach(which, codes, self.lists(), rows.group(), self.links())
 
     # ---- events ----
+
+    def match(
+        self,
+        search: Callable[..., None],
+        rows: Rows,
+        own: tuple[Any, ...],
+        events: CodedEvents,
+        threads: int,
+        rate: Rate,
+        sink: Sink | None,
+    ) -> Pairs:
+        """What the kernel of a structure finds by the spaces of the events. own: what it is handed besides lists, rows
+        and spaces."""
+        spaces, lists, named = self.spaces_of(events), self.readable(), tuple(rows.group())
+
+        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
+            self.find(spaces, last, progress)
+            sizes = self.attributes, thresholds.pstree_block
+            search(*sizes, last, lists, *own, named, spaces, room, progress)
+
+        found = in_parts(work, len(events), threads, rate=rate, sink=sink)
+        self.observe(spaces)
+        return found
 
     def spaces_of(self, events: CodedEvents) -> SpacedEvents:
         """The events with room for their spaces, which `find` looks up."""

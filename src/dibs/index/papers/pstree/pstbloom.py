@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.base import Pairs, Rate, Sink, Takes
 from dibs.index.growing import grow_array
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import USED, Chunks, empty_pool, with_room
@@ -58,7 +58,6 @@ from dibs.index.papers.pstree.pstbloom_kernels import (
     sizes,
 )
 from dibs.index.papers.pstree.rows import Rows
-from dibs.thresholds import thresholds
 
 SIGNED, ADDED, REMOVED = range(3)
 ALL = 1 << 40  # predicates of a row
@@ -180,18 +179,8 @@ class PSTBloom:
             self._make_room()
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        forest = self.forest
         signatures = self._signatures.sign, self._signatures.words.entry
-        spaces, lists, rows = forest.spaces_of(events), forest.readable(), tuple(self.rows.group())
-
-        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
-            forest.find(spaces, last, progress)
-            sizes = forest.attributes, thresholds.pstree_block
-            match_signed(*sizes, last, lists, signatures, rows, spaces, room, progress)
-
-        found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
-        forest.observe(spaces)
-        return found
+        return self.forest.match(match_signed, self.rows, (signatures,), events, threads, self._rate, sink)
 
 
 def _no_signatures(words: int) -> Chunks:

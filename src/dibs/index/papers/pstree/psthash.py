@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
-from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.base import Pairs, Rate, Sink, Takes
 from dibs.index.growing import grow_array
 from dibs.index.options import Option
 from dibs.index.papers.pstree.chunks import Chunks, empty_pool, with_room
@@ -70,7 +70,6 @@ from dibs.index.papers.pstree.psthash_table import (
 )
 from dibs.index.papers.pstree.pstree import words
 from dibs.index.papers.pstree.rows import Rows
-from dibs.thresholds import thresholds
 
 MOST_IN_ALL = 1 << 26  # cells: some GB
 SMALL = 0  # of `dims`: the row is one of `psthash_small`
@@ -251,17 +250,9 @@ class PSTHash:
     # ---- matching ----
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        forest, own = self.forest, self._cells
+        own = self._cells
         cells = own.slots, own.table, own.cover, own.pool.entry
-        spaces, lists, rows = forest.spaces_of(events), forest.readable(), tuple(self.rows.group())
-
-        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
-            forest.find(spaces, last, progress)
-            sizes = forest.attributes, thresholds.pstree_block
-            match_hashed(*sizes, last, lists, cells, rows, spaces, room, progress)
-
-        found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
-        forest.observe(spaces)
+        found = self.forest.match(match_hashed, self.rows, (cells,), events, threads, self._rate, sink)
         if self._small is not None:
             found.add(self._small.match(events, threads, sink))
         return found

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
-from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
+from dibs.index.base import Pairs, Rate, Sink, Takes
 from dibs.index.groups import NEXT_EVENT, PAIRS
 from dibs.index.options import Option
 from dibs.index.papers.pstree.forest import ACCESS, OPERATORS, Forest
@@ -52,7 +52,6 @@ from dibs.index.papers.pstree.matching import (
 )
 from dibs.index.papers.pstree.rows import Rows
 from dibs.jit.kernel import kernel
-from dibs.thresholds import thresholds
 
 
 class PSTree:
@@ -103,17 +102,7 @@ class PSTree:
         own.mark_deleted(rows)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        forest = self.forest
-        spaces, lists, rows = forest.spaces_of(events), forest.readable(), tuple(self.rows.group())
-
-        def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
-            forest.find(spaces, last, progress)
-            sizes = forest.attributes, thresholds.pstree_block
-            _match(*sizes, last, lists, rows, spaces, room, progress)
-
-        found = in_parts(work, len(events), threads, rate=self._rate, sink=sink)
-        forest.observe(spaces)
-        return found
+        return self.forest.match(_match, self.rows, (), events, threads, self._rate, sink)
 
 
 @kernel

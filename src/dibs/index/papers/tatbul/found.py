@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.jit.kernel import phase
+
 NONE = -1  # instead of a slot: nothing was found; NONE - n: n runs were
 
 
@@ -38,3 +40,21 @@ def room_for(first_event: int, events: int, entries: int, runs: int) -> tuple[An
             np.zeros(events, np.int64),
         )
     )
+
+
+@phase
+def collect_runs(tree, events, found, collect):
+    """For trees that end in runs: asks collect(tree, attribute, value, found, n) for every value of the events. It
+    writes runs from found[n] on, and returns how many, comparisons, and nodes."""
+    n, entry = np.int64(0), events.offsets[found.first_event]
+    for k in range(len(found.evaluations)):
+        e = found.first_event + k
+        compared, seen = np.int64(0), np.int64(0)
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            runs, steps, nodes = collect(tree, events.attribute[i], events.lo[i], found, n)
+            found.slot[i - entry] -= runs
+            n += runs
+            compared += steps
+            seen += nodes
+        found.start[k + 1] = n
+        found.evaluations[k], found.nodes[k] = compared, seen

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import EventArrays
 from dibs.index.papers.tatbul.attribute_trees import AttributeTrees
-from dibs.index.papers.tatbul.found import FoundIntervals
+from dibs.index.papers.tatbul.found import FoundIntervals, collect_runs
 from dibs.index.papers.tatbul.interval import FIRST, LAST, elementary
 from dibs.index.papers.tatbul.intervals import Intervals
 from dibs.jit.kernel import kernel, phase
@@ -146,19 +146,7 @@ def _store(start, place, first, last, slots):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = Segments(*tree), EventArrays(*events), FoundIntervals(*found)
-    n, entry = np.int64(0), events.offsets[found.first_event]
-    for k in range(len(found.evaluations)):
-        e = found.first_event + k
-        compared, seen = np.int64(0), np.int64(0)
-        for i in range(events.offsets[e], events.offsets[e + 1]):
-            runs, steps, nodes = _collect(tree, events.attribute[i], events.lo[i], found, n)
-            found.slot[i - entry] -= runs
-            n += runs
-            compared += steps
-            seen += nodes
-        found.start[k + 1] = n
-        found.evaluations[k], found.nodes[k] = compared, seen
+    collect_runs(Segments(*tree), EventArrays(*events), FoundIntervals(*found), _collect)
 
 
 @phase

@@ -96,10 +96,11 @@ export class Editor {
       const answer = await get("/v1/attributes", { attribute: place.attribute, values: 50 });
       const values = answer.attributes[0]?.values ?? [];
       const typed = place.typed.replace(/^'/, "").toLowerCase();
-      return values
+      const event = place.document ? [{ text: written(place.attribute), note: "of the event" }] : [];
+      return event.filter(({ text }) => text.toLowerCase().startsWith(typed)).concat(values
         .filter(({ value }) => value !== null && typeof value !== "object" && (!place.typed.startsWith("'") || typeof value === "string"))
         .filter(({ value }) => String(value).toLowerCase().startsWith(typed))
-        .map(({ value, count }) => ({ text: literal(value), note: `${number(count)}×` }));
+        .map(({ value, count }) => ({ text: literal(value), note: `${number(count)}×` })));
     }
     const typed = place.typed.replace(/^`/, "");
     const joints = OFFERED.filter((word) => typed && word.startsWith(typed.toUpperCase())).map((word) => ({ text: word, note: "" }));

@@ -63,6 +63,7 @@ export async function show(main, { signal, go, keys }) {
   }
 
   function nothing() {
+    if (cursor) return empty("search", "None so far", "There are more subscriptions to look through.");
     if (search.value.trim()) return empty("search", "Nothing found", "No name and no expression contains this.");
     if (filter === "silent") return empty("check", "None is silent", "Each subscription has matched something.");
     if (filter === "paused") return empty("check", "None is paused");

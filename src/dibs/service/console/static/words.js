@@ -1,7 +1,7 @@
 // Expressions as tokens: for colours, and for what is to be completed. The server decides what is right or wrong.
 
 const KEYWORDS = new Set(
-  "AND OR NOT IN BETWEEN LIKE RLIKE IS NULL TRUE FALSE EXISTS FORALL SELECT FROM WHERE DATE TIMESTAMP STARTSWITH ENDSWITH CONTAINS".split(" "),
+  "AND OR NOT IN BETWEEN LIKE RLIKE IS NULL TRUE FALSE EXISTS FORALL SELECT FROM WHERE DATE TIMESTAMP INTERVAL STARTSWITH ENDSWITH CONTAINS".split(" "),
 );
 const TOKEN = /(\s+)|('(?:[^'\\]|\\.|'')*'?)|(`[^`]*`?)|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|([\p{L}_][\p{L}\p{N}_.]*)|(<=>|<>|!=|<=|>=|[=<>])|([\s\S])/gu;
 const KINDS = ["space", "text", "quoted", "number", "word", "operator", "other"];
@@ -21,18 +21,28 @@ export function tokens(text) {
 const isName = (token) => token && (token.kind === "word" || token.kind === "quoted");
 const nameOf = (token) => (token.kind === "quoted" ? token.text.replaceAll("`", "") : token.text);
 
+/** The words that stand for an earlier document: d in EXISTS d (...), FORALL d (...) and FROM history d. */
+function documentsIn(past) {
+  const upper = (place) => past[place]?.text.toUpperCase();
+  const begins = (place) => ["EXISTS", "FORALL"].includes(upper(place - 1)) || upper(place - (upper(place - 1) === "AS" ? 2 : 1)) === "HISTORY";
+  return past.filter((token, place) => token.kind === "word" && begins(place)).map((token) => `${token.text}.`);
+}
+
 /** What can be written at a place: {of: "value", attribute, ...} or {of: "name" | "joint", ...}, with what is there
- *  already (`typed`) and which part is replaced. */
+ *  already (`typed`), which part is replaced, and by which word the attribute is an earlier document's (`document`). */
 export function wanted(text, caret) {
   const before = tokens(text.slice(0, caret));
   const last = before.at(-1);
   const open = last && (last.kind === "word" || last.kind === "keyword" || last.kind === "number" || isOpen(last));
-  const typed = open ? last.text : "";
-  const place = { typed, start: open ? last.start : caret, end: caret + restOfWord(text, caret, last) };
   const past = before.filter((token) => token.kind !== "space");
   if (open) past.pop();
+  const documents = documentsIn(past);
+  const documentOf = (name) => documents.find((word) => name.startsWith(word)) ?? "";
+  const document = open ? documentOf(last.text) : "";
+  const typed = open ? last.text.slice(document.length) : "";
+  const place = { typed, document, start: open ? last.start + document.length : caret, end: caret + restOfWord(text, caret, last) };
   const attribute = attributeBefore(past);
-  if (attribute) return { of: "value", attribute, ...place };
+  if (attribute && !document) return { of: "value", ...place, document: documentOf(attribute), attribute: attribute.slice(documentOf(attribute).length) };
   if (isOpen(last) && last.kind === "text") return null;
   const previous = past.at(-1);
   const ended = previous && (isName(previous) || ["text", "number"].includes(previous.kind) || previous.text === ")");

@@ -11,19 +11,18 @@ code but the language.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dibs.coding.values import Range
-from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, And, Constant, Kind, Or, PairCompare
+from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Kind, PairCompare, Predicate
 from dibs.language.joins import COUNT, EXISTS, MIN, Join
-
-ValuesByName = Mapping[str, list[Any]]
+from dibs.reference.predicates import range_ends, truth_of
+from dibs.reference.tree import truth_of_tree
+from dibs.reference.values import OfNoKind, ValuesByName, find_key
 
 
 def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
-    from dibs.reference import find_key
-
     found = [document for document in documents if is_met(join, values, document)]
     if join.function == EXISTS:
         return [bool(found)]
@@ -49,30 +48,20 @@ def times(factor: float, value: Any) -> float:
 
 def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
     """Whether the condition of the join is TRUE for this pair."""
-    from dibs.reference import children_first, truth_of, truth_of_and, truth_of_or  # which asks for joins here
 
-    truths: list[bool | None] = []
-    for node in children_first(join.condition):
-        match node:
-            case And(children):
-                truths.append(truth_of_and([truths.pop() for _ in children]))
-            case Or(children):
-                truths.append(truth_of_or([truths.pop() for _ in children]))
-            case Constant(value):
-                truths.append(value)
-            case PairCompare(attribute, operator, event, offset):
-                pairs = [(v, d) for v in values.get(event, []) for d in document.get(attribute, [])]
-                truths.append(any(stands(v, d, operator, offset) for v, d in pairs))
-            case predicate:
-                truths.append(truth_of(predicate, document))
-    return truths.pop() is True
+    def truth_of_leaf(leaf: Predicate) -> bool | None:
+        if not isinstance(leaf, PairCompare):
+            return truth_of(leaf, document)
+        attribute, operator, event, offset = leaf
+        pairs = [(v, d) for v in values.get(event, []) for d in document.get(attribute, [])]
+        return any(stands(v, d, operator, offset) for v, d in pairs)
+
+    return truth_of_tree(join.condition, truth_of_leaf) is True
 
 
 def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> bool:
     """Whether a document's value `other` stands in this relation to the event's value (+ offset), or, for a Range, to
     some value in it. False as well where that is unknown."""
-    from dibs.reference import OfNoKind, find_key, range_ends
-
     if isinstance(value, OfNoKind) or isinstance(other, OfNoKind):
         return False
     kind, key = find_key(other)
@@ -97,8 +86,6 @@ def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> 
 
 def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
     """The least or greatest value of each kind."""
-    from dibs.reference import OfNoKind, find_key
-
     assert join.attribute is not None
     by_kind: dict[Kind, list[Any]] = {}
     for document in found:
@@ -112,8 +99,6 @@ def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
 def last(join: Join, found: list[ValuesByName]) -> list[Any]:
     """The values of the document that is greatest by the other attribute (within each kind); of equal ones, of the one
     that came last. Documents that lack one of the two do not count."""
-    from dibs.reference import OfNoKind, find_key
-
     assert join.attribute is not None and join.by is not None
     best: dict[Kind, tuple[Any, list[Any]]] = {}
     for document in found:

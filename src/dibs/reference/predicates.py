@@ -1,14 +1,4 @@
-"""The obvious evaluator: an expression and one event in plain Python. It is slow, short and the judge of every index.
-
-    evaluate(expression, event, history)   TRUE, FALSE or UNKNOWN, as True, False or None
-    matches(expression, event, history)    whether it is TRUE
-
-`history` are the documents that joins speak of (reference_joins.py).
-
-It shares no code with the coding stage on purpose: two readings of the same rules have to agree.
-
-NOT is pushed down to the predicates first: NOT (a = 1) means a <> 1. For single values that is plain three-valued
-logic; over an array a = [1, 2] both a = 1 and a <> 1 hold, because for each of them there is an element.
+"""One predicate and the values of its attribute: single ones, and ranges.
 
 A Range holds where one of its values would satisfy the predicate. Its kind is taken as dense, so that there is always
 a value between two different ones: Range(3, 4) satisfies a NOT IN (3, 4), because 3.5 does. Booleans are just two
@@ -18,42 +8,28 @@ above NaN and no string below '', so that a Range without an end does not satisf
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dibs.coding.values import Range
-from dibs.errors import EventError
 from dibs.language.expression import (
-    And,
     Between,
     Compare,
-    Constant,
-    Expression,
     In,
     IsNull,
     Kind,
     Like,
-    Literal,
-    Not,
-    Or,
     Predicate,
     RLike,
     StringTest,
     literal,
     negate,
 )
-from dibs.language.joins import is_join, join_of, joins_in
 from dibs.language.regex import compile_regex
-from dibs.reference_joins import join_values
+from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_of
 
-ValuesByName = Mapping[str, list[Any]]
 OPERATORS = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -62,70 +38,6 @@ OPERATORS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-EPOCH = dt.datetime(1970, 1, 1)
-MAX_DEPTH = 1_000  # of events; also what ends an event that holds itself
-EPOCH_UTC = EPOCH.replace(tzinfo=dt.timezone.utc)
-
-
-def matches(expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> bool:
-    """Whether the expression is TRUE for the event."""
-    return evaluate(expression, event, history) is True
-
-
-def evaluate(
-    expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
-) -> bool | None:
-    """TRUE, FALSE or UNKNOWN (None)."""
-    values = {name: found for name, found in values_of(event).items() if not is_join(name)}
-    joins = list(joins_in(expression))
-    if joins:
-        documents = [values_of(document) for document in history]
-        values |= {name: join_values(join_of(name), values, documents) for name in joins}
-    truths: list[bool | None] = []  # of the nodes that wait for their parent
-    for node in children_first(expression):
-        match node:
-            case And(children):
-                truths.append(truth_of_and([truths.pop() for _ in children]))
-            case Or(children):
-                truths.append(truth_of_or([truths.pop() for _ in children]))
-            case Constant(value):
-                truths.append(value)
-            case predicate:
-                truths.append(truth_of(predicate, values))
-    return truths.pop()
-
-
-def truth_of_and(truths: list[bool | None]) -> bool | None:
-    return False if False in truths else None if None in truths else True
-
-
-def truth_of_or(truths: list[bool | None]) -> bool | None:
-    return True if True in truths else None if None in truths else False
-
-
-def children_first(expression: Expression) -> Iterator[And | Or | Constant | Predicate]:
-    """The nodes of the expression with NOT pushed down to the predicates, from left to right, children first.
-
-    No recursion: a tree may be deeper than Python's stack.
-    """
-    nodes: list[And | Or | Constant | Predicate] = []
-    stack = [(expression, False)]
-    while stack:
-        node, negated = stack.pop()
-        match node:
-            case Not(child):
-                stack.append((child, not negated))
-                continue
-            case And(children) | Or(children):
-                stack.extend((child, negated) for child in children)
-                if negated:
-                    node = Or(children) if isinstance(node, And) else And(children)
-            case Constant(value):
-                node = Constant(not value) if negated and value is not None else node
-            case predicate:
-                node = negate(predicate) if negated else predicate
-        nodes.append(node)
-    return reversed(nodes)
 
 
 def truth_of(predicate: Predicate, values: ValuesByName) -> bool | None:
@@ -308,117 +220,3 @@ def string_solutions(predicate: Predicate) -> list[Stretch]:
                 return [Stretch(least, first, below_high=True), Stretch(after, greatest)]
             return [Stretch(first, after, below_high=True)]
     return []
-
-
-# --- Values --------------------------------------------------------------------------------------------------------
-
-
-class OfNoKind(NamedTuple):
-    """A value that is there but of no kind: every predicate on it is unknown, IS NULL and IS NOT NULL included."""
-
-    reason: str
-
-
-def values_of(event: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The values of every attribute: objects become dotted paths, arrays lists, and nulls are left out.
-
-    Values are bool, int, float, str, datetime (or datetime64), Range, or OfNoKind.
-    """
-    if not isinstance(event, Mapping):
-        raise EventError(f"an event is a mapping from attribute names to values, not {type(event).__name__}")
-    found: dict[str, list[Any]] = {}
-    todo: list[tuple[str | None, int, Any]] = [(None, 0, event)]
-    while todo:
-        name, depth, value = todo.pop()
-        if depth > MAX_DEPTH:
-            raise EventError(f"more than {MAX_DEPTH:,} objects and arrays inside each other", attribute=name)
-        if isinstance(value, Mapping):
-            for key, inner in reversed(list(value.items())):
-                if not isinstance(key, str):
-                    raise EventError(f"the attribute name {key!r} is not a string", attribute=name)
-                todo.append((key if name is None else f"{name}.{key}", depth + 1, inner))
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            todo.extend((name, depth + 1, element) for element in reversed(list(value)))
-        elif isinstance(value, np.ndarray):
-            todo.extend((name, depth + 1, element) for element in reversed(value.ravel()))
-        elif (read := read_value(value)) is not None:
-            assert name is not None
-            found.setdefault(name, []).append(read)
-    return found
-
-
-def read_value(value: Any) -> Any:
-    """A value as one of the language, None for a null."""
-    if isinstance(value, Range):
-        return read_range(value)
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]")
-        plain = value.item()
-        return value if isinstance(plain, int) else plain  # datetime cannot hold the years beyond 9999
-    if isinstance(value, np.generic):
-        value = value.item()
-    match value:
-        case None | bool() | float():
-            return value
-        case int():
-            return read_integer(value)
-        case decimal.Decimal():
-            if value.is_nan():
-                return math.nan
-            integral = value.is_finite() and abs(value) < 2**64 and value == int(value)
-            return read_integer(int(value)) if integral else float(value)
-        case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return OfNoKind("a string that is not valid Unicode")
-            return value
-        case dt.datetime():
-            return None if value != value else value  # NaT, the null of pandas, is a datetime
-        case dt.date():
-            return dt.datetime(value.year, value.month, value.day)
-    return None if type(value).__name__ == "NAType" else OfNoKind(f"a value of type {type(value).__name__}")
-
-
-def read_integer(value: int) -> int | float:
-    """Integers beyond 64 bits are read as the nearest float64."""
-    if -(2**63) <= value < 2**64:
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def read_range(value: Range) -> Range | OfNoKind:
-    ends = [None if end is None else read_value(end) for end in (value.lo, value.hi)]
-    given = [end for end in ends if end is not None]
-    if not given:
-        return OfNoKind("a range without ends")
-    if any(isinstance(end, (Range, OfNoKind)) for end in given):
-        return OfNoKind("a range with an end that is no single value")
-    keys = [find_key(end) for end in given]
-    if len({kind for kind, _ in keys}) > 1:
-        return OfNoKind("a range from one kind of value to another")
-    if keys != sorted(keys):
-        return OfNoKind("a range whose low end is above its high end")
-    return Range(*ends)
-
-
-def find_key(value: Any) -> tuple[Kind, Any]:
-    """The kind of a value that values_of gives, and a key that orders the values of that kind."""
-    match value:
-        case bool():
-            return Kind.BOOLEAN, value
-        case int() | float():  # Python compares the two by mathematical value; NaN goes above everything
-            return Kind.NUMBER, (1, 0) if value != value else (0, value)
-        case str():
-            return Kind.STRING, value.encode()
-    if isinstance(value, np.datetime64):
-        return Kind.TIME, int(value.astype(np.int64))
-    epoch = EPOCH if value.utcoffset() is None else EPOCH_UTC
-    return Kind.TIME, (value - epoch) // dt.timedelta(microseconds=1)
-
-
-def key_of(constant: Literal) -> Any:
-    return find_key(read_value(constant.value))[1]

@@ -1,0 +1,124 @@
+"""The plan of `auto`: which clauses become records, and which masks.
+
+A record costs by the events that look at it, a mask by the clause, whoever looks. Besides, both cost something for
+every event, whatever they hold: so it may be cheaper to have only one of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.clauses import Clauses
+from dibs.index.auto.access_sets import Entries, access_sets
+from dibs.index.auto.masks import Masks
+from dibs.index.auto.records import Records
+from dibs.index.auto.shares import WHOLE, PredicateFiling, Shares, estimate, file_predicates
+from dibs.index.statistics import access_predicates
+from dibs.jit.hashing import number_pairs
+from dibs.thresholds import thresholds
+
+EVERYWHERE = 1e9  # more than any share of events, and not infinite
+MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
+
+
+class FiledClauses(NamedTuple):
+    """Where every row would stand among records, and what that costs."""
+
+    filing: PredicateFiling
+    share: NDArray[np.float32]  # how likely each predicate holds
+    access: NDArray[np.int64]  # by conjunction: the predicate under which it is filed; -1: none
+    entries: Entries  # of programs
+    looks: NDArray[np.float64]  # by row: the share of events that look at it; infinite: it cannot be filed
+    by_value: NDArray[np.bool_]  # by row: whether it is filed under values
+    values: float  # of an event, that somebody asks for
+
+
+def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
+    filing = file_predicates(clauses, shares, shares.presence >= thresholds.often)
+    share = estimate(clauses, shares)
+    rows, chosen, _ = access_predicates(clauses, filing.looks, most=EVERYWHERE)
+    access = np.full(clauses.conjunctions, -1)
+    access[rows] = chosen
+    looks, by_value = np.full(len(clauses), np.inf), np.zeros(len(clauses), np.bool_)
+    looks[rows], by_value[rows] = filing.looks[chosen], filing.level[chosen] != WHOLE
+    _, entries = access_sets(clauses, np.arange(clauses.conjunctions, len(clauses)), share)
+    count = np.bincount(entries.row, minlength=len(clauses))
+    total = np.bincount(entries.row, weights=filing.looks[entries.access], minlength=len(clauses))
+    fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
+    looks[fit] = total[fit]
+    by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
+    return FiledClauses(filing, share, access, entries, looks, by_value, float(shares.presence.sum()))
+
+
+def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32]) -> Plan:
+    """highest: the highest cell that predicates of an attribute cover."""
+    filed = file_clauses(clauses, shares)
+    mask_cost = _mask_cost(clauses)
+    in_masks = choose_masks(filed, mask_cost)
+    if len(clauses.attribute) + len(filed.entries.tests) + len(clauses) > MOST_WORDS:
+        in_masks[:] = True
+    records = _make_records(clauses, filed, ~in_masks, highest)
+    return Plan(records, _make_masks(clauses, filed, in_masks), shares, mask_cost)
+
+
+class Plan(NamedTuple):
+    records: Records
+    masks: Masks
+    shares: Shares  # by which it was made
+    mask_cost: float
+
+
+def _mask_cost(clauses: Clauses) -> float:
+    """What a clause costs as a mask: itself, and the masks of predicates that others do not have, too."""
+    c = clauses
+    _, distinct = number_pairs(c.attribute.astype(np.int64), (c.lo.astype(np.int64) << 32) ^ c.hi)
+    return thresholds.mask_cost + thresholds.fill_cost * len(distinct) / max(len(c), 1)
+
+
+def choose_masks(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> NDArray[np.bool_]:
+    """By row: whether it is cheaper as a mask. times: each row stands for so many."""
+    cannot = np.isinf(filed.looks)
+    each = cannot | (np.where(cannot, 0.0, filed.looks) * thresholds.look_cost > mask_cost)
+    options = (cannot, each, np.ones(len(each), np.bool_))
+    return options[int(np.argmin([cost_of(filed, in_masks, mask_cost, times) for in_masks in options]))]
+
+
+def cost_of(filed: FiledClauses, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
+    """What an event costs, in nanoseconds."""
+    records = ~in_masks
+    cost = times * (filed.looks[records].sum() * thresholds.look_cost + in_masks.sum() * mask_cost)
+    each_value = thresholds.values_cost * (records & filed.by_value).any() + thresholds.masks_cost * in_masks.any()
+    return float(cost + filed.values * each_value)
+
+
+def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, clauses: int) -> bool:
+    """Whether events of the measured shares would cost much less by a plan for them. sample: of so many clauses."""
+    if not len(sample):
+        return False
+    times = clauses / len(sample)
+    old, new = file_clauses(sample, plan.shares), file_clauses(sample, measured)
+    in_masks = choose_masks(old, plan.mask_cost, times)
+    filed, looks = old.access >= 0, old.looks.copy()
+    looks[: sample.conjunctions][filed] = new.filing.looks[old.access[filed]]
+    looks[sample.conjunctions :] = np.where(np.isinf(new.looks), looks, new.looks)[sample.conjunctions :]
+    now = cost_of(old._replace(looks=looks, values=new.values), in_masks, plan.mask_cost, times)
+    return now > thresholds.worth_planning * cost_of(
+        new, choose_masks(new, plan.mask_cost, times), plan.mask_cost, times
+    )
+
+
+def _make_records(
+    clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_], highest: NDArray[np.int32]
+) -> Records:
+    rows = np.flatnonzero(chosen[: clauses.conjunctions])
+    entries = filed.entries.take(chosen[filed.entries.row])
+    return Records.build(clauses, rows, filed.access[rows], entries, filed.filing, filed.share, highest)
+
+
+def _make_masks(clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_]) -> Masks:
+    rows = np.flatnonzero(chosen)
+    plain, programs = rows[rows < clauses.conjunctions], rows[rows >= clauses.conjunctions]
+    return Masks.build(clauses, plain, programs, filed.share)

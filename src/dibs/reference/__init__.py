@@ -1,0 +1,60 @@
+"""The obvious evaluator: an expression and one event in plain Python. It is slow, short and the judge of every index.
+
+    evaluate(expression, event, history)   TRUE, FALSE or UNKNOWN, as True, False or None
+    matches(expression, event, history)    whether it is TRUE
+
+`history` are the documents that joins speak of (joins.py).
+
+It shares no code with the coding stage on purpose: two readings of the same rules have to agree.
+
+NOT is pushed down to the predicates first: NOT (a = 1) means a <> 1. For single values that is plain three-valued
+logic; over an array a = [1, 2] both a = 1 and a <> 1 hold, because for each of them there is an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dibs.language.expression import Expression
+from dibs.language.joins import is_join, join_of, joins_in
+from dibs.reference.joins import join_values
+from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, truth_of
+from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
+from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_of, values_of
+
+__all__ = [
+    "OfNoKind",
+    "ValuesByName",
+    "children_first",
+    "evaluate",
+    "find_key",
+    "holds_for",
+    "is_like",
+    "key_of",
+    "matches",
+    "range_ends",
+    "satisfies",
+    "truth_of",
+    "truth_of_and",
+    "truth_of_or",
+    "values_of",
+]
+
+
+def matches(expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> bool:
+    """Whether the expression is TRUE for the event."""
+    return evaluate(expression, event, history) is True
+
+
+def evaluate(
+    expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
+) -> bool | None:
+    """TRUE, FALSE or UNKNOWN (None)."""
+    values = {name: found for name, found in values_of(event).items() if not is_join(name)}
+    joins = list(joins_in(expression))
+    if joins:
+        documents = [values_of(document) for document in history]
+        values |= {name: join_values(join_of(name), values, documents) for name in joins}
+    return truth_of_tree(expression, partial(truth_of, values=values))
