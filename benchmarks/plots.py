@@ -12,6 +12,9 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dibs.experiments.pictures import set_plain_ticks
+from words import number
+
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
 # Ours in strong colours, everybody else in greys; told apart without colour by their order, which the legend repeats.
 COLOURS = {
@@ -70,8 +73,9 @@ def _matching(sections: dict[str, Any]) -> Figure:
         places = [i - 0.4 + (k + 0.5) * width for i in range(len(SHAPES))]
         bars = axes.bar(places, times, width * 0.92, color=colour, label=name)
         if name in ("auto", "match_batch"):
-            axes.bar_label(bars, [f"{t:.0f}" for t in times], fontsize=7, padding=1)
+            axes.bar_label(bars, [_show(t) for t in times], fontsize=7, padding=1)
     axes.set_yscale("log")
+    set_plain_ticks(axes.yaxis)
     axes.set_xticks(range(len(SHAPES)), SHAPES)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("microseconds per event (log)")
@@ -88,16 +92,16 @@ def _growth(sections: dict[str, Any]) -> Figure:
         n, times = [p["subscriptions"] for p in points], [p["microseconds per event"] for p in points]
         axes.plot(n, times, "o-", color=colour, label=shape)
         for x, y in zip(n, times):
-            axes.annotate(
-                f"{y:.0f}" if y >= 10 else f"{y:.1f}", (x, y), (5, -11), textcoords="offset points", fontsize=8
-            )
+            axes.annotate(_show(y), (x, y), (5, -11), textcoords="offset points", fontsize=8)
         axes.plot(n, [times[0] * x / n[0] for x in n], ":", color=colour, linewidth=1)
+    axes.margins(y=0.12)  # room for the lowest number
     axes.plot([], [], ":", color="#595959", linewidth=1, label="in proportion")
     axes.set_xscale("log")
     axes.set_yscale("log")
     ticks = [p["subscriptions"] for p in sections["growth-sparse"]["points"]]
     axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    set_plain_ticks(axes.yaxis)
     axes.set_xlabel("subscriptions (log)")
     axes.set_ylabel("microseconds per event (log)")
     axes.set_title("auto, coded batches, one thread", loc="left", fontsize=11)
@@ -131,7 +135,8 @@ def _batches(sections: dict[str, Any]) -> Figure:
     axes.set_yscale("log")
     sizes = [int(s) for s in sections["cliffs"]["batch sizes"]["sparse"]]
     axes.set_xticks(sizes, [f"{s:,}" for s in sizes])
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    set_plain_ticks(axes.yaxis)
     axes.set_xlabel("events of a batch (log)")
     axes.set_ylabel("microseconds per event (log)")
     axes.set_title("auto by batch size, coded batches, one thread", loc="left", fontsize=11)
@@ -157,12 +162,13 @@ def _structures(sections: dict[str, Any]) -> Figure:
             fewer = row["subscriptions"] < subscriptions
             colour = COLOURS["auto"] if name == "auto" else "#d9d9d9" if fewer else "#8c8c8c"
             axes.barh(place, time, 0.75, color=colour, hatch="///" if fewer else None, edgecolor="white")
-            text = f" {time:,.0f}" + (f"  ({row['subscriptions']:,} subscriptions)" if fewer else "")
+            text = f" {_show(time)}" + (f"  ({row['subscriptions']:,} subscriptions)" if fewer else "")
             axes.text(time, place, text, va="center", fontsize=7)
         axes.set_yticks(range(len(rows)), [row["structure"] for row in rows], fontsize=8)
         axes.set_xscale("log")
         times = [row["microseconds per event"] for row in rows]
         axes.set_xlim(min(times) / 2, max(times) * 8)  # room for the numbers
+        set_plain_ticks(axes.xaxis)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("microseconds per event (log)", fontsize=8)
         axes.set_title(f"{shape}, {subscriptions:,} subscriptions", loc="left", fontsize=10)
@@ -182,7 +188,8 @@ def _pages(sections: dict[str, Any]) -> Figure:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(n, [f"{x:,}" for x in n])
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    set_plain_ticks(axes.yaxis)
     axes.set_xlabel("subscriptions (log)")
     axes.set_ylabel("pages per event (log)")
     axes.set_title("pbtree on disk: pages that an event touches", loc="left", fontsize=11)
@@ -220,6 +227,8 @@ def _outside(sections: dict[str, Any]) -> Figure:
             groups.append((f"{shape}, {found['subscriptions']:,}, {title}", found["microseconds per event"]))
     found = section["patterns"]
     groups.append((f"texts, {found['patterns']:,} words", found["microseconds per string"]))
+    engines = section.get("engines", {})
+    groups += [(f"JSON text, {title}", found["microseconds per event"]) for title, found in engines.items()]
     columns = 2
     lines = -(-len(groups) // columns)
     figure, panels = plt.subplots(lines, columns, figsize=(10, 1.7 * lines), squeeze=False, layout="constrained")
@@ -227,11 +236,12 @@ def _outside(sections: dict[str, Any]) -> Figure:
         axes.set_visible(False)
     for axes, (title, times) in zip(panels.flat, groups):
         names = sorted(times, key=lambda name: -times[name])
-        colours = [COLOURS["auto"] if name == "dibs" else "#8c8c8c" for name in names]
+        colours = [COLOURS["auto"] if name.startswith("dibs") else "#8c8c8c" for name in names]
         bars = axes.barh(names, [times[name] for name in names], 0.7, color=colours)
-        axes.bar_label(bars, [f"{times[name]:,.3g}" for name in names], fontsize=8, padding=2)
+        axes.bar_label(bars, [number(times[name]) for name in names], fontsize=8, padding=2)
         axes.set_xscale("log")
         axes.set_xlim(min(times.values()) / 3, max(times.values()) * 10)  # room for the numbers
+        set_plain_ticks(axes.xaxis)
         axes.tick_params(labelsize=8)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("microseconds per event (log)", fontsize=8)
@@ -242,4 +252,9 @@ def _outside(sections: dict[str, Any]) -> Figure:
 def _line(axes: Axes, x: list[int], y: list[float], colour: str, label: str) -> None:
     axes.plot(x, y, "o-", color=colour, label=label)
     for a, b in zip(x, y):
-        axes.annotate(f"{b:,.0f}", (a, b), (4, 5), textcoords="offset points", fontsize=8)
+        axes.annotate(_show(b), (a, b), (4, 5), textcoords="offset points", fontsize=8)
+
+
+def _show(value: float) -> str:
+    """Two digits that count; all of what is large."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 import plots
 import tables
 import tables_outside
-from dibs.experiments import EXPERIMENTS, pictures, verdicts
+from dibs.experiments import EXPERIMENTS, pictures, standing, verdicts
 from dibs.experiments.results import read
 
 HERE = Path(__file__).parent
@@ -86,7 +86,8 @@ def _write_papers(root: Path, folder: Path) -> list[Path]:
         written += pictures.draw([read(name, folder) for name in names], pictures_folder / figure, ["svg"])
     page, judged = root / "benchmarks" / "pages" / "papers.md", root / "VERDICTS.md"
     page.write_text(tables_outside.write_figures(folder))
-    judged.write_text(verdicts.write(verdicts.judge_all(folder), verdicts.list_scales(folder)))
+    auto = standing.judge(folder)
+    judged.write_text(verdicts.write(verdicts.judge_all(folder), verdicts.list_scales(folder), auto))
     return [*written, page, judged]
 
 

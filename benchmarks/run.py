@@ -33,7 +33,7 @@ import host
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
 STRUCTURES, QUICK_STRUCTURES = 100_000, 20_000
-SCALE, QUICK_SCALE = 0.015, 0.004  # of the sizes in the papers' figures
+SCALE, QUICK_SCALE = 1.0, 0.25  # times the sizes of sections/papers.py
 STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -129,7 +129,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", metavar="NAME", choices=SHAPES, help="of the section structures")
     parser.add_argument("--subscriptions", type=_positive, metavar="N", help=f"{FULL:,} by default")
     parser.add_argument("--events", type=_positive, metavar="N", default=EVENTS, help=f"{EVENTS:,} by default")
-    parser.add_argument("--scale", type=float, metavar="SHARE", help=f"of the papers' sizes; {SCALE:g} by default")
+    parser.add_argument("--scale", type=float, metavar="SHARE", help="times the sizes of the papers' figures")
     parser.add_argument("--repeats", type=_positive, metavar="N", help="timed calls of each rival; the best counts")
     parser.add_argument("--together", action="store_true", help="one process for all sections: starts faster")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")

@@ -35,22 +35,42 @@ def write_outside(sections: dict[str, Any]) -> str:
     table = markdown(["workload and subscriptions", "", "microseconds per event", "/ dibs"], rows)
     absent = "".join(f"\n- Not here: {name}: {reason}." for name, reason in section["absent"].items())
     notes = (
-        "Dibs and the joins have two threads (the patterns one), and batches of 200 events; rules are asked one event "
+        "Dibs and the joins have two threads (the patterns one), and batches of 100 events; rules are asked one event "
         "at a time."
     )
     picture = "![Dibs and what people would use instead](benchmarks/plots/outside.svg)"
-    return f"{picture}\n\n{table}\n\n{notes}\n{absent}"
+    engines = _write_engines(section["engines"]) if "engines" in section else "JSON engines: not measured in this run."
+    return f"{picture}\n\n{table}\n\n{notes}\n\n{engines}\n{absent}"
+
+
+def _write_engines(workloads: dict[str, Any]) -> str:
+    """JSON engines: a row for each workload, a column for each of them."""
+    names = list(dict.fromkeys(name for found in workloads.values() for name in found["microseconds per event"]))
+    rows, left_out = [], []
+    for title, found in workloads.items():
+        about = f"{title} ({found['rules']:,}), {found['matches per event']:.3g} matches"
+        rows.append([about, *(found["microseconds per event"].get(name, "") for name in names)])
+        left_out += [f"{name} with {title}: {reason}" for name, reason in found["left out"].items()]
+    table = markdown(["processor microseconds per event", *(f"**{n}**" if "dibs" in n else n for n in names)], rows)
+    size = next(iter(workloads.values()))["bytes per event"]
+    notes = (
+        f"From JSON text of 20 fields (about {size:.0f} bytes) to matched ids, one core; `match` takes one event, "
+        "`match_batch` JSON lines; the engines take one event at a time, after warming up."
+    )
+    without = f" Without a figure: {'; '.join(left_out)}." if left_out else ""
+    return f"JSON engines that services use ([programs](benchmarks/engines)):\n\n{table}\n\n{notes}{without}"
 
 
 def write_papers(sections: dict[str, Any]) -> str:
     section = sections["papers"]
     words = section["verdicts"]
+    least, most = section.get("scales", [section.get("scale", 0.0)] * 2)
     hold, in_part, fail = (words.get(word, 0) for word in (HOLDS, IN_PART, FAILS))
     return (
         f"{section['experiments']} figures and tables of the five papers are measured again "
-        f"([all of them](benchmarks/pages/papers.md), at {section['scale']:g} of their sizes). Of the "
+        f"([all of them](benchmarks/pages/papers.md), at {least:.2g} to {most:.2g} of their sizes). Of the "
         f"{hold + in_part + fail} claims that the papers make in words, {hold} hold here, {in_part} hold in part, and "
-        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why."
+        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why. {section.get('auto', '')}"
     )
 
 

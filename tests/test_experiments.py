@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dibs.experiments import EXPERIMENTS, measure, verdicts
+from dibs.experiments import EXPERIMENTS, measure, standing, verdicts
 from dibs.experiments.claims import FAILS, HOLDS, IN_PART, Claim, best, changes_more, falls, less, rank, rises, steady
 from dibs.experiments.experiment import MEASURES, Size
 from dibs.experiments.measure import DifferentMatches, measure_point
+from dibs.experiments.remarks import REMARKS
 from dibs.experiments.results import Result, run
+from dibs.experiments.whys import explain, explain_change
 from dibs.index import INDEXES, options_of
 from dibs.index.options import check_options
 
@@ -95,8 +98,9 @@ def test_every_claim_can_be_judged_and_the_page_written() -> None:
         return made[name]
 
     found = [verdicts.judge(claim, find) for claim in verdicts.CLAIMS]
-    page = verdicts.write(found, {"OpIndex": 0.1})
-    assert "refused" not in page
+    page = verdicts.write(found, {"OpIndex": (0.1, 0.5)})
+    assert "refused" not in page and "| OpIndex | 0.1 to 0.5 |" in page
+    assert set(REMARKS) <= {claim.name for claim in verdicts.CLAIMS}
     for verdict in found:
         assert f"### {verdict.claim.name}: {verdict.word}" in page
         assert all(outcome.figure for outcome in verdict.outcomes)
@@ -152,3 +156,43 @@ def test_points_are_in_the_order_of_the_values(tmp_path: Path) -> None:
     result = run("tatbul-8", tmp_path, TINY)
     assert result.values == list(EXPERIMENTS["tatbul-8"].values)
     assert run("tatbul-8", tmp_path, TINY).points == result.points
+
+
+def test_whys_say_who_has_more_to_do_and_whose_steps_are_dearer() -> None:
+    def count(match_us: float, candidates: float, predicates: float, nodes: float) -> dict[str, float]:
+        return {"match_us": match_us, "candidates": candidates, "predicates": predicates, "nodes": nodes, "bytes": 100}
+
+    rows = {"OpIndex": count(10, 100, 100, 50), "k-index": count(1, 60, 100, 40), "BE-Tree": count(2, 500, 500, 0)}
+    later = {"OpIndex": count(40, 200, 200, 100), "k-index": count(2, 2, 2, 1), "BE-Tree": count(2, 500, 500, 0)}
+    points = [{"x": x, "subscriptions": 10, "rows": own} for x, own in ((1, rows), (2, later))]
+    result = Result("opindex-10b", EXPERIMENTS["opindex-10b"], {"scale": 1.0}, points)
+    assert "OpIndex has more to do, 100 candidates per event against 60" in explain(
+        result, 1, "OpIndex", "k-index", "match_us"
+    )
+    assert "less to do, 250 steps per event against 1,000, but a step takes it 40 ns instead of 2" in explain(
+        result, 1, "OpIndex", "BE-Tree", "match_us"
+    )
+    assert "OpIndex has 10 bytes a subscription" in explain(result, 1, "OpIndex", "BE-Tree", "build_s")
+    grown = explain_change(result, "OpIndex", -1, "match_us")
+    assert "its steps change by x 2, and a step takes 80 ns instead of 40" in grown
+    assert "with 5 of them what any event costs outweighs them" in explain_change(result, "k-index", -1, "match_us")
+
+
+def test_how_auto_stands(tmp_path: Path) -> None:
+    """Rivals are those of the same data; each point counts once."""
+
+    def times(*found: float) -> dict[str, dict[str, float]]:
+        labels = ("CNF", "auto, CNF", "DNF", "auto, DNF")
+        return {label: {"match_us": time} for label, time in zip(labels, found, strict=True)}
+
+    points = [
+        {"x": 5, "rows": times(2.0, 1.0, 1.0, 1.05)},  # fastest, near
+        {"x": 10, "rows": times(1.0, 3.0, 9.0, 8.0)},  # slower, fastest
+    ]
+    settings = {"scale": 1.0}
+    (tmp_path / "opindex-13b.json").write_text(json.dumps({"settings": settings, "points": points}))
+    found = standing.judge(tmp_path, ["opindex-13b"])
+    assert (found.fastest, found.near, found.slower) == (2, 1, 1)
+    assert found.worst == (standing.Point("opindex-13b, 10 clauses, cnf", 3.0, "CNF", 1.0),)
+    assert "the fastest at 2, within 10 % of the fastest at 1, and slower at 1, at worst 3 times" in found.line
+    assert "| opindex-13b, 10 clauses, cnf | 3 | CNF | 1 | 3.00 |" in standing.write(found)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import orjson
@@ -125,6 +126,44 @@ def test_a_part_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "the kernels cannot be compiled: dibs.errors.UnknownIndex" in done.stderr
     assert "Traceback" in (tmp_path / "warming.log").read_text()
     assert not ready.is_ready()
+
+
+def test_no_part_is_lost_or_run_twice_by_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More processes than parts, so that some find none left; a thread that fails is an error of pytest."""
+    monkeypatch.setattr(processes, "environment", lambda: os.environ | {"PYTHONPATH": str(tmp_path)})
+    package = tmp_path / "dibs" / "warming"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(f"import sys; open({str(tmp_path / 'log')!r}, 'a').write(sys.argv[1] + ' ')")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(3):
+            processes._run([str(i) for i in range(6)], 8, processes._Count(None))
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted((tmp_path / "log").read_text().split()) == sorted([str(i) for i in range(6)] * 3)
+
+
+def test_the_size_of_a_folder_from_which_others_take_folders_away(tmp_path: Path) -> None:
+    (tmp_path / "stays").write_bytes(bytes(100))
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            for i in range(20):
+                (tmp_path / f"{i}").mkdir()
+            for i in range(20):
+                (tmp_path / f"{i}").rmdir()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert {processes.size_of(tmp_path) for _ in range(200)} == {100}
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_the_parts_are_those_of_the_workload() -> None:

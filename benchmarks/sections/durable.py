@@ -28,7 +28,7 @@ from dibs.workloads import boolean
 from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of
 
-BUILDS = 3  # rounds of what takes as long as rebuilding
+BUILDS = 2  # rounds of what takes as long as rebuilding
 REPLAYED = 10_000  # changes that no segment holds yet, as after a crash
 
 PROCESS = """

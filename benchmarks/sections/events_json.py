@@ -38,7 +38,7 @@ WORDS = [
 
 def run(size: Size, say: Say) -> dict[str, Any]:
     chosen = random.Random(1)
-    events = [{name: _value(i, chosen) for i, name in enumerate(NAMES)} for _ in range(EVENTS)]
+    events = [{name: make_value(i, chosen) for i, name in enumerate(NAMES)} for _ in range(EVENTS)]
     lines = [orjson.dumps(event) for event in events]
     rules = min(size.subscriptions, RULES)
     return {
@@ -50,7 +50,7 @@ def run(size: Size, say: Say) -> dict[str, Any]:
     }
 
 
-def _value(i: int, chosen: random.Random) -> Any:
+def make_value(i: int, chosen: random.Random) -> Any:
     """One of some 10,000 to 100,000 of its attribute."""
     if i % 4 == 0:
         return chosen.randrange(100_000)
@@ -62,7 +62,7 @@ def _value(i: int, chosen: random.Random) -> Any:
 
 def _rule(k: int, events: list[dict[str, Any]], ranges: bool, chosen: random.Random) -> str:
     """Three predicates; one rule in ten holds for an event, by which it was made, the others hardly for any."""
-    values = events[k // 10 % EVENTS] if k % 10 == 0 else {n: _value(i, chosen) for i, n in enumerate(NAMES)}
+    values = events[k // 10 % EVENTS] if k % 10 == 0 else {n: make_value(i, chosen) for i, n in enumerate(NAMES)}
     tests = []
     for name in chosen.sample(NAMES, 3):
         value = values[name]

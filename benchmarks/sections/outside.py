@@ -1,4 +1,5 @@
-"""Dibs against what people would use instead: SQL joins (DuckDB, Polars, Spark), a rule engine, a library for patterns.
+"""Dibs against what people would use instead: SQL joins (DuckDB, Polars, Spark), a rule engine, a library for patterns,
+and the JSON engines of other languages (sections.engines).
 
 The same subscriptions and events for all, and no time before a rival has found the same pairs. Joins get the
 predicates as a table (subscription, attribute, low, high, how many) and the events as one of (event, attribute,
@@ -21,16 +22,15 @@ from dibs.matcher import Matcher
 from dibs.workloads import boolean
 from dibs.workloads.boolean import Workload
 from measure import Keys, Say, Size
+from sections import engines
 
 SHAPES = ("sparse", "dense")
 MOST = {"join": 100_000, "rules": 1_000}  # subscriptions: more take a join minutes, or a rule engine a second per event
-EVENTS = {"join": 200, "rules": 10}
+EVENTS = {"join": 100, "rules": 10}
 ROUNDS = 3
 SECONDS = 5.0  # a rival that has taken so long is not called again
 PATTERNS, STRINGS = 5_000, 2_000
-ABSENT = {
-    "Quamina, Event Ruler and other engines of Go and Java": "they need Go or Maven, which this machine does not have",
-}
+ENGINES_AT = 100_000  # subscriptions of a run that measures all rules of the JSON engines
 JOIN = """
 SELECT e.event, p.subscription FROM events e JOIN predicates p
 ON e.attribute = p.attribute AND e.value BETWEEN p.low AND p.high
@@ -41,13 +41,14 @@ Call = Callable[[], Pairs]
 
 
 def run(size: Size, say: Say) -> dict[str, Any]:
-    found: dict[str, Any] = {"absent": dict(ABSENT), "workloads": {}}
+    found: dict[str, Any] = {"absent": {}, "workloads": {}}
     for shape in SHAPES:
         joins = _measure(shape, "join", min(size.subscriptions, MOST["join"]), JOINS, found["absent"], say)
         few = min(size.subscriptions // 10, MOST["rules"])
         rules = _measure(shape, "rules", few, RULES, found["absent"], say)
         found["workloads"][shape] = {"join": joins, "rules": rules}
     found["patterns"] = _measure_patterns(min(size.subscriptions, PATTERNS), found["absent"], say)
+    found["engines"] = engines.measure(min(size.subscriptions / ENGINES_AT, 1), found["absent"], say)
     return found
 
 

@@ -67,6 +67,12 @@ class Thresholds:
         4_000, 1_000_000, "the same of those that are not filed for single events: expressions with OR"
     )
     single_filed: int = _threshold(20_000, 1_000_000, "clauses of the masks that are filed when the first one comes")
+    # index.auto.singles
+    sieved: int = _threshold(1_000, 0, "clauses of the records that are worth a sieve for single events")
+    sieved_at_once: int = _threshold(
+        100_000, 1_000_000_000, "the same, if it is made when the first one comes, not in the background"
+    )
+    sieve_share: float = _threshold(0.5, 1e9, "share of clauses that may pass a sieve for it to be worth it")
     # segments.single
     single_values: int = _threshold(
         1_000, 10_000, "values of a single event; those of longer ones are sorted another way"

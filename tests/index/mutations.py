@@ -405,10 +405,24 @@ MUTATIONS = (
     ),
     Mutation(
         "single: several values",
-        SINGLE + "facet_kernels.py",
+        SINGLE + "coding_kernels.py",
         "single = lo == hi and not (at < last and attribute[at] == a)",
         "single = lo == hi",
         ("tests/segments/test_single.py",),
+    ),
+    Mutation(
+        "single: what a clause of the sieve needs",
+        "index/auto/singles.py",
+        "if fails_without and a != np.uint64(group) and presence[a] < share:",
+        "if a != np.uint64(group) and presence[a] < share:",
+        ("tests/segments/test_sieve.py",),
+    ),
+    Mutation(
+        "single: numbers that share a float",
+        SINGLE + "coding_kernels.py",
+        "if exact and (domain.number_rest[at] | found.rest[i]) != 0:",
+        "if False:",
+        ("tests/segments/test_single.py", "-k", "json_does_not_have"),
     ),
     Mutation(
         "waiting: BETWEEN",

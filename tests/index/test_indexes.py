@@ -27,6 +27,7 @@ VARIANTS = {
     "psthash, 3 dimensions": ("psthash", {"dimensions": 3}),
     "psthash, 4 dimensions, few cells": ("psthash", {"dimensions": 4, "cells": 6, "access": "statistics"}),
     "betree, small l-nodes": ("betree", {"max_cap": 1, "min_size": 2, "loss": "histogram", "window": 3}),
+    "betree, one at a time": ("betree", {"partition": "one"}),
     "betree-batch, large l-nodes": ("betree-batch", {"max_cap": 40, "min_size": 9, "loss": "histogram"}),
     "propagation by any predicate": ("propagation", {"access": "any"}),
     "gryphon, rare attributes first": ("gryphon", {"order": "rare"}),

@@ -171,3 +171,53 @@ print(json.dumps({"loaded": sum(stats.cache_hits.values())}))
         process.communicate()
         assert process.returncode == 0
     assert run(PACKAGE, tmp_path, script) == {"loaded": 4}
+
+
+COMPILE_ONE = """
+import json
+import numpy as np
+from dibs.segments import ids
+ids._hash_strings(np.array([0, 1]), np.zeros(1, np.uint8))
+stats = ids._hash_strings.stats
+loaded, compiled = (sum(x.values()) for x in (stats.cache_hits, stats.cache_misses))
+print(json.dumps({"loaded": loaded, "compiled": compiled}))
+"""
+
+
+def test_what_is_damaged_is_compiled_again(tmp_path: Path) -> None:
+    compiled, loaded = {"loaded": 0, "compiled": 1}, {"loaded": 1, "compiled": 0}
+    assert run(PACKAGE, tmp_path, COMPILE_ONE) == compiled
+    for kind, kept in ((".nbi", 0), (".nbi", 40), (".nbc", -1)):
+        for file in tmp_path.rglob(f"ids._hash_strings*{kind}"):
+            file.write_bytes(file.read_bytes()[:kept])
+        assert run(PACKAGE, tmp_path, COMPILE_ONE) == compiled
+    assert run(PACKAGE, tmp_path, COMPILE_ONE) == loaded
+
+
+def test_what_cannot_be_kept_is_compiled_all_the_same(tmp_path: Path) -> None:
+    """A file stands where the kernels of a module should lie: nobody can write there, not even root."""
+    script = """
+from dibs.jit import place
+from dibs.jit.stamps import stamp_of
+folder = place.cache_folder() / place.folder_name("dibs.segments.ids", stamp_of("dibs.segments.ids"))
+folder.write_text("")
+"""
+    assert run(PACKAGE, tmp_path, script + COMPILE_ONE) == {"loaded": 0, "compiled": 1}
+
+
+def test_processes_that_are_killed_and_others_beside_them(tmp_path: Path) -> None:
+    """Many begin at once over an empty cache, and half of them are killed somewhere in the middle."""
+    own = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "DIBS_CACHE": str(tmp_path)}
+    own.pop("NUMBA_CACHE_DIR", None)
+    begun = [subprocess.Popen([sys.executable, "-c", COMPILE_ONE], env=own, stdout=-1, stderr=-1) for _ in range(6)]
+    index = "ids._hash_strings-*.nbi"
+    while not list(tmp_path.rglob(index)) and any(process.poll() is None for process in begun):
+        time.sleep(0.01)
+    for process in begun[::2]:
+        process.kill()
+    for process in begun:
+        _, story = process.communicate()
+        assert process.returncode in (0, -9), story
+        assert process.returncode == 0 or process in begun[::2]
+    run(PACKAGE, tmp_path, COMPILE_ONE)
+    assert run(PACKAGE, tmp_path, COMPILE_ONE) == {"loaded": 1, "compiled": 0}

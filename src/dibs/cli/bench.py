@@ -83,13 +83,18 @@ def verdicts(
     results: Annotated[Path, typer.Option(help="The folder of the results.", exists=True, file_okay=False)],
     out: Annotated[Path, typer.Option(help="The page.")] = Path("VERDICTS.md"),
 ) -> None:
+    from dibs.experiments import standing
     from dibs.experiments import verdicts as judging
 
     with outcome():
         found = judging.judge_all(results)
-        out.write_text(judging.write(found, judging.list_scales(results)))
+        auto = standing.judge(results)
+        out.write_text(judging.write(found, judging.list_scales(results), auto))
         for verdict in found:
             typer.echo(f"{verdict.claim.name:28} {verdict.word}")
+        typer.echo(auto.line)
+        for point in auto.worst:
+            typer.echo(f"    {point.where}: {point.auto:.3g} µs, {point.rival} {point.fastest:.3g}")
 
 
 def _show(result: Result) -> None:

@@ -41,7 +41,7 @@ class Series(NamedTuple):
     label: str
     structure: str
     options: dict[str, Any] = {}  # noqa: RUF012
-    updates: bool = False  # measure insertion and deletion of single rows, too; it lives through the data's steps
+    updates: bool = False  # measure insertion and deletion row by row, too; it lives through the data's steps
     data: str = ""  # which of the workload's data, where there are several
 
 

@@ -29,6 +29,7 @@ SERIES = (
     AUTO,
 )
 INSERTING = tuple(s._replace(updates=s.structure in ("betree", "opindex", "opindex-bs")) for s in SERIES)
+PUBLISHED = Series("BE-Tree, one attribute at a time", "betree", {"max_cap": 5, "partition": "one"})
 FORMS_SHARE = 0.02  # of the paper's subscriptions: texts with OR are read one by one
 OWN = (Series("OpIndex", "opindex"), AUTO)
 
@@ -44,7 +45,7 @@ _BY_NUMBER = Experiment(
     "subscriptions",
     NUMBERS,
     generate(lambda v: PLAIN, lambda v: v),
-    INSERTING,
+    (PUBLISHED, *INSERTING),
 )
 _BY_DIMENSIONS = _vary("1: attributes", "attributes", DIMENSIONS, lambda v: replace(PLAIN, dimensions=v))
 _BY_SIZE = _vary("10(b): largest subscription", "predicates", SIZES, lambda v: replace(PLAIN, largest=v), INSERTING)

@@ -8,9 +8,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from dibs.experiments.claims import BUILT
 from dibs.experiments.experiment import MEASURES
 from dibs.experiments.results import Result
+from dibs.experiments.whys import BUILT
 
 # Structures keep their colour and mark from figure to figure; ours is the thick blue line.
 LOOKS = {
@@ -24,15 +24,18 @@ LOOKS = {
     "OpIndex-BS": ("#ffbb78", "d"),
     "BE-Tree": ("#d62728", "P"),
     "BE-Tree, batch": ("#ff9896", "X"),
+    "BE-Tree, one attribute at a time": ("#7f1d1d", "X"),
     "PSTBloom": ("#9467bd", "*"),
     "PSTHash": ("#e377c2", "h"),
     "auto, CNF": ("#0b6e99", "o"),
     "auto, DNF": ("#6fb7d6", "o"),
     "naive": ("#7f7f7f", "s"),
 }
-OTHERS = (("#1f3b73", "p"), ("#c49c94", "H"), ("#4d7c0f", "8"), ("#7c2d12", "^"), ("#0f766e", "v"), ("#581c87", "D"))
+OTHERS = (("#262626", "p"), ("#c49c94", "H"), ("#4d7c0f", "8"), ("#7c2d12", "^"), ("#0f766e", "v"), ("#581c87", "D"))
 NOTHING_BUILT = "SCAN"
 NARROW = 3
+LABELLED = ((30, "235"), (300, "25"))  # an axis of less than so many times: which first digits, beside powers of ten
+SCALED = ("subscriptions", "intervals")  # on an x-axis
 STYLE = {
     "figure.facecolor": "white",
     "axes.spines.top": False,
@@ -77,8 +80,12 @@ def draw(results: Sequence[Result], path: Path, endings: Sequence[str] = ("svg",
         handles = {h.get_label(): h for axes in grid.flat for h in axes.get_legend_handles_labels()[0]}
         if handles:
             shown = [handles[label] for label in labels if label in handles]
-            figure.legend(handles=shown, ncols=min(len(shown), 5), frameon=False, loc="outside lower center")
-        figure.suptitle(f"scale {results[0].settings['scale']:g} of the paper's sizes; lower is better", fontsize=9)
+            figure.legend(
+                handles=shown, ncols=min(len(shown), 5 if columns > 1 else 2), frameon=False, loc="outside lower center"
+            )
+        scales = sorted({result.settings["scale"] for result in results})
+        shown_scales = " to ".join(f"{scale:g}" for scale in dict.fromkeys((scales[0], scales[-1])))
+        figure.suptitle(f"scale {shown_scales} of the paper's sizes; lower is better", fontsize=9)
         written = []
         for ending in endings:
             written.append(path.with_name(f"{path.name}.{ending}"))
@@ -107,16 +114,19 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
     wide = not words and min(places) > 0 and max(places) >= 4 * min(places) and len(places) > 2
     if wide:
         axes.set_xscale("log")
+        if len(places) > 6:
+            set_plain_ticks(axes.xaxis)
     if words or len(places) <= 6:
         axes.set_xticks(places, [value if words else _shorten(value) for value in result.values])
         axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     shown = [y for label in result.labels for y in result.line(label, measure) if y]
-    if shown and max(shown) < NARROW * min(shown):  # from 0: what hardly changes should look so
+    narrow = bool(shown) and max(shown) < NARROW * min(shown)
+    if narrow:  # from 0: what hardly changes should look so
         axes.set_ylim(0, 1.15 * max(shown))
     else:
         axes.set_yscale("log")
-        _set_plain_ticks(axes.yaxis)
-    axes.set(xlabel=result.experiment.x, ylabel=MEASURES[measure])
+        set_plain_ticks(axes.yaxis)
+    axes.set(xlabel=_name_x(result), ylabel=MEASURES[measure] + ("" if narrow else " (log)"))
     axes.grid(color="#e6e6e6")
     axes.set_title(_title(result), loc="left", fontsize=9)
 
@@ -135,8 +145,15 @@ def _draw_bars(axes: Any, result: Result, measure: str, looks: dict[str, tuple[s
     if found:
         shown = [value for _, value in found]
         axes.set_xlim(min(shown) / 3, max(shown) * 8)  # room for the numbers
-    axes.set_xlabel(MEASURES[measure])
+        set_plain_ticks(axes.xaxis)
+    axes.set_xlabel(f"{MEASURES[measure]} (log)")
     axes.set_title(_title(result), loc="left", fontsize=9)
+
+
+def _name_x(result: Result) -> str:
+    """Sizes on the axis are the paper's."""
+    x, scale = result.experiment.x, result.settings["scale"]
+    return f"{x} in the paper (here x {scale:g})" if x in SCALED and scale != 1 else str(x)
 
 
 def _shorten(value: float) -> str:
@@ -147,18 +164,19 @@ def _shorten(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _set_plain_ticks(axis: Any) -> None:
-    """0.5, 20, 300k: no powers. Between the powers only where the axis spans less than two of them."""
+def set_plain_ticks(axis: Any) -> None:
+    """0.5, 20, 300k: no powers. Between the powers the more labels the fewer of them the axis spans."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     low, high = axis.get_view_interval()
     axis.set_major_formatter(FuncFormatter(lambda value, _: _shorten(value)))
-    narrow = high / max(low, 1e-12) < 30
-    axis.set_minor_formatter(FuncFormatter(_label_some) if narrow else NullFormatter())
-
-
-def _label_some(value: float, _: Any) -> str:
-    return _shorten(value) if f"{value:e}"[0] in "235" else ""
+    span = high / max(low, 1e-12)
+    digits = next((digits for most, digits in LABELLED if span < most), "")
+    axis.set_minor_formatter(
+        FuncFormatter(lambda value, _: _shorten(value) if f"{value:e}"[0] in digits else "")
+        if digits
+        else NullFormatter()
+    )
 
 
 def _title(result: Result) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dibs.experiments import claims_betree, claims_opindex, claims_others, claims_pstree
+from dibs.experiments import claims_betree, claims_opindex, claims_others, claims_pstree, standing
 from dibs.experiments.claims import FAILS, HOLDS, IN_PART, Claim, Outcome
+from dibs.experiments.remarks import REMARKS
 from dibs.experiments.results import Result, read
 
 CLAIMS: tuple[Claim, ...] = (
@@ -22,8 +23,9 @@ HEAD = """# What the papers claim, and what comes out here
 Every claim that the evaluations of the five papers make in words, in ours, judged by the experiments of the same
 figure on one machine, in one process, on the same data. *Holds in part*: some of its checks pass. Times are processor
 times, the best of several rounds in which all structures take turns. Where a check fails, the counters of the
-structures that it compares say why: what an event makes them look at. `dibs bench verdicts` writes this page from the
-results of the figures in [benchmarks/pages](benchmarks/pages/papers.md).
+structures that it compares say why: what an event makes them look at (a step is a candidate, a predicate evaluated or a
+node visited). `dibs bench verdicts` writes this page from the results of the figures in
+[benchmarks/pages](benchmarks/pages/papers.md).
 
 A paper measures its authors' C or C++ against binaries of others, on another machine and sometimes on data that
 nobody else has; here all structures are written in one language, over the same coded integers, and at a smaller
@@ -56,24 +58,28 @@ def judge_all(folder: Path, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
     return [judge(claim, find) for claim in claims]
 
 
-def list_scales(folder: Path, claims: Sequence[Claim] = CLAIMS) -> dict[str, float]:
-    """The scale at which each paper's experiments were measured, the largest of each."""
-    found: dict[str, float] = {}
+def list_scales(folder: Path, claims: Sequence[Claim] = CLAIMS) -> dict[str, tuple[float, float]]:
+    """The scales at which each paper's experiments were measured: the smallest and the largest."""
+    found: dict[str, set[float]] = {}
     for claim in claims:
-        scales = [read(name, folder).settings["scale"] for name in claim.experiments]
-        found[claim.paper] = max(*scales, found.get(claim.paper, 0.0), 0.0)
-    return found
+        scales = (read(name, folder).settings["scale"] for name in claim.experiments)
+        found.setdefault(claim.paper, set()).update(scales)
+    return {paper: (min(scales), max(scales)) for paper, scales in found.items()}
 
 
-def write(verdicts: Sequence[Verdict], scales: dict[str, float]) -> str:
-    """The page."""
+def write(
+    verdicts: Sequence[Verdict], scales: dict[str, tuple[float, float]], auto: standing.Standing | None = None
+) -> str:
+    """The page; with how `auto` stands, where all experiments are there."""
     papers = list(dict.fromkeys(verdict.claim.paper for verdict in verdicts))
     lines = [HEAD, "| paper | scale | claims | hold | hold in part | do not hold here |"]
     lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
     for paper in [*papers, "all"]:
         words = Counter(v.word for v in verdicts if paper in (v.claim.paper, "all"))
-        scale = f"{scales[paper]:g}" if paper in scales else ""
+        scale = " to ".join(dict.fromkeys(f"{one:g}" for one in scales.get(paper, ())))
         lines.append(f"| {paper} | {scale} | {words.total()} | {words[HOLDS]} | {words[IN_PART]} | {words[FAILS]} |")
+    if auto is not None:
+        lines += ["\n## Where `auto` stands\n", standing.write(auto)]
     for paper in papers:
         lines += [f"\n## {paper}\n"]
         for verdict in verdicts:
@@ -90,6 +96,6 @@ def _write_one(verdict: Verdict) -> list[str]:
         lines.append(f"- {'yes' if outcome.passed else 'no'}: {outcome.figure}")
         if outcome.why:
             lines.append(f"  - why: {outcome.why}")
-    if claim.remark and verdict.word != HOLDS:
-        lines.append(f"- {claim.remark}")
+    if claim.name in REMARKS and verdict.word != HOLDS:
+        lines.append(f"- {REMARKS[claim.name]}")
     return [*lines, ""]

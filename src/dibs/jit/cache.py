@@ -7,6 +7,8 @@ or a path of the source: what was compiled here is found by another machine with
 Processes share it. All writing is by renaming, and one process at a time adds to the index of a function; each piece of
 code has a file name of its own, so an index never leads to another signature's code. What one process compiles, others
 that need it wait for: a machine on which many begin at once compiles each kernel once.
+
+It is only a cache: what is damaged there is compiled again, and what cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
@@ -55,7 +57,8 @@ class KernelLocator(_CacheLocator):  # type: ignore[misc]
         return "1"  # no two kernels of a module have one name
 
     def ensure_cache_path(self) -> None:
-        os.makedirs(self._folder, exist_ok=True)
+        with suppress(OSError):
+            os.makedirs(self._folder, exist_ok=True)
 
 
 class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
@@ -63,9 +66,18 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _File(IndexDataCacheFile):  # type: ignore[misc]
+    def load(self, key: Any) -> Any:
+        # What is damaged may raise anything while it is unpickled.
+        with suppress(Exception):
+            return super().load(key)
+        return None
+
     def save(self, key: Any, data: Any) -> None:
-        with self._alone():
-            overloads = self._load_index()
+        with suppress(OSError), self._alone():  # a full disk, or somebody else's folder
+            try:
+                overloads = self._load_index()
+            except Exception:
+                overloads = {}
             name = self._data_name_pattern.replace("{number:d}", uuid.uuid4().hex[:12])
             self._save_data(name, data)
             overloads[key] = name
@@ -92,7 +104,10 @@ class _Turn:
         """Waits for it, but not for ever: to compile twice is no mistake."""
         if fcntl is None:
             return
-        file = open(self._path, "wb")
+        try:
+            file = open(self._path, "wb")
+        except OSError:  # nothing can be kept there, so nobody waits for it
+            return
         until = time.monotonic() + PATIENCE
         while True:
             try:

@@ -83,12 +83,22 @@ def sort_ids(parts: Sequence[tuple[IdIndex, NDArray[np.int32]]], more: Sequence[
     """The ids of some rows of several segments, and these."""
     if len(parts) == 1 and not more:
         return _sort(*parts[0])
-    integers: list[list[Any]] = [sorted(id for id in more if not isinstance(id, str))]
-    texts: list[list[Any]] = [sorted(id for id in more if isinstance(id, str))]
+    integers, texts = ([own] for own in _sort_by_type(more))
     for ids, rows in parts:
         (texts if ids.integers is None else integers).append(_sort(ids, rows))
     first, last = _merge(integers), _merge(texts)
     return first + last if first and last else first or last
+
+
+def add_ids(integers: list[Id], more: Sequence[Id]) -> list[Id]:
+    """These in order, which nobody else has, with some more."""
+    own, texts = _sort_by_type(more)
+    return _merge([integers, own]) + texts
+
+
+def _sort_by_type(ids: Sequence[Id]) -> tuple[list[Any], list[Any]]:
+    """Integers and texts."""
+    return sorted(id for id in ids if not isinstance(id, str)), sorted(id for id in ids if isinstance(id, str))
 
 
 def _sort(ids: IdIndex, rows: NDArray[np.int32]) -> list[Id]:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from dibs.errors import DamagedError, FormatError, StorageError
 from dibs.storage.checksum import checksums
 
-FORMAT = 3
+FORMAT = 4
 PARTIAL = ".partial"  # ends the name of a file that is being written
 LINE, PAGE = 64, 4096
 LARGE = 65_536  # bytes of an array that gets pages of its own

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,13 +64,12 @@ def guess_kernels(everything: bool = False) -> int:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of the files below a folder, in which others may be writing."""
+    """Bytes of the files below a folder, in which others may be writing, and from which they may take folders away."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            pass
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_size
     return total
 
 
@@ -95,12 +94,14 @@ def _structures() -> list[str]:
 
 def _run(parts: list[str], processes: int, count: _Count) -> None:
     """Each part in a process of its own, so many at once. The first that fails ends all."""
-    waiting, running = parts[::-1], list[subprocess.Popen[bytes]]()
+    waiting, running = iter(parts), list[subprocess.Popen[bytes]]()
     problems: list[str] = []
+    stopped = threading.Event()
 
     def work() -> None:
-        while waiting and not problems:
-            part = waiting.pop()
+        for part in waiting:  # of all threads: asking first whether there is one would leave time for another thread
+            if stopped.is_set():
+                return
             with tempfile.TemporaryFile() as said:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "dibs.warming", part],
@@ -110,6 +111,8 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
                     stderr=said,
                 )
                 running.append(process)
+                if stopped.is_set():
+                    process.terminate()
                 assert process.stdout is not None
                 for _ in process.stdout:
                     count.add()
@@ -117,6 +120,7 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
                     said.seek(0)
                     story = said.read().decode(errors="replace").strip() or f"exit code {process.returncode}"
                     problems.append(f"{part}: {story}")
+                    stopped.set()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(processes, len(parts)))]
     try:
@@ -125,7 +129,7 @@ def _run(parts: list[str], processes: int, count: _Count) -> None:
         for thread in threads:
             thread.join()
     finally:
-        waiting.clear()
+        stopped.set()
         for process in running:
             if process.poll() is None:  # after an interrupt
                 process.terminate()

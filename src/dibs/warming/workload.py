@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses
@@ -25,6 +26,7 @@ from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import Range
 from dibs.index import AUTO, create, restore
+from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
@@ -106,6 +108,9 @@ def index(
                     built.match(events, 1)
                     built.match(events, 2, lambda event, row: None)
             do_pending(built)
+        if isinstance(built, Auto):
+            built.for_singles()
+            Auto.restore(clauses, {name: _read_only(array) for name, array in built.arrays().items()}).for_singles()
         restore(name, clauses, built.arrays()).match(_events(1, attributes, False), 1)
 
 
@@ -226,6 +231,13 @@ def _events(count: int, attributes: int, several: bool) -> CodedEvents:
     lo = np.tile(np.arange(1, 1 + each), count).astype(np.int32)
     offsets = np.arange(count + 1, dtype=np.int64) * each
     return CodedEvents(offsets, attribute.astype(np.int32), lo, lo + 1 if several else lo, not several)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """As if it were mapped from a file."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _both_ways(use: Callable[[], None]) -> None:

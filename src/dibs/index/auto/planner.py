@@ -29,10 +29,10 @@ from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.plan import Plan, is_worth_planning, plan_clauses
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
-from dibs.index.auto.singles import ForSingles
+from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation.propagation import Propagation
+from dibs.index.papers.propagation.propagation import ANY, Propagation
 from dibs.index.statistics import Presence, guess_presence, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
@@ -56,6 +56,7 @@ class Auto:
         self._until_look = thresholds.enough_events
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
+        self._sieve: tuple[Records | None, Sieve | None] = None, None  # of which records; None: not worth it
         self._for_singles: tuple[ForSingles | None, Any] = None, None  # and the parts that they are made of
         self.pending: Callable[[], None] | None = None  # see index.base.do_pending
         self._plans = 1
@@ -98,8 +99,8 @@ class Auto:
 
     @property
     def nbytes(self) -> int:
-        few = self._one_by_one
-        return sum(a.nbytes for a in self.arrays().values()) + (0 if few is None else few.nbytes)
+        made = (self._one_by_one, self._sieve[1])  # for single events
+        return sum(a.nbytes for a in self.arrays().values()) + sum(x.nbytes for x in made if x is not None)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
@@ -140,11 +141,11 @@ class Auto:
         """The ways to all rows for a single event; None: there are too many that are not filed for it (yet)."""
         records, masks = self._parts
         known, filed = self._for_singles
-        few = self._one_by_one
-        if known is not None and filed == (records, masks, few):
+        few, sieve = self._one_by_one, self._sieve_of(records)
+        if known is not None and filed == (records, masks, few, sieve):
             return known
         if masks.size <= thresholds.single_scanned:
-            result = ForSingles(records, None, masks.rows.astype(np.int32))
+            result = ForSingles(records, None, masks.rows.astype(np.int32), sieve)
         else:
             if few is None or few.masks is not masks:
                 if masks.size > thresholds.single_filed:
@@ -152,9 +153,24 @@ class Auto:
                 few = self._one_by_one = OneByOne(self._clauses, masks)
             if few.left.size > thresholds.single_left:
                 return None
-            result = ForSingles(records, few, few.left.rows.astype(np.int32))
-        self._for_singles = result, (records, masks, few)
+            result = ForSingles(records, few, few.left.rows.astype(np.int32), sieve)
+        self._for_singles = result, (records, masks, few, sieve)
         return result
+
+    def _sieve_of(self, records: Records) -> Sieve | None:
+        """The sieve of these records, if it is worth it and there: of many it is made in the background."""
+        known, sieve = self._sieve
+        if known is not records and records.size >= thresholds.sieved and can_be_sieved(records):
+            if records.size <= thresholds.sieved_at_once:
+                self._make_sieve(records)
+            elif self.pending is None:
+                self.pending = partial(self._make_sieve, records)
+            known, sieve = self._sieve
+        return sieve if known is records else None
+
+    def _make_sieve(self, records: Records) -> None:
+        sieve = Sieve(records, self.presence())
+        self._sieve = records, sieve if sieve.share <= thresholds.sieve_share else None
 
     def _for_few_events(self, masks: Masks) -> OneByOne | None:
         """The conjunctions of these masks filed for single events, once that has been asked for often enough."""
@@ -201,7 +217,7 @@ class OneByOne:
         self.masks = masks
         own, taken, left = select(clauses.take(masks.rows), several=False)
         self.rows = masks.rows[taken].astype(np.int32)
-        self.bits = Propagation.build(own)
+        self.bits = Propagation.build(own, access=ANY)  # by equality only, far more clauses are looked at
         rest = np.sort(masks.rows[left])
         share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]

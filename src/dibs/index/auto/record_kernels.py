@@ -62,7 +62,7 @@ def match_events(records, clauses, jumps, events, facts, last_event, space, room
             space.coarse[a] = np.uint16(cell)
         if several or facts.inexact:
             lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
-        _next_stamp(space.stamps)
+        next_stamp(space.stamps)
         before = progress[PAIRS], progress[CANDIDATES], progress[PREDICATES]
         fits = len(records.words) == 0 or _read_groups(several, records, clauses, jumps, events, space, room, progress)
         if fits and len(records.guard) > 0:
@@ -87,7 +87,7 @@ def _has_several(first, last, events):
 
 
 @kernel(inline="always")
-def _next_stamp(stamps):
+def next_stamp(stamps):
     if stamps[-1] == 2**31 - 1:
         for i in range(len(stamps)):
             stamps[i] = 0
@@ -172,12 +172,12 @@ def _test(p, header, several, records, clauses, jumps, events, space):
             p += ONE
     flags = (header >> MIDDLE) & FLAGS
     if (several or flags != 0) and fails == 0:
-        fails = np.uint64(not _verify(np.int64(header >> HIGH), flags, several, clauses, jumps, events, space))
+        fails = np.uint64(not verify(np.int64(header >> HIGH), flags, several, clauses, jumps, events, space))
     return fails
 
 
 @kernel(inline="always")
-def _verify(row, flags, several, clauses, jumps, events, space):
+def verify(row, flags, several, clauses, jumps, events, space):
     """Whether a candidate that passed its tests, if they could be made, is a pair that was not reported before: a
     program may have several entries, and an event of several values meets a clause under each of them."""
     program, ask_clauses = flags & np.uint64(PROGRAM) != 0, several or flags & np.uint64(VERIFY) != 0

@@ -4,7 +4,9 @@
     layout.py    what stands where in such a table
     waiting.py   what waits in a state, as records that need no building; waiting_kernels.py: events against them
     space.py     what a call needs besides: one table of work arrays, kept from call to call
+    coding_kernels.py values to cells, all at once
     facet_kernels.py  strings in reverse and the patterns that they satisfy, as cells
+    sieve_kernels.py  cells to rows of records, without a look at most of them
     kernels.py   the call: text to values; for each layer, values to cells, cells to rows, without what is gone
     arrays.py    the arrays of the tables, in named groups
     call.py      the call, seen from Python

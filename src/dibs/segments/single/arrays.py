@@ -10,7 +10,8 @@ from dibs.coding.events.json_kernels import Work as Reading
 from dibs.coding.events.paths import COLUMNS as NODE_COLUMNS
 from dibs.coding.events.paths import Paths
 from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
-from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.auto.record_layout import RecordArrays, WorkSpace
+from dibs.index.auto.singles import SieveArrays
 from dibs.index.groups import ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots
 from dibs.index.papers.propagation.layout import COLUMNS, Clusters, Predicates
@@ -22,6 +23,7 @@ from dibs.segments.single.layout import (
     BY_NAME,
     CLAUSES,
     CLUSTERS,
+    COARSE,
     CODED,
     DOMAIN,
     FACETS,
@@ -37,12 +39,19 @@ from dibs.segments.single.layout import (
     READING,
     RECORDS,
     ROOM,
+    SEARCH,
+    SIEVE,
+    SIFTING,
     SLOTS,
+    STAMPS,
+    SURVIVORS,
     WAITING,
     WAITING_HEADS,
     DomainArrays,
     Entries,
     FacetArrays,
+    Search,
+    Sifting,
 )
 from dibs.segments.single.waiting_kernels import Records as WaitingRecords
 from dibs.segments.single.waiting_kernels import Values
@@ -176,6 +185,11 @@ def records_at(plan, own):
 
 
 @kernel(inline="always")
+def sieve_at(plan, own):
+    return SieveArrays(array_at(plan, own + SIEVE, np.uint64), array_at(plan, own + SIEVE + 1, np.int32))
+
+
+@kernel(inline="always")
 def predicates_at(plan, own):
     return Predicates(
         rows_at(plan, own + PREDICATES, np.int32, COLUMNS),
@@ -249,6 +263,16 @@ def code_at(space):
 
 
 @kernel(inline="always")
+def search_at(space):
+    return Search(
+        array_at(space, SEARCH, np.int32),
+        array_at(space, SEARCH + 1, np.uint64),
+        array_at(space, SEARCH + 2, np.int64),
+        array_at(space, SEARCH + 3, np.int64),
+    )
+
+
+@kernel(inline="always")
 def events_at(space):
     """The entries of all layers, as if each layer had an event of its own."""
     return EventArrays(
@@ -263,6 +287,22 @@ def events_at(space):
 def slots_at(space):
     return Slots(
         array_at(space, SLOTS, np.int32), array_at(space, SLOTS + 1, np.int32), rows_at(space, SLOTS + 2, np.int64, 2)
+    )
+
+
+@kernel(inline="always")
+def sifting_at(space):
+    return Sifting(array_at(space, SIFTING, np.uint64), array_at(space, SIFTING + 1, np.uint64))
+
+
+@kernel(inline="always")
+def work_at(space):
+    """The work space of records."""
+    return WorkSpace(
+        slots_at(space),
+        array_at(space, COARSE, np.uint16),
+        array_at(space, STAMPS, np.int32),
+        array_at(space, SURVIVORS, np.uint32),
     )
 
 

@@ -13,7 +13,7 @@ from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
-from dibs.segments.id_lists import sort_ids
+from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
@@ -83,6 +83,12 @@ class Singles:
             self._observe(plan, space)
         if not pairs:
             return []
+        if plan.has_integers:
+            ids = space.ids[:of_layers]
+            ids.sort()
+            if of_layers == pairs:
+                return ids.tolist()
+            return add_ids(ids.tolist(), plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
         segments = plan.segments
         if len(segments) == 1 and of_layers == pairs:
             return sort_ids([(segments[0].ids, space.row[:pairs])])

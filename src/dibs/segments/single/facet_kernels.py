@@ -11,6 +11,7 @@ from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.kernel import phase
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.arrays import code_at, domain_at, facets_at, filter_at, find_at, patterns_at, programs_at
+from dibs.segments.single.coding_kernels import add_entry
 from dibs.segments.single.layout import FACETS, REVERSED, SATISFIED, SET
 
 _SETS = 5  # their place among the facets
@@ -95,22 +96,3 @@ def _add_patterns(space, first, last, a, count, cells, is_matching):
             points = points and single
         at = stop + 1
     return last, points
-
-
-@phase
-def add_entry(entries, first, last, a, lo, hi):
-    """Where the entries end with one more in its place, and whether it is one cell and the only entry of its
-    attribute."""
-    attribute, los, his = entries
-    at = last
-    while at > first and (attribute[at - 1] > a or (attribute[at - 1] == a and los[at - 1] > lo)):
-        at -= 1
-    single = lo == hi and not (at < last and attribute[at] == a)
-    if at > first and attribute[at - 1] == a:
-        if los[at - 1] == lo and his[at - 1] == hi:
-            return last, True
-        single = False
-    for k in range(last, at, -1):
-        attribute[k], los[k], his[k] = attribute[k - 1], los[k - 1], his[k - 1]
-    attribute[at], los[at], his[at] = a, lo, hi
-    return last + 1, single

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.arrange import NUMBER, STRING
-from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell
 from dibs.coding.events.json_kernels import READ, read_object
 from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
-from dibs.index.auto.record_layout import Facts, WorkSpace
+from dibs.index.auto.record_layout import Facts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.index.kernels import clear, lay_out, test_conjunction, test_program
@@ -34,24 +32,31 @@ from dibs.segments.single.arrays import (
     reading_at,
     records_at,
     room_at,
+    search_at,
+    sieve_at,
+    sifting_at,
     slots_at,
     values_at,
     waiting_at,
+    work_at,
 )
-from dibs.segments.single.facet_kernels import add_entry, code_facets
+from dibs.segments.single.coding_kernels import code_values
+from dibs.segments.single.facet_kernels import code_facets
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
     BIT_ROWS,
-    COARSE,
     DONE,
     ENDS,
     FLAGS,
+    FOUND_IDS,
     FULL,
     GONE,
     HAS_BITS,
     HAS_FACETS,
     HAS_RECORDS,
+    HAS_SIEVE,
     HEAD,
+    IDS,
     INEXACT,
     LAYER,
     LAYERS,
@@ -64,14 +69,11 @@ from dibs.segments.single.layout import (
     SCANNED,
     SEVERAL,
     STALE,
-    STAMPS,
-    SURVIVORS,
     TEXT,
     UNSURE,
 )
+from dibs.segments.single.sieve_kernels import match_sieved
 from dibs.segments.single.waiting_kernels import match_waiting
-
-AHEAD, SOON = 12, 6  # so many values before one is coded, what it needs is prefetched
 
 
 @kernel
@@ -107,7 +109,9 @@ def _match_event(plan, space, size, most_values):
     status = DONE
     for layer in range(number_at(plan, LAYERS)):
         own = HEAD + layer * LAYER
-        last, points = _code_values(found, numbers_at(space), domain_at(plan, own), code_at(space), offsets[layer])
+        last, points = code_values(
+            found, numbers_at(space), domain_at(plan, own), code_at(space), search_at(space), offsets[layer]
+        )
         if number_at(plan, own + FLAGS) & HAS_FACETS != 0:
             last, more = code_facets(plan, own, space, offsets[layer], last)
             points = points and more
@@ -120,7 +124,11 @@ def _match_event(plan, space, size, most_values):
             status = _match_layer(plan, space, layer, points)
             if status != DONE:
                 break
-            _drop_gone(array_at(plan, own + GONE, np.uint8), array_at(space, ROOM + 1, np.int32), start, progress)
+            row = array_at(space, ROOM + 1, np.int32)
+            _drop_gone(array_at(plan, own + GONE, np.uint8), row, start, progress)
+            _look_up_ids(
+                array_at(plan, own + IDS, np.int64), row, start, progress[PAIRS], array_at(space, FOUND_IDS, np.int64)
+            )
         ends[layer] = progress[PAIRS]
     of_layers = progress[PAIRS]
     if status == DONE:
@@ -140,75 +148,6 @@ def _match_event(plan, space, size, most_values):
     return status
 
 
-# ---- values to cells ----
-
-
-@phase(inline=False)
-def _code_values(found, numbers, domain, coded, first):
-    """The entries of one layer, from coded[first] on, by attribute and cell; where they end, and whether no attribute
-    has several."""
-    last, points = first, True
-    for i in range(min(AHEAD, found.counts[0])):
-        _ask_for_offsets(found, i, domain)
-    for i in range(found.counts[0]):
-        if i + AHEAD < found.counts[0]:
-            _ask_for_offsets(found, i + AHEAD, domain)
-        if i + SOON < found.counts[0]:
-            _ask_for_constants(found, i + SOON, domain)
-        a = np.int64(domain.own[found.name[i]])
-        if a < 0:
-            continue
-        c = _cell_of(found, numbers, i, a, domain)
-        last, single = add_entry(coded, first, last, a, c, c)
-        points = points and single
-    return last, points
-
-
-@phase
-def _ask_for_offsets(found, i, domain):
-    """Prefetches where the constants of a value's attribute stand: of very many attributes, little is in the caches."""
-    a = np.int64(domain.own[found.name[i]])
-    if a >= 0:
-        prefetch(domain.number_offsets if found.kind[i] == NUMBER else domain.string_offsets, a)
-
-
-@phase
-def _ask_for_constants(found, i, domain):
-    """Prefetches those that a search begins with."""
-    a = np.int64(domain.own[found.name[i]])
-    if a >= 0:
-        if found.kind[i] == NUMBER:
-            middle = (domain.number_offsets[a] + domain.number_offsets[a + 1]) >> 1
-            prefetch(domain.number_value, middle)
-            prefetch(domain.number_rest, middle)
-        else:
-            prefetch(domain.string_prefix, (domain.string_offsets[a] + domain.string_offsets[a + 1]) >> 1)
-
-
-@phase
-def _cell_of(found, numbers, i, a, domain):
-    """The cell of value i for attribute a."""
-    kind = found.kind[i]
-    if kind == NUMBER:
-        x, y = domain.number_offsets[a], domain.number_offsets[a + 1]
-        c = NUMBER_BASE + number_cell(numbers[i], found.rest[i], x, y, domain.number_value, domain.number_rest)
-    elif kind == STRING:
-        s, x, y = found.key[i], domain.string_offsets[a], domain.string_offsets[a + 1]
-        c = domain.string_base[a] + string_cell(
-            found.data,
-            found.starts[s],
-            found.starts[s + 1],
-            x,
-            y,
-            domain.string_starts,
-            domain.string_bytes,
-            domain.string_prefix,
-        )
-    else:
-        c = 1 + found.key[i]
-    return np.int64(c)
-
-
 # ---- cells to rows ----
 
 
@@ -220,7 +159,10 @@ def _match_layer(plan, space, layer, points):
     progress = array_at(space, PROGRESS, np.int64)
     if flags & HAS_RECORDS != 0:
         progress[NEXT_EVENT] = layer
-        _match_records(plan, own, space, layer, points)
+        if points and flags & HAS_SIEVE != 0:
+            _match_sieved(plan, own, space, layer)
+        else:
+            _match_records(plan, own, space, layer, points)
         if progress[NEXT_EVENT] == layer:
             return FULL
     if flags & HAS_BITS != 0:
@@ -242,12 +184,7 @@ def _match_layer(plan, space, layer, points):
 def _match_records(plan, own, space, layer, points):
     flags = number_at(plan, own + FLAGS)
     facts = Facts(points, flags & INEXACT != 0)
-    work = WorkSpace(
-        slots_at(space),
-        array_at(space, COARSE, np.uint16),
-        array_at(space, STAMPS, np.int32),
-        array_at(space, SURVIVORS, np.uint32),
-    )
+    work = work_at(space)
     ask_for_event(layer, records_at(plan, own), events_at(space))
     match_records(
         records_at(plan, own),
@@ -257,6 +194,24 @@ def _match_records(plan, own, space, layer, points):
         facts,
         layer + 1,
         work,
+        room_at(space),
+        array_at(space, PROGRESS, np.int64),
+    )
+
+
+@phase(inline=False)
+def _match_sieved(plan, own, space, layer):
+    work = work_at(space)
+    match_sieved(
+        records_at(plan, own),
+        sieve_at(plan, own),
+        clauses_at(plan, own),
+        jumps_at(plan, own),
+        events_at(space),
+        number_at(plan, own + FLAGS) & INEXACT != 0,
+        layer,
+        work,
+        sifting_at(space),
         room_at(space),
         array_at(space, PROGRESS, np.int64),
     )
@@ -307,3 +262,13 @@ def _drop_gone(gone, row, start, progress):
             row[kept] = r
             kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)
         progress[PAIRS] = kept
+
+
+@phase(inline=False)
+def _look_up_ids(ids, row, start, end, found):
+    """Of the rows from start to end, if the layer's ids are integers."""
+    if len(ids) > 0:
+        for i in range(start, end):
+            prefetch(ids, row[i])
+        for i in range(start, end):
+            found[i] = ids[row[i]]

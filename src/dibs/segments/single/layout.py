@@ -17,6 +17,7 @@ from dibs.coding.events.json_kernels import Found, Work
 from dibs.coding.events.paths import Paths
 from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
 from dibs.index.auto.record_layout import RecordArrays
+from dibs.index.auto.singles import SieveArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.propagation.layout import Clusters, Predicates
 
@@ -54,6 +55,22 @@ class Entries(NamedTuple):
     hi: NDArray[np.int32]
 
 
+class Search(NamedTuple):
+    """Where the search for each value is: see segments.single.coding_kernels."""
+
+    attribute: NDArray[np.int32]  # of the layer; -1: it has none of this name
+    head: NDArray[np.uint64]  # of a string: its prefix
+    at: NDArray[np.int64]  # its lower bound is not before this constant
+    left: NDArray[np.int64]  # and not behind the next so many
+
+
+class Sifting(NamedTuple):
+    """What segments.single.sieve_kernels needs."""
+
+    present: NDArray[np.uint64]  # bits: the attributes of the event. Zeros between events
+    passed: NDArray[np.uint64]  # places of clauses
+
+
 def _places(first: int, *sizes: int) -> list[int]:
     """Where each of several runs of entries begins, and where the last one ends."""
     return [first + sum(sizes[:i]) for i in range(len(sizes) + 1)]
@@ -72,10 +89,12 @@ NAMES, HEAD = _places(3, len(Paths._fields))
     CLAUSES,
     JUMPS,
     RECORDS,
+    SIEVE,
     PREDICATES,
     CLUSTERS,
     BIT_ROWS,
     SCANNED,
+    IDS,
     GONE,
     FLAGS,
     FIRST_PROGRAM,
@@ -87,10 +106,12 @@ NAMES, HEAD = _places(3, len(Paths._fields))
     len(ClauseArrays._fields),
     2,
     len(RecordArrays._fields),
+    len(SieveArrays._fields),
     len(Predicates._fields),
     len(Clusters._fields),
     1,  # int32: the row of each clause that is filed for bits
     1,  # int32: rows that are tested one by one
+    1,  # int64: the ids of rows, if they are integers
     1,  # uint8: see segments.gone
     1,
     1,
@@ -100,7 +121,7 @@ OWN = DOMAIN
 # Of a set of patterns.
 PROGRAMS, FILTER, SET = _places(0, len(PatternPieces._fields), len(Filter._fields))
 # Bits of FLAGS.
-HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
+HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS, HAS_SIEVE = 1, 2, 4, 8, 16, 32
 
 # Of a work space.
 (
@@ -108,6 +129,7 @@ HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
     OFFSETS,
     ENDS,
     CODED,
+    SEARCH,
     TEXT,
     FOUND,
     READING,
@@ -115,8 +137,10 @@ HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
     COARSE,
     STAMPS,
     SURVIVORS,
+    SIFTING,
     BITS,
     ROOM,
+    FOUND_IDS,
     PROGRESS,
     BY_NAME,
     PATTERNS,
@@ -129,6 +153,7 @@ HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
     1,  # int64, layers + 1: where the coded entries of each layer begin
     1,  # int64, layers: where the rows of each layer end; behind the last are those of what waits
     3,  # int32: attribute, first and last cell of all entries, layer by layer
+    len(Search._fields),
     1,  # uint8: the text and the padding behind it
     len(Found._fields),
     len(Work._fields),
@@ -136,8 +161,10 @@ HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS = 1, 2, 4, 8, 16
     1,
     1,
     1,
+    len(Sifting._fields),
     3,
     2,
+    1,  # int64: the ids of the rows of layers whose ids are integers
     1,
     3,  # of values: see segments.single.waiting_kernels
     len(PatternSpace._fields),

@@ -19,7 +19,7 @@ from dibs.coding.events import WantedNames
 from dibs.coding.patterns import patterns_of
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
-from dibs.index.auto.singles import ForSingles
+from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.papers.propagation.layout import Clusters, Predicates
 from dibs.index.scan import Scan
@@ -33,6 +33,7 @@ from dibs.segments.single.layout import (
     HAS_BITS,
     HAS_FACETS,
     HAS_RECORDS,
+    HAS_SIEVE,
     HEAD,
     INEXACT,
     LAYER,
@@ -46,7 +47,7 @@ from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
 FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
-_NONE = np.empty(0, np.int32)
+_NONE, _NO_IDS = np.empty(0, np.int32), np.empty(0, np.int64)
 
 
 class Facets:
@@ -90,12 +91,18 @@ class Part:
         else:
             own += records.own
             flags |= HAS_RECORDS | INEXACT * records.inexact
+        if parts.sieve is None:
+            own += [_NONE] * len(SieveArrays._fields)
+        else:
+            own += parts.sieve.arrays
+            flags |= HAS_SIEVE
         if bits is None:
             own += [_NONE] * (len(Predicates._fields) + len(Clusters._fields) + 1)
         else:
             own += [*bits.bits.predicates, *bits.bits.clusters, bits.rows]
             flags |= HAS_BITS
         own.append(parts.scanned)
+        own.append(_NO_IDS if segment.ids.integers is None else segment.ids.integers)
         self._held = own, facets
         # `own` of the domain and `gone` are of the layer; then the flags and the first program.
         self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
@@ -135,6 +142,7 @@ class Plan:
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
+        self.has_integers = all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, filed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))

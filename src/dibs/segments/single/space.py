@@ -18,6 +18,7 @@ from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.layout import WORK
+from dibs.segments.single.sieve_kernels import PASSED
 from dibs.segments.single.waiting_kernels import MARKS
 from dibs.thresholds import thresholds
 
@@ -58,6 +59,7 @@ class SingleSpace:
         self.ends = np.zeros(n.layers, np.int64)
         self.attribute, self.lo, self.hi = (np.empty(coded, np.int32) for _ in range(3))
         self.row = np.empty(n.rows, np.int32)
+        self.ids = np.empty(n.rows, np.int64)
         self._reading = Work.room(n.nodes)
         self._names: object = None
         patterns = PatternSpace(*pattern_work(n.patterns, n.texts))
@@ -69,6 +71,10 @@ class SingleSpace:
             self.attribute,
             self.lo,
             self.hi,
+            np.empty(n.values, np.int32),
+            np.empty(n.values, np.uint64),
+            np.empty(n.values, np.int64),
+            np.empty(n.values, np.int64),
             np.zeros(n.text + PADDING, np.uint8),
             *Found.room(n.text),
             *self._reading,
@@ -78,11 +84,14 @@ class SingleSpace:
             np.zeros(n.attributes, np.uint16),
             np.zeros(n.filed + 1, np.int32),
             np.empty(thresholds.guards_at_once, np.uint32),
+            np.zeros(n.attributes // 64 + 1, np.uint64),
+            np.empty(PASSED, np.uint64),
             np.zeros(n.words, np.uint64),
             np.empty(n.accesses, np.int32),
             np.empty(n.clauses + 1, np.uint64),
             np.empty(n.rows, np.int32),
             self.row,
+            self.ids,
             np.zeros(PROGRESS_NUMBERS, np.int64),
             np.zeros(n.nodes, np.int32),
             np.empty(n.values, np.int32),

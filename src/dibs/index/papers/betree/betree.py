@@ -43,8 +43,9 @@ Where it differs from the paper:
       2**31 labels a popular constant would else hang below 30 empty buckets. Buckets know the least interval that
       covers their rows (the paper's minimal interval boundary), and their parents know it too, so that a bucket is not
       touched in vain.
-    - An l-node that cannot be split takes 1/16 more rows before the next attempt (the paper: max_cap more), and one
-      of more than 256 rows is partitioned by all its attributes at once: an l-node of n rows would else cost n**2.
+    - An l-node of more than 256 rows is partitioned by all its attributes at once, and if it cannot be split it takes
+      1/16 more rows before the next attempt (the paper: max_cap more): an l-node of n rows would else cost n**2. The
+      tree is about the same; partition="one" does as the paper does.
     - Deletion goes to the row's l-node by a table instead of by a search.
     - One event in 16 counts losses. A window is at least 64 operations long: a p-node of 3 rows would else be judged by
       a third of an event. L-nodes and c-nodes are judged by events only, in the windows of their p-node, and of what is
@@ -130,11 +131,12 @@ class BETree:
         Option("min_size", "rows that an attribute must have to be partitioned by", 3),
         Option("loss", "of an attribute that has no p-node yet", "none", words=("none", "histogram")),
         Option("window", "of a rank: rows below a p-node for each operation", 10),
+        Option("partition", "an l-node of many rows by all attributes or by one", "all", words=("all", "one")),
     )
 
     # Kernels are imported where they are called: that compiles them, and `dibs.indexes()` imports this file.
 
-    def __init__(self, max_cap: int | None, min_size: int, loss: str, window: int):
+    def __init__(self, max_cap: int | None, min_size: int, loss: str, window: int, partition: str):
         """max_cap: None to follow the matching probability."""
         from dibs.index.papers.betree.update import prepare
 
@@ -143,7 +145,8 @@ class BETree:
         self._span_lo, self._span_hi = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._state[LISTS : LISTS + CLASSES] = -1
         self._state[MAX_CAP], self._state[MIN_SIZE] = max_cap or guide_capacity(0), min_size
-        self._state[MANY], self._state[SAMPLE] = thresholds.betree_many, thresholds.betree_sample
+        self._state[MANY] = thresholds.betree_many if partition == "all" else MOST
+        self._state[SAMPLE] = thresholds.betree_sample
         self._state[WINDOW], self._state[LARGE] = thresholds.betree_window, thresholds.betree_cut
         self._state[FIXED], self._state[HISTOGRAM] = max_cap is not None, loss == "histogram"
         self._state[ROWS_A_CHANGE] = window
@@ -163,9 +166,15 @@ class BETree:
 
     @classmethod
     def build(
-        cls, clauses: Clauses, max_cap: int | None = None, min_size: int = 3, loss: str = "none", window: int = 10
+        cls,
+        clauses: Clauses,
+        max_cap: int | None = None,
+        min_size: int = 3,
+        loss: str = "none",
+        window: int = 10,
+        partition: str = "all",
     ) -> Self:
-        index = cls(max_cap, min_size, loss, window)
+        index = cls(max_cap, min_size, loss, window, partition)
         if max_cap is None and len(clauses):
             share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
             expected = float(np.multiply.reduceat(share, clauses.offsets[:-1]).mean())

@@ -272,7 +272,8 @@ def partition(tree, c):
         compact(tree, c)
         if made == 0:
             # No way to split it: an extended l-node.
-            node.capacity = max(node.capacity + max_cap, capacity(rows + rows // SLACK, max_cap))
+            more = rows // SLACK if rows > state[MANY] else 0
+            node.capacity = max(node.capacity + max_cap, capacity(rows + more, max_cap))
             pop(tree)
         return made == 0
     if places > node.places:
