@@ -133,8 +133,8 @@ def test_plans_again_when_events_are_not_as_guessed(monkeypatch):
     """Every attribute is asked for by few but present in all events: filed as rare, measured as common."""
     monkeypatch.setattr(thresholds, "enough_events", 100)
     m = dibs.Matcher()
-    m.add_many([(i, f"a{i % 1_500} <= {5 + i % 7} AND a{(i * 7 + 1) % 1_500} >= 0") for i in range(20_000)])
-    batch = [{f"a{k}": (k + e) % 7 for k in range(1_500)} for e in range(40)]
+    m.add_many([(i, f"a{i % 3_000} <= {5 + i % 7} AND a{(i * 7 + 1) % 3_000} >= 0") for i in range(20_000)])
+    batch = [{f"a{k}": (k + e) % 7 for k in range(3_000)} for e in range(40)]
     m.match({})
     index = m._layers.state.layers[0].segment.index
     assert index.plan()["masks"] == 0

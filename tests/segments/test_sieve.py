@@ -11,6 +11,8 @@ from dibs import Matcher
 from dibs.thresholds import smallest, using
 
 ATTRIBUTES = 400
+BY_ATTRIBUTE = {"often": 1.1, "look_cost": 0.0, "mask_cost": 1e9}  # where all clauses go that can be records
+AS_MASKS = {"look_cost": 1e9, "mask_cost": -1.0}
 
 
 def clause(random: Random) -> str:
@@ -64,7 +66,7 @@ def check(own: Matcher, twin: Matcher, random: Random, count: int) -> None:
 
 def test_all_kinds_of_clauses() -> None:
     random = Random(1)
-    with using({"often": 1.1, "sieve_share": 1e9}):
+    with using({**BY_ATTRIBUTE, "sieve_share": 1e9}):
         own, twin = pair([clause(random) for _ in range(3_000)])
         check(own, twin, random, 150)
         assert sieve_of(own) is not None
@@ -73,13 +75,13 @@ def test_all_kinds_of_clauses() -> None:
 
 def test_the_same_at_the_smallest_thresholds() -> None:
     random = Random(2)
-    with using({**smallest(), "often": 1.1}):
+    with using({**smallest(), **BY_ATTRIBUTE}):
         own, twin = pair([clause(random) for _ in range(300)])
         check(own, twin, random, 60)
 
 
 def test_more_clauses_pass_than_are_kept_and_more_rows_than_there_is_room_for() -> None:
-    with using({"often": 1.1, "sieve_share": 1e9, "first_room": 8}):
+    with using({**BY_ATTRIBUTE, "sieve_share": 1e9, "first_room": 8}):
         own, twin = pair([f"a >= {i % 7} AND b >= {i % 11}" for i in range(3_000)])
         for given in ({"a": 5, "b": 9}, {"a": 5}, {"a": 0, "b": 0}, {"b": 3}, {}):
             assert own.match(given) == list(twin.match_batch([given]))[0]
@@ -88,7 +90,7 @@ def test_more_clauses_pass_than_are_kept_and_more_rows_than_there_is_room_for() 
 
 def test_only_clauses_whose_needed_attribute_is_there_are_read() -> None:
     names = [(i % 300, (7 * i + 1) % 300, (11 * i + 5) % 300) for i in range(6_000)]
-    with using({"often": 1.1}):
+    with using(BY_ATTRIBUTE):
         own = Matcher(threads=1)
         own.add_many([(i, f"n{a} = 1 AND n{b} = 1 AND n{c} <= 3") for i, (a, b, c) in enumerate(names)])
         assert own.match({"n0": 1, "n1": 1, "n5": 1}) == [i for i, x in enumerate(names) if set(x) <= {0, 1, 5}] != []
@@ -100,7 +102,7 @@ def test_only_clauses_whose_needed_attribute_is_there_are_read() -> None:
 @pytest.mark.parametrize("at_once", [0, 10**9])
 def test_of_many_it_is_made_in_the_background(at_once: int) -> None:
     random = Random(3)
-    with using({"often": 1.1, "sieve_share": 1e9, "sieved_at_once": at_once}):
+    with using({**BY_ATTRIBUTE, "sieve_share": 1e9, "sieved_at_once": at_once}):
         own, twin = pair([clause(random) for _ in range(2_000)])
         own.match(event(random))
         assert (sieve_of(own) is not None) == (at_once > 0)
@@ -112,8 +114,9 @@ def test_of_many_it_is_made_in_the_background(at_once: int) -> None:
 
 def test_clauses_with_ranges_only_are_reached_through_one_of_them() -> None:
     """Dense data: the bits of single events give access by any predicate, not by equality alone."""
-    own = Matcher(threads=1)
-    own.add_many([(i, f"a BETWEEN {i} AND {i + 5} AND b >= {i % 10}") for i in range(2_000)])
-    assert own.match({"a": 1_000, "b": 100}) == list(range(995, 1_001))
+    with using(AS_MASKS):
+        own = Matcher(threads=1)
+        own.add_many([(i, f"a BETWEEN {i} AND {i + 5} AND b >= {i % 10}") for i in range(2_000)])
+        assert own.match({"a": 1_000, "b": 100}) == list(range(995, 1_001))
     assert own.stats()["plans"][0]["one by one"] == 2_000
     assert own._matching.counters["candidates"] < 200

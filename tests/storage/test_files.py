@@ -255,7 +255,7 @@ def test_other_files(tmp_path: Path) -> None:
     path = tmp_path / "a"
     good = small_file(path)
     for content, message in [
-        (good.replace(b"dibs 3", b"dibs 4", 1), "format 4, made by another version of Dibs"),
+        (good.replace(f"dibs {store.FORMAT}".encode(), b"dibs 3", 1), "format 3, made by another version of Dibs"),
         (b"dibs 17 who knows what\nelse", "format 17, made by another version of Dibs"),
         (b"2 1 auto\n", "format 2, made by another version of Dibs.*make the index again"),
         (b"PNG", "no file of Dibs"),
@@ -684,4 +684,6 @@ def test_the_head_stays_readable(tmp_path: Path) -> None:
     save_all([numbered(TEXTS)], tmp_path / "index", "auto")
     first = (tmp_path / "index" / HEAD).read_text().splitlines()[0].split()
     assert first[:3] == ["dibs", str(store.FORMAT), "manifest"]
-    assert (tmp_path / "index" / "segment-000000.dibs").read_bytes().startswith(b"dibs 3 segment ")
+    assert (
+        (tmp_path / "index" / "segment-000000.dibs").read_bytes().startswith(f"dibs {store.FORMAT} segment ".encode())
+    )

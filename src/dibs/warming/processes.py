@@ -26,7 +26,9 @@ except ImportError:  # Windows: two that warm at once wait for nothing
 
 LAST = "life"
 PARTS = (
-    "masks",
+    "wide masks",
+    "masks of middle width",
+    "narrow masks",
     "coding",
     "small sizes",
     "language",
