@@ -157,7 +157,8 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
     """Events of one half of the attributes, then of the other, then of the first again: exact all the way, and clauses
     are filed under attributes that events seldom have."""
     for name, value in (
-        RECORDS | {"look_cost": 1.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}
+        RECORDS
+        | {"look_cost": 1.0, "values_cost": 0.0, "enough_events": 200, "look_every": 200, "remembered_events": 400}
     ).items():
         monkeypatch.setattr(thresholds, name, value)
     m = dibs.Matcher()

@@ -190,6 +190,7 @@ def _ask(matcher: Matcher) -> None:
     maps = pa.table({"attributes": pa.array([x["attributes"] for x in rows], pa.map_(pa.string(), pa.float64()))})
     matcher.match_batch(maps, attributes="attributes")
     matcher.match_batch(pa.table({"attributes": ['{"price": 3}']}), attributes="attributes")
+    matcher.match_batch(b'{"id": [1, "x"], "attributes": {"price": 3}}\n' * 8, attributes="attributes")
     matcher.match_batch([{"price": object()}], on_error="skip")
 
 
