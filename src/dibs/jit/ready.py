@@ -17,6 +17,9 @@ from dibs.jit.place import cache_folder
 from dibs.jit.stamps import kernel_modules, stamp_of_all
 
 APART = "dibs.index.papers"  # structures that `auto` does without
+WORKLOAD = (
+    Path(__file__).parents[1] / "warming" / "workload.py"
+)  # by which kernels were compiled: another may reach more
 
 
 def is_ready() -> bool:
@@ -32,7 +35,7 @@ def note() -> Path:
 @cache
 def _key() -> str:
     words = f"{stamp_of_all(own_modules())} {sys.implementation.cache_tag} {processor()}"
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
+    return hashlib.sha256(words.encode() + WORKLOAD.read_bytes()).hexdigest()[:16]
 
 
 def own_modules() -> list[str]:
