@@ -84,8 +84,8 @@ MUTATIONS = (
     Mutation(
         "records: buckets",
         "index/auto/record_buckets.py",
-        "return max(x >> shift, behind), (y >> shift) + 1",
-        "return max(x >> shift, behind), max((y >> shift), (x >> shift) + 1)",
+        "return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1",
+        "return max(np.int64(x >> shift), behind), max(np.int64(y >> shift), np.int64(x >> shift) + 1)",
         suite("auto"),
     ),
     Mutation(

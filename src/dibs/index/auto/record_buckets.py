@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dibs.index.auto.record_packing import hull, tests_of
 from dibs.index.auto.shares import LEVEL_BITS
 from dibs.index.groups import ClauseArrays
+from dibs.index.spans import count_spans, nth_span
 from dibs.jit.kernel import kernel, phase
 
 
@@ -100,7 +101,7 @@ def _count_guards(guards, by_value, ladder, clauses):
         p = by_value.access[i]
         shift, bucket = _rung_of(p, by_value.level[i], ladder, clauses)
         behind = np.int64(0)
-        for s in range(_spans(p, clauses)):
+        for s in range(count_spans(p, clauses)):
             first, behind = _buckets_of(p, s, shift, behind, clauses)
             for b in range(first, behind):
                 guards[bucket + b + 1] += np.uint32(1)
@@ -113,7 +114,7 @@ def _write_guards(at, guard, place, by_value, ladder, clauses, shift_of):
         p = by_value.access[i]
         shift, bucket = _rung_of(p, by_value.level[i], ladder, clauses)
         behind, word = np.int64(0), hull(by_value.guard[i], clauses, shift_of)
-        for s in range(_spans(p, clauses)):
+        for s in range(count_spans(p, clauses)):
             first, behind = _buckets_of(p, s, shift, behind, clauses)
             for b in range(first, behind):
                 to = at[bucket + b]
@@ -132,16 +133,9 @@ def _rung_of(p, level, ladder, clauses):
 
 
 @phase
-def _spans(p, clauses):
-    return 1 if clauses.hi[p] >= 0 else -clauses.hi[p]
-
-
-@phase
 def _buckets_of(p, s, shift, behind, clauses):
     """The buckets that span s of a predicate covers, beyond those of the spans before it: from, and where they end."""
-    x, y = np.int64(clauses.lo[p]), np.int64(clauses.hi[p])
-    if y < 0:
-        x, y = np.int64(clauses.span_lo[clauses.lo[p] + s]), np.int64(clauses.span_hi[clauses.lo[p] + s])
+    x, y = nth_span(p, s, clauses)
     if x > y:
         return behind, behind
-    return max(x >> shift, behind), (y >> shift) + 1
+    return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1

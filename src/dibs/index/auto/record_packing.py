@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dibs.index.auto.access_sets import Entries
 from dibs.index.auto.record_layout import COARSE, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
+from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel, phase
 
 MOST_ORDERED = 64  # tests of a clause that are put in order: by insertion
@@ -147,9 +148,8 @@ def _write_tests(words, at, p, clauses, shift, most_spans):
 @phase(inline=False)
 def hull(p, clauses, shift):
     """The test of whether a value lies between the first and the last cell of a predicate."""
-    a, low, high = clauses.attribute[p], clauses.lo[p], clauses.hi[p]
-    if high < 0:
-        low, high = clauses.span_lo[clauses.lo[p]], clauses.span_hi[clauses.lo[p] - high - 1]
+    a = clauses.attribute[p]
+    low, high = hull_of(p, clauses)
     x, y = COARSE - 1, COARSE - 1  # never holds: no event has this coarse cell
     if low <= high:
         x, y = np.int64(low >> shift[a]), np.int64(high >> shift[a])

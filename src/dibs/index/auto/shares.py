@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
-from dibs.jit.kernel import kernel
+from dibs.index.groups import ClauseArrays
+from dibs.index.spans import count_spans, hull_of, nth_span
+from dibs.jit.kernel import kernel, phase
 from dibs.thresholds import thresholds
 
 LEVEL_BITS = 4  # a bucket of a level holds 8 of the level below
@@ -72,22 +74,21 @@ def _cumulate(examples, weight, base, presence):
 
 def estimate(clauses: Clauses, shares: Shares) -> NDArray[np.float32]:
     """The estimated share of events for which each predicate holds."""
-    return _estimate(clauses.attribute, clauses.lo, clauses.hi, clauses.span_lo, clauses.span_hi, *shares)
+    return _estimate(ClauseArrays.of(clauses), shares)
 
 
 @kernel
-def _estimate(attribute, lo, hi, span_lo, span_hi, presence, base, cumulative):
-    share = np.zeros(len(attribute), np.float32)
-    for p in range(len(attribute)):
-        a = attribute[p]
-        spans = 1 if hi[p] >= 0 else -hi[p]
-        for s in range(spans):
-            x, y = (lo[p], hi[p]) if hi[p] >= 0 else (span_lo[lo[p] + s], span_hi[lo[p] + s])
+def _estimate(clauses, shares):
+    result = np.zeros(len(clauses.attribute), np.float32)
+    for p in range(len(clauses.attribute)):
+        a = clauses.attribute[p]
+        for s in range(count_spans(p, clauses)):
+            x, y = nth_span(p, s, clauses)
             if x <= y:
-                share[p] += cumulative[base[a] + y] - cumulative[base[a] + max(x - 1, 0)]
+                result[p] += _share_of_cells(a, x, y, shares)
                 if x == 0:
-                    share[p] += np.float32(1.0 - presence[a])
-    return share
+                    result[p] += np.float32(1.0 - shares.presence[a])
+    return result
 
 
 class PredicateFiling(NamedTuple):
@@ -100,40 +101,46 @@ class PredicateFiling(NamedTuple):
 def file_predicates(clauses: Clauses, shares: Shares, by_value: NDArray[np.bool_]) -> PredicateFiling:
     """by_value: the attributes whose clauses are filed by buckets of cells: the smallest of which at most
     `copies_by_value` are covered by the predicate."""
-    c = clauses
-    return PredicateFiling(
-        *_file_predicates(c.attribute, c.lo, c.hi, c.span_lo, c.span_hi, *shares, by_value, thresholds.copies_by_value)
-    )
+    return PredicateFiling(*_file_predicates(ClauseArrays.of(clauses), shares, by_value, thresholds.copies_by_value))
 
 
 @kernel
-def _file_predicates(attribute, lo, hi, span_lo, span_hi, presence, base, cumulative, by_value, most_copies):
-    level, looks = np.full(len(attribute), WHOLE, np.int8), np.empty(len(attribute), np.float32)
-    for p in range(len(attribute)):
-        a = attribute[p]
-        first = lo[p] if hi[p] >= 0 else span_lo[lo[p]]
-        if first == 0:
+def _file_predicates(clauses, shares, by_value, most_copies):
+    predicates = len(clauses.attribute)
+    level, looks = np.full(predicates, WHOLE, np.int8), np.empty(predicates, np.float32)
+    for p in range(predicates):
+        a = clauses.attribute[p]
+        if hull_of(p, clauses)[0] == 0:
             looks[p] = np.inf
         elif not by_value[a]:
-            looks[p] = presence[a]
+            looks[p] = shares.presence[a]
         else:
-            spans = 1 if hi[p] >= 0 else -hi[p]
-            n, looks[p] = np.int8(0), 0.0
-            while True:
-                shift, copies, share, behind = n * LEVEL_BITS, 0, np.float32(0.0), 0
-                for s in range(spans):
-                    x, y = (lo[p], hi[p]) if hi[p] >= 0 else (span_lo[lo[p] + s], span_hi[lo[p] + s])
-                    if x <= y:
-                        x, y = max(x >> shift, behind), y >> shift
-                        behind = y + 1
-                        if x <= y:
-                            copies += y - x + 1
-                            top = min(((y + 1) << shift) - 1, base[a + 1] - base[a] - 1)
-                            share += cumulative[base[a] + top] - cumulative[base[a] + max((x << shift) - 1, 0)]
-                    if copies > most_copies:
-                        break
-                if copies <= most_copies:
-                    level[p], looks[p] = n, share
-                    break
-                n += np.int8(1)
+            n = 0
+            copies, share = _cover(p, 0, most_copies, clauses, shares)
+            while copies > most_copies:
+                n += 1
+                copies, share = _cover(p, n * LEVEL_BITS, most_copies, clauses, shares)
+            level[p], looks[p] = n, share
     return level, looks
+
+
+@phase(inline=False)
+def _cover(p, shift, most_copies, clauses, shares):
+    """How many buckets of 2 ** shift cells the predicate covers, or some more than the most, and the share of events
+    that have a value in them."""
+    a, copies, share, behind = clauses.attribute[p], np.int64(0), np.float32(0.0), np.int64(0)
+    for s in range(count_spans(p, clauses)):
+        x, y = nth_span(p, s, clauses)
+        if x <= y and copies <= most_copies:
+            x, y = max(np.int64(x >> shift), behind), np.int64(y >> shift)
+            behind = y + 1
+            if x <= y:
+                copies += y - x + 1
+                share += _share_of_cells(a, x << shift, ((y + 1) << shift) - 1, shares)
+    return copies, share
+
+
+@phase
+def _share_of_cells(a, first, last, shares):
+    base, top = shares.base[a], shares.base[a + 1] - shares.base[a] - 1
+    return shares.cumulative[base + min(last, top)] - shares.cumulative[base + max(first - 1, 0)]

@@ -72,7 +72,7 @@ from dibs.segments.single.layout import (
     TEXT,
     UNSURE,
 )
-from dibs.segments.single.sieve_kernels import match_sieved
+from dibs.segments.single.sieve_kernels import Sieved, match_sieved
 from dibs.segments.single.waiting_kernels import match_waiting
 
 
@@ -203,10 +203,7 @@ def _match_records(plan, own, space, layer, points):
 def _match_sieved(plan, own, space, layer):
     work = work_at(space)
     match_sieved(
-        records_at(plan, own),
-        sieve_at(plan, own),
-        clauses_at(plan, own),
-        jumps_at(plan, own),
+        Sieved(records_at(plan, own), sieve_at(plan, own), clauses_at(plan, own), jumps_at(plan, own)),
         events_at(space),
         number_at(plan, own + FLAGS) & INEXACT != 0,
         layer,
