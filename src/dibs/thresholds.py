@@ -48,9 +48,9 @@ class Thresholds:
     latest_events: int = _threshold(2_048, 4, "events whose values are remembered")
     # index.auto.plan: costs in nanoseconds. The smallest file some clauses of a small test as records, some as masks.
     often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on it is filed by its values")
-    look_cost: float = _threshold(10.0, 10.0, "what an event pays for a look at a record")
+    look_cost: float = _threshold(10.0, 10.0, "what an event pays for a look at a record; of very many, twice that")
     values_cost: float = _threshold(25.0, 0.0, "what it pays for each of its values if records are filed by values")
-    mask_cost: float = _threshold(0.04, 0.8, "what an event of a batch pays for a clause that is a mask")
+    mask_cost: float = _threshold(0.03, 0.8, "what an event of a batch pays for a clause that is a mask")
     fill_cost: float = _threshold(0.02, 0.0, "what it pays for the mask of a distinct predicate")
     masks_cost: float = _threshold(30.0, 0.0, "what it pays for each of its values if there are masks at all")
     worth_planning: float = _threshold(1.25, 1.0, "times less that an event must cost by a new plan")

@@ -162,7 +162,7 @@ def match_at(
 
 def test_shards_take_no_joins() -> None:
     table = pa.table({"id": ["j"], "expression": [ASKED["new"]]})
-    whole = Job("path", 1, "auto", {}, False, True, 1, None, False, None)
+    whole = Job("path", 1, "auto", {}, False, True, 1, None, False, True, None)
     assert compile_rows(table, whole)[1] == []
     (bad,) = compile_rows(table, replace(whole, cuts=Cuts(())))[1]
     assert "joins over history are not supported in an index that is cut into shards" in str(bad.error)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
+ENGINES = {"event-ruler (Java)", "quamina (Go)"}
 JOINS = {"dibs", "DuckDB join", "Polars join", "Spark SQL explode, join, count"}
 
 
@@ -21,7 +22,7 @@ def test_outside_rivals_have_found_the_same(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(RUN), *size], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     section = json.loads(out.read_text())["sections"]["outside"]
-    assert set(section["absent"]) == {"Quamina, Event Ruler and other engines of Go and Java"}
+    assert set(section["absent"]) <= ENGINES, "they need Go and Maven"
     assert set(section["workloads"]) == {"sparse", "dense"}
     for workload in section["workloads"].values():
         assert set(workload["join"]["agreed"]) == set(workload["join"]["microseconds per event"]) == JOINS

@@ -1,4 +1,5 @@
-"""Compiled kernels as a parcel, for a machine that has none: what is in the cache for the sources of this process.
+"""Compiled kernels as a parcel, for a machine that has none: what `auto` needs, for the sources of this process. (Those
+of other structures are compiled there when they are used: with them a parcel would be twice as large.)
 
 It is of use where the processor is the same; elsewhere it is left unopened. (What is run comes from whoever sent the
 program itself.)
@@ -15,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dibs.jit.place import cache_folder, folder_name
-from dibs.jit.ready import is_ready, note, processor
-from dibs.jit.stamps import kernel_modules, stamp_of
+from dibs.jit.ready import is_ready, note, own_modules, processor
+from dibs.jit.stamps import stamp_of
 
 ORDER = (".nbc", ".nbi", ".json")  # code, then what leads to it, then the note that all is there
 
@@ -35,7 +36,7 @@ def pack() -> Parcel | None:
 def _pack(root: str, ready: str) -> Parcel:
     folder = Path(root)
     files = [folder / ready]
-    for module in kernel_modules():
+    for module in own_modules():
         files += (folder / folder_name(module, stamp_of(module))).glob("*.nb[ci]")
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as parcel:

@@ -21,6 +21,8 @@ from dibs.jit.hashing import number_pairs
 from dibs.thresholds import thresholds
 
 EVERYWHERE = 1e9  # more than any share of events, and not infinite
+SAMPLED_PREDICATES = 500_000  # by which it is estimated how many are distinct
+FAR_CLAUSES = 500_000  # whose records do not fit into the caches
 MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 
 
@@ -30,6 +32,7 @@ class FiledClauses(NamedTuple):
     filing: PredicateFiling
     share: NDArray[np.float32]  # how likely each predicate holds
     access: NDArray[np.int64]  # by conjunction: the predicate under which it is filed; -1: none
+    other: NDArray[np.int32]  # by conjunction: an attribute of its other predicates
     entries: Entries  # of programs
     looks: NDArray[np.float64]  # by row: the share of events that look at it; infinite: it cannot be filed
     by_value: NDArray[np.bool_]  # by row: whether it is filed under values
@@ -39,9 +42,9 @@ class FiledClauses(NamedTuple):
 def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
     filing = file_predicates(clauses, shares, shares.presence >= thresholds.often)
     share = estimate(clauses, shares)
-    rows, chosen, _ = access_predicates(clauses, filing.looks, most=EVERYWHERE)
-    access = np.full(clauses.conjunctions, -1)
-    access[rows] = chosen
+    rows, chosen, another = access_predicates(clauses, filing.looks, most=EVERYWHERE)
+    access, other = np.full(clauses.conjunctions, -1), np.zeros(clauses.conjunctions, np.int32)
+    access[rows], other[rows] = chosen, another
     looks, by_value = np.full(len(clauses), np.inf), np.zeros(len(clauses), np.bool_)
     looks[rows], by_value[rows] = filing.looks[chosen], filing.level[chosen] != WHOLE
     _, entries = access_sets(clauses, np.arange(clauses.conjunctions, len(clauses)), share)
@@ -50,7 +53,7 @@ def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
     fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
     looks[fit] = total[fit]
     by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
-    return FiledClauses(filing, share, access, entries, looks, by_value, float(shares.presence.sum()))
+    return FiledClauses(filing, share, access, other, entries, looks, by_value, float(shares.presence.sum()))
 
 
 def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32]) -> Plan:
@@ -73,15 +76,23 @@ class Plan(NamedTuple):
 
 def _mask_cost(clauses: Clauses) -> float:
     """What a clause costs as a mask: itself, and the masks of predicates that others do not have, too."""
-    c = clauses
-    _, distinct = number_pairs(c.attribute.astype(np.int64), (c.lo.astype(np.int64) << 32) ^ c.hi)
-    return thresholds.mask_cost + thresholds.fill_cost * len(distinct) / max(len(c), 1)
+    some = slice(None, None, 1 + len(clauses.attribute) // SAMPLED_PREDICATES)
+    attribute, lo, hi = (a[some].astype(np.int64) for a in (clauses.attribute, clauses.lo, clauses.hi))
+    _, distinct = number_pairs(attribute, (lo << 32) ^ hi)
+    of_clause = len(clauses.attribute) / max(len(clauses), 1) * len(distinct) / max(len(attribute), 1)
+    return thresholds.mask_cost + thresholds.fill_cost * of_clause
+
+
+def look_cost(clauses: float) -> float:
+    """What a look at a record costs: of many clauses, hardly one is in the caches."""
+    return thresholds.look_cost * (1.0 + min(clauses / FAR_CLAUSES, 1.0))
 
 
 def choose_masks(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> NDArray[np.bool_]:
     """By row: whether it is cheaper as a mask. times: each row stands for so many."""
     cannot = np.isinf(filed.looks)
-    each = cannot | (np.where(cannot, 0.0, filed.looks) * thresholds.look_cost > mask_cost)
+    cost = look_cost(times * len(cannot))
+    each = cannot | (np.where(cannot, 0.0, filed.looks) * cost > mask_cost)
     options = (cannot, each, np.ones(len(each), np.bool_))
     return options[int(np.argmin([cost_of(filed, in_masks, mask_cost, times) for in_masks in options]))]
 
@@ -89,7 +100,8 @@ def choose_masks(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> N
 def cost_of(filed: FiledClauses, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
     """What an event costs, in nanoseconds."""
     records = ~in_masks
-    cost = times * (filed.looks[records].sum() * thresholds.look_cost + in_masks.sum() * mask_cost)
+    looks = filed.looks[records].sum() * look_cost(times * len(records))
+    cost = times * (looks + in_masks.sum() * mask_cost)
     each_value = thresholds.values_cost * (records & filed.by_value).any() + thresholds.masks_cost * in_masks.any()
     return float(cost + filed.values * each_value)
 
@@ -115,7 +127,9 @@ def _make_records(
 ) -> Records:
     rows = np.flatnonzero(chosen[: clauses.conjunctions])
     entries = filed.entries.take(chosen[filed.entries.row])
-    return Records.build(clauses, rows, filed.access[rows], entries, filed.filing, filed.share, highest)
+    return Records.build(
+        clauses, rows, filed.access[rows], filed.other[rows], entries, filed.filing, filed.share, highest
+    )
 
 
 def _make_masks(clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_]) -> Masks:

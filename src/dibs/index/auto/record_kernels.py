@@ -176,7 +176,7 @@ def _test(p, header, several, records, clauses, jumps, events, space):
     return fails
 
 
-@kernel(inline="always")
+@phase(inline=False)
 def verify(row, flags, several, clauses, jumps, events, space):
     """Whether a candidate that passed its tests, if they could be made, is a pair that was not reported before: a
     program may have several entries, and an event of several values meets a clause under each of them."""

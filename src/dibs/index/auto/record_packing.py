@@ -20,6 +20,7 @@ class Filed(NamedTuple):
 
     row: NDArray[np.int64]
     entry: NDArray[np.int64]  # of programs, which have the tests of the entry; -1: all predicates are tests
+    by_value: NDArray[np.bool_]  # behind a guard; not so under an attribute
     known: NDArray[np.int64]  # filed x 2: predicates that need no test, as they hold for whoever looks; -1: none
 
 
@@ -36,15 +37,12 @@ class Tests(NamedTuple):
 
 
 @kernel
-def pack(filed, entries, clauses, share, shift, most_spans):
+def pack(filed, longest, entries, clauses, share, shift, most_spans):
     """The stream of what is filed, and where each clause starts; at the end, where the last one ends, and a word that
-    is none. The tests of a clause are in the order of their likelihood (share)."""
+    is none. The tests of what is filed by value, `longest` of a clause at the most, are in the order of their
+    likelihood (share)."""
     place = np.zeros(len(filed.row) + 1, np.int64)
     _count_words(place, filed, entries, clauses, shift, most_spans)
-    longest = 0
-    for i in range(len(filed.row)):
-        first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
-        longest = max(longest, last - first)
     words = np.zeros(place[-1] + 1, np.uint64)
     _write_clauses(words, np.empty(longest, np.int64), filed, entries, clauses, share, shift, most_spans)
     return words, place
@@ -78,14 +76,14 @@ def _write_clauses(words, tested, filed, entries, clauses, share, shift, most_sp
 
 @phase(inline=False)
 def _order_tests(i, tested, filed, entries, clauses, share):
-    """The predicates that are tested, the least likely first; how many."""
+    """The predicates that are tested, of what is filed by value the least likely first; how many."""
     first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
     n = 0
     for k in range(first, last):
         p = entries.tests[k] if filed.entry[i] >= 0 else k
         if not _is_known(p, i, filed):
             at = n
-            while at > 0 and share[tested[at - 1]] > share[p] and n < MOST_ORDERED:
+            while filed.by_value[i] and at > 0 and n < MOST_ORDERED and share[tested[at - 1]] > share[p]:
                 tested[at] = tested[at - 1]
                 at -= 1
             tested[at] = p

@@ -101,34 +101,34 @@ class Records:
         clauses: Clauses,
         rows: NDArray[np.int64],
         access: NDArray[np.int64],
+        other: NDArray[np.int32],
         entries: Entries,
         filing: PredicateFiling,
         share: NDArray[np.float32],
         highest: NDArray[np.int32],
     ) -> Records:
-        """rows: conjunctions; access: the predicate of each under which it is filed; entries: of programs; filing,
-        share: how each predicate of the clauses is filed, and how likely it holds; highest: the highest cell that
-        predicates of an attribute cover."""
+        """rows: conjunctions; access: the predicate of each under which it is filed; other: an attribute of its other
+        predicates; entries: of programs; filing, share: how each predicate of the clauses is filed, and how likely it
+        holds; highest: the highest cell that predicates of an attribute cover."""
         shift = _coarse_shifts(highest)
         filed_rows = len(rows) + len(np.unique(entries.row))
         entry = np.concatenate([np.full(len(rows), -1), np.arange(len(entries))])
         size = np.concatenate([np.diff(clauses.offsets)[rows], np.diff(entries.test_start)])
         rows, access = np.concatenate([rows, entries.row]), np.concatenate([access, entries.access])
+        other = np.concatenate([other, np.zeros(len(entries), np.int32)])
         attribute, level = clauses.attribute[access], filing.level[access]
-        # First those of attributes, by attribute; then those filed by value, by rung and bucket. Equal lengths
-        # together (loops of one length are predicted).
-        bucket = np.maximum(clauses.lo[access], 0) >> (LEVEL_BITS * np.maximum(level, 0))
-        bucket[(level == WHOLE) | (clauses.hi[access] < 0)] = 0
-        order = np.lexsort((size, bucket, level, attribute, level != WHOLE))
+        order = _order(clauses, access, level, size, other)
         rows, access, entry = rows[order], access[order], entry[order]
         level, attribute = level[order], attribute[order]
         whole = int((level == WHOLE).sum())
         own, tests = ClauseArrays.of(clauses), Tests.of(entries)
-        chosen = choose_guards(rows, entry, access, tests, own, share)
-        known = list_known(access, level, chosen, own, shift)
-        words, place = pack(Filed(rows, entry, known), tests, own, share, shift, thresholds.record_spans)
+        chosen = choose_guards(rows[whole:], entry[whole:], access[whole:], tests, own, share)
+        known = np.full((len(rows), 2), -1)
+        known[whole:] = list_known(access[whole:], level[whole:], chosen, own, shift)
+        filed = Filed(rows, entry, level != WHOLE, known)
+        words, place = pack(filed, int(size.max(initial=0)), tests, own, share, shift, thresholds.record_spans)
         ladder = make_ladder(attribute[whole:], level[whole:], highest)
-        by_value = FiledByValue(access[whole:], level[whole:], chosen[whole:], place[whole:-1])
+        by_value = FiledByValue(access[whole:], level[whole:], chosen, place[whole:-1])
         guards, guard, at = stand_guards(by_value, ladder, own, shift)
         count = np.bincount(attribute[:whole], minlength=clauses.attributes)
         return cls(
@@ -172,6 +172,26 @@ class Records:
             *room,
         )
         self._pool.give(taken)
+
+
+def _order(
+    clauses: Clauses,
+    access: NDArray[np.int64],
+    level: NDArray[np.int8],
+    size: NDArray[np.int64],
+    other: NDArray[np.int32],
+) -> NDArray[np.int64]:
+    """First what is filed under attributes, by attribute; then what is filed under values, by rung and bucket. Equal
+    lengths together (loops of one length are predicted), then the same other attribute (failures cluster)."""
+    attribute, size = clauses.attribute[access].astype(np.int64), np.minimum(size, 0xFF)
+    whole, by_value = np.flatnonzero(level == WHOLE), np.flatnonzero(level != WHOLE)
+    key = (attribute << 32) | (size << 24) | np.minimum(other, 0xFFFFFF)
+    bucket = np.where(clauses.hi[access] >= 0, clauses.lo[access], 0) >> (LEVEL_BITS * np.maximum(level, 0))
+    rung = (attribute << 4) | np.maximum(level, 0)
+    value_key = (rung << 32) | (np.minimum(bucket, 0xFFFFFF).astype(np.int64) << 8) | size
+    return np.concatenate(
+        [whole[np.argsort(key[whole], kind="stable")], by_value[np.argsort(value_key[by_value], kind="stable")]]
+    )
 
 
 def _work_space(clauses: Clauses) -> Space:

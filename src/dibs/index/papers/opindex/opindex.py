@@ -188,7 +188,7 @@ class OpIndex:
             return
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
-        if presence[pivot].sum() < (1 - thresholds.worth_planning) * counted.count_looked_at(presence):
+        if thresholds.worth_planning * presence[pivot].sum() < counted.count_looked_at(presence):
             self._lists = self.build(clauses, self._segments, self._width, presence)._lists
 
     def insert(self, clauses: Clauses) -> None:
