@@ -36,6 +36,7 @@ from dibs.index.papers.propagation.propagation import ANY, Propagation
 from dibs.index.statistics import Presence, guess_presence, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
+SELDOM = 16  # times as many events between two looks, if nothing was worth planning
 # Where the shares come from.
 GUESSED = "Shares are guessed from the subscriptions"
 KNOWN = "Shares are those that a larger part of the matcher had"
@@ -54,6 +55,8 @@ class Auto:
         self._guessed: NDArray[np.float64] | None = None
         self._sample: Clauses | None = None  # by which it is judged whether another plan would be better
         self._until_look = thresholds.enough_events
+        self._look_every = thresholds.look_every
+        self._highest: NDArray[np.int32] | None = None  # cells
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
         self._sieve: tuple[Records | None, Sieve | None] = None, None  # of which records; None: not worth it
@@ -192,9 +195,12 @@ class Auto:
         self._until_look -= self._presence.observe(events)
         if self._until_look > 0:
             return
-        self._until_look = thresholds.look_every
+        self._until_look = self._look_every
+        self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # it costs milliseconds
         if self.pending is None:
-            shares = measure_shares(*self._presence.latest(), self._presence.share(), highest_cells(self._clauses))
+            if self._highest is None:
+                self._highest = highest_cells(self._clauses)
+            shares = measure_shares(*self._presence.latest(), self._presence.share(), self._highest)
             if self._sample is None:
                 rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
                 self._sample = self._clauses.take(rows.astype(np.int64))
@@ -205,6 +211,7 @@ class Auto:
         plan = self._plan = plan_clauses(self._clauses, shares, highest_cells(self._clauses))
         self._parts = plan.records, plan.masks
         self._one_by_one = None
+        self._look_every = thresholds.look_every
         self._plans += 1
         self._grounds = MEASURED
 

@@ -13,7 +13,7 @@ from dibs.index.kernels import Slots
 COARSE = 1 << 16  # coarse cells are below it
 LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are prefetched
 EARLY, SOON = 24, 8  # so many values before its turn, where a group stands is prefetched, and the group
-FAR = 1 << 18  # guards that do not fit into the near caches: they are prefetched
+FAR = 1 << 14  # guards that do not fit into the near caches: they are prefetched
 LATER = 6  # survivors whose records are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
 # Parts of words: attribute or row << HIGH | lo or flags << MIDDLE | width or n, in the bits of LOW.
