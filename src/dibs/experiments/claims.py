@@ -18,8 +18,7 @@ from dibs.experiments.whys import counters, explain, explain_change, number, say
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold here"
 OURS = "auto"
 TREND = 1.25  # a change of less from end to end is none
-LINEAR = 1.25  # an exponent of n: what leaves a cache grows a little more than in proportion
-EVERY_EVENT = 5.0  # microseconds, however few subscriptions there are
+LINEAR = 1.1  # an exponent of n
 ALIKE = 1.5  # less of a difference is called similar
 ENOUGH = 0.8  # of the gain that a paper gives as a number
 UNITS = {"match_us": "µs per event", "build_s": "s", "bytes": "bytes", "insert_us": "µs", "predicates": "comparisons"}
@@ -189,11 +188,11 @@ def order_of_growth(
 
 
 def below(experiment: str, label: str, limit: float, measure: str = "match_us", at: int = LAST) -> Check:
-    """Less than so much at the paper's size, and in proportion at a smaller scale, beside what every event costs."""
+    """Less than so much at the paper's size, and in proportion at a smaller scale."""
 
     def judge(result: Result) -> Outcome:
         found = result.line(label, measure)[at]
-        allowed = limit * result.settings["scale"] + (EVERY_EVENT if measure == "match_us" else 0)
+        allowed = limit * result.settings["scale"]
         wanted = f"should be below {number(allowed)}: {number(limit)} at the paper's size"
         figure = (
             f"{say_where(result, result.values[at])}{label} {number(found)} {UNITS.get(measure, measure)} ({wanted})"
