@@ -150,11 +150,15 @@ def _promises(results: dict[str, Any]) -> str:
                 measure,
                 found[0].must,
                 found[0].aim,
-                ", ".join(f"{p.where} {p.shown}".strip() if p.kept else f"**{p.where} {p.shown}**" for p in found),
+                ", ".join(_in_bold(f"{p.where} {p.shown}".strip(), not p.kept) for p in found),
             )
             for measure, found in rows.items()
         ],
     )
+
+
+def _in_bold(text: str, bold: bool) -> str:
+    return f"**{text}**" if bold else text
 
 
 def _matching(sections: dict[str, Any]) -> str:
