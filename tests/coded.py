@@ -15,10 +15,19 @@ from dibs.language.table import ACCEPT, REJECT
 Spans = list[tuple[int, int]]
 
 
-def conjunctions_of(rows: Iterable[Iterable[tuple[int, Spans]]], attributes: int) -> Clauses:
-    """Conjunctions, each of (attribute, its spans)."""
+Row = Iterable[tuple[int, Spans]]  # (attribute, its spans)
+
+
+def conjunctions_of(rows: Iterable[Row], attributes: int) -> Clauses:
+    return rows_of(list(rows), attributes)
+
+
+def rows_of(
+    rows: Sequence[Row], attributes: int, programs: Sequence[tuple[Row, Sequence[tuple[int, int]]]] = ()
+) -> Clauses:
+    """Conjunctions, then programs, with the jumps of each predicate."""
     attribute, lo, hi, span_lo, span_hi, size = ([] for _ in range(6))
-    for row in rows:
+    for row in [*rows, *(row for row, _ in programs)]:
         size.append(0)
         for a, spans in row:
             size[-1] += 1
@@ -28,7 +37,8 @@ def conjunctions_of(rows: Iterable[Iterable[tuple[int, Spans]]], attributes: int
             if len(spans) > 1:
                 span_lo += [x for x, _ in spans]
                 span_hi += [y for _, y in spans]
-    return _to_clauses(size, (attribute, lo, hi, span_lo, span_hi, [], []), len(size), attributes)
+    on_true, on_false = ([jump[side] for _, jumps in programs for jump in jumps] for side in (0, 1))
+    return _to_clauses(size, (attribute, lo, hi, span_lo, span_hi, on_true, on_false), len(rows), attributes)
 
 
 def _to_clauses(size: list[int], columns: Iterable[list[int]], conjunctions: int, attributes: int) -> Clauses:

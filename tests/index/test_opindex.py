@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import coded
 import dibs
 from coded import events_of, expected, pairs_of, random_clauses, random_events
-from dibs.coding.clauses import Clauses, code_clauses, concatenate_clauses
+from dibs.coding.clauses import code_clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.complete import Completed
 from dibs.index.operators import BETWEEN, EQ
@@ -49,23 +50,7 @@ def batch_of(*events):
 
 
 def rows_of(rows, attributes=5, programs=()):
-    """Conjunctions, each a list of (attribute, [(lo, hi), ...]), then programs: such lists with jumps."""
-    attribute, lo, hi, span_lo, span_hi, on_true, on_false = ([] for _ in range(7))
-    for predicates in [*rows, *(p for p, _ in programs)]:
-        for a, spans in predicates:
-            attribute.append(a)
-            lo.append(spans[0][0] if len(spans) == 1 else len(span_lo))
-            hi.append(spans[0][1] if len(spans) == 1 else -len(spans))
-            if len(spans) > 1:
-                span_lo += [x for x, _ in spans]
-                span_hi += [y for _, y in spans]
-    for _, jumps in programs:
-        on_true += [t for t, _ in jumps]
-        on_false += [f for _, f in jumps]
-    sizes = [len(p) for p in rows] + [len(p) for p, _ in programs]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    columns = (np.array(x, np.int32) for x in (attribute, lo, hi, span_lo, span_hi, on_true, on_false))
-    return Clauses(offsets, *columns, conjunctions=len(rows), attributes=attributes)
+    return coded.rows_of(rows, attributes, programs)
 
 
 def eq(x):
