@@ -1,0 +1,74 @@
+"""Which tests run in one process, and which begin first, when pytest-xdist spreads them over processes."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from xdist.scheduler import LoadScopeScheduling
+
+# Tests with a Spark session: files, or single tests of files of which the others have none. Each group is a session.
+SPARK = {
+    "spark": (
+        "spark/test_compile.py",
+        "spark/test_differential_spark.py",
+        "spark/test_plans.py",
+        "spark/test_spark.py",
+        "spark/test_spark_uses.py",
+        "spark/test_workloads_on_spark.py",
+        "test_demo.py",
+        "test_documents.py::test_spark_blocks",
+        "test_exactness.py::test_by_spark",
+    ),
+    "spark streams": (
+        "spark/test_joins_spark.py",
+        "spark/test_living_stream.py",
+        "spark/test_pipeline.py",
+        "spark/test_spark_stream.py",
+    ),
+}
+WITH_SPARK = {f"tests/{test}": group for group, tests in SPARK.items() for test in tests}
+
+# The groups that take longest, the longest first. They begin first, so that at the end no process is left alone with
+# one of them. All others come in the order in which they are collected.
+LONGEST = (
+    *SPARK,
+    "test_benchmarks",
+    "test_crash",
+    "test_outside_rivals",
+    "test_lives",
+    "test_indexes",
+    "test_exactness",
+    "test_spark_connect",
+    "test_warming",
+    "test_processes",
+    "test_delivery_kills",
+    "test_history_lives",
+    "test_faults",
+    "test_catalog",
+    "test_durable",
+    "test_cold",
+    "test_console",
+    "test_interrupts",
+    "test_joins",
+    "test_agreement",
+)
+PLACES = {group: place for place, group in enumerate(LONGEST)}
+
+
+def group_of(nodeid: str) -> str:
+    """The tests of a file are a group, but for those with a Spark session."""
+    test = nodeid.split("[")[0]
+    file = test.split("::")[0]
+    return WITH_SPARK.get(test) or WITH_SPARK.get(file) or PurePath(file).stem
+
+
+def place_of(group: str) -> int:
+    return PLACES.get(group, len(PLACES))
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """A process runs a whole group. (`--dist loadgroup` writes groups into names of tests, and does nothing at all with
+    a pytest that keeps these names elsewhere.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
