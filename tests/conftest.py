@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Tests, and the processes that they start, compile what they need when they need it, and nothing in the background. The
 # compiled matcher is here from the beginning: tests that want the small one without kernels ask for it (test_cold.py).
 os.environ.setdefault("DIBS_WARM", "never")
+# JVMs of tests live for some minutes at most: Java's second compiler, and collectors of garbage with threads of their
+# own, would take a third more of the processor than they give back.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 import dibs.matcher  # noqa: F401
 
 # Deterministic: the same examples in every run, so a red test is red for everybody. Not many, as most properties are
