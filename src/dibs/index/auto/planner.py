@@ -211,11 +211,12 @@ class Auto:
         if self._sample is None:
             rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
             self._sample = self._clauses.take(rows.astype(np.int64))
-        if is_worth_planning(self._sample, plan, shares, len(self._clauses)):
+        if is_worth_planning(self._sample, plan, shares, self._presence.fullness(), len(self._clauses)):
             self._plan_again(shares)
 
     def _plan_again(self, shares: Shares) -> None:
-        plan = self._plan = plan_clauses(self._clauses, shares, highest_cells(self._clauses))
+        highest, fullness = highest_cells(self._clauses), self._presence.fullness()
+        plan = self._plan = plan_clauses(self._clauses, shares, highest, fullness)
         self._parts = plan.records, plan.masks
         self._one_by_one = None
         self._look_every = thresholds.look_every
