@@ -62,7 +62,7 @@ MUTATIONS = (
     ),
     Mutation(
         "records: a test",
-        "index/auto/record_kernels.py",
+        "index/auto/record_tests.py",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),
@@ -76,7 +76,7 @@ MUTATIONS = (
     ),
     Mutation(
         "records: guards",
-        "index/auto/record_kernels.py",
+        "index/auto/record_bucket_kernels.py",
         "& LOW) <= (guard & LOW))",
         "& LOW) < (guard & LOW))",
         suite("auto"),

@@ -186,6 +186,24 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
     assert seen == sorted(set(seen)), "each turn took a new plan"
 
 
+@pytest.mark.parametrize(("size", "kind"), [(512, "masks"), (16, "records")])
+def test_plans_follow_the_size_of_batches(size, kind):
+    """A mask costs by the block of events, however few it holds."""
+    rng = np.random.default_rng(3)
+    clauses, events = random_clauses(rng, 2_000, 6, 200), random_events(rng, 512, 6, 200, several=False)
+    with using({"enough_events": 512, "look_cost": 10.0, "mask_cost": 0.02, **NO_OVERHEAD}):
+        index = create("auto", clauses)
+        found = set()
+        for first in range(0, 512, size):
+            batch = events.take(np.arange(first, first + size), True)
+            found |= {(first + e, r) for e, r in pairs_of(index, batch)}
+        assert found == expected(clauses, events)
+        do_pending(index)
+        plan = index.plan()
+        assert plan[kind] == max(plan["records"], plan["masks"]), plan
+        assert set(pairs_of(index, events)) == found
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("several", [False, True])
 def test_events_one_by_one(monkeypatch, seed, several):

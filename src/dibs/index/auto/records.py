@@ -54,7 +54,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
 from dibs.index.auto.record_buckets import FiledByValue, choose_guards, list_known, make_ladder, stand_guards
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import SAVED, VERIFY, RecordArrays
+from dibs.index.auto.record_layout import SAVED, VERIFY, WINDOW, RecordArrays, room_for_buckets
 from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
 from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
@@ -153,7 +153,7 @@ class Records:
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], progress: NDArray[np.int64]
     ) -> None:
         """See index.base.in_parts."""
-        taken = self._pool.take(_work_space, self._clauses)
+        taken = self._pool.take(_work_space, self._clauses, len(self.own.rung_end))
         # A short search keeps the interpreter (jit.interpreter).
         few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
         search = match_few if few else match
@@ -194,12 +194,13 @@ def _order(
     )
 
 
-def _work_space(clauses: Clauses) -> Space:
+def _work_space(clauses: Clauses, rungs: int) -> Space:
     """The arrays of a WorkSpace."""
     n = clauses.attributes
     slots = Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64))
     stamps = np.zeros(len(clauses) + 1, np.int32)
-    return *slots, np.zeros(n, np.uint16), stamps, np.zeros(thresholds.guards_at_once, np.uint32)
+    survivors, buckets = np.empty(thresholds.guards_at_once, np.uint32), np.empty(room_for_buckets(rungs), np.uint32)
+    return *slots, np.zeros(n, np.uint16), stamps, survivors, buckets, np.empty(WINDOW + 1, np.uint32)
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:
