@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from brokers import run_broker
-from groups import SPARK, GroupScheduling, group_of, place_of
+from groups import SLOW, SPARK, GroupScheduling, group_of, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and group_of(item.nodeid) not in SPARK:
             raise pytest.UsageError(f"{item.nodeid} has a Spark session: name it in SPARK of tests/groups.py")
+        if group_of(item.nodeid) in SLOW:
+            item.add_marker("slow")
     items.sort(key=lambda item: place_of(group_of(item.nodeid)))
 
 
