@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +22,37 @@ from websockets.typing import Subprotocol
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     with Processes(tmp_path_factory.mktemp("processes") / "searches", workers=2) as found:
         yield found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.parametrize("gone_before", [True, False])
+def test_a_child_whose_parent_is_killed_stops(gone_before: bool) -> None:
+    """Also if the parent was gone before the child could ask to be told."""
+    wait = "time.sleep(0.5)" if gone_before else "pass"
+    child = f"""
+import sys, time
+from dibs.service.delivering import die_with_parent
+{wait}
+die_with_parent(int(sys.argv[1]))
+print("waits", flush=True)
+time.sleep(60)
+"""
+    parent = f"""
+import os, subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", {child!r}, str(os.getpid())]).pid, flush=True)
+time.sleep(60)
+"""
+    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    child_id = int(started.stdout.readline())
+    if not gone_before:
+        assert started.stdout.readline() == "waits\n"
+    started.kill()
+    started.wait()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{child_id}/cmdline").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{child_id}/cmdline").exists()
 
 
 def test_all_of_them_know_what_was_acknowledged(processes: Processes) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 from dibs.service.delivery import DeliverySettings
@@ -18,12 +20,14 @@ DIE_WITH_PARENT = 1  # prctl: PR_SET_PDEATHSIG
 log = logging.getLogger("dibs.service")
 
 
-def die_with_parent() -> None:
-    """In a child, on Linux: it is told to stop when its parent is gone, however that ended."""
+def die_with_parent(parent: int) -> None:
+    """In a child, on Linux: it is told to stop when its parent is gone, however that ended. parent: its process id."""
     try:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGTERM)
     except (OSError, AttributeError):
-        pass
+        return
+    if os.getppid() != parent:  # it was gone before anything could be told
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class DelivererProcess:
@@ -40,7 +44,7 @@ class DelivererProcess:
     def _watch(self) -> None:
         """PR_SET_PDEATHSIG speaks of the thread that made the child: this one lives as long as the service."""
         while not self._stopping.is_set():
-            process = self._process = subprocess.Popen(self._command, preexec_fn=die_with_parent)
+            process = self._process = subprocess.Popen(self._command, preexec_fn=partial(die_with_parent, os.getpid()))
             if self._stopping.is_set():
                 process.terminate()
             code = process.wait()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import secrets
 import signal
 import socket
@@ -104,13 +105,13 @@ def run(settings: Settings, told: Callable[[Settings], None] = lambda _: None) -
 # ---- several processes ----
 
 
-def _run_writer(settings: Settings, place: str, secret: str) -> None:
-    die_with_parent()
+def _run_writer(parent: int, settings: Settings, place: str, secret: str) -> None:
+    die_with_parent(parent)
     server_of(settings, Service(settings, secret=secret), tls=False, uds=place).run()
 
 
-def _run_matching(settings: Settings, listening: socket.socket, place: str, secret: str) -> None:
-    die_with_parent()
+def _run_matching(parent: int, settings: Settings, listening: socket.socket, place: str, secret: str) -> None:
+    die_with_parent(parent)
     service = Service(settings, forward=Forwarder(Path(place), secret), secret=secret)
     server_of(settings, service).run(sockets=[listening])
 
@@ -149,7 +150,7 @@ def _run_processes(settings: Settings, listening: socket.socket, told: Callable[
 
 
 def _start(context: Any, target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:
-    process: BaseProcess = context.Process(target=target, args=arguments)
+    process: BaseProcess = context.Process(target=target, args=(os.getpid(), *arguments))
     process.start()
     return process
 
