@@ -6,6 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.dibs-ready
 
+# Python keeps the bytecode of what it imports, also where the environment says otherwise: tests start some hundred
+# processes, and each would compile all sources and all tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-fast test-kafka test-kills check bench setup clean
 .DEFAULT_GOAL := help
 
@@ -24,10 +28,10 @@ demo: $(READY)
 	$(BIN)/python examples/shop_demo.py
 
 # Tests are spread over processes file by file, those with a Spark session on two; the slowest begin first (see
-# tests/conftest.py). One process more than there are cores: tests of Spark, the service and kills wait as much as they
+# tests/groups.py). One process more than there are cores: tests of Spark, the service and kills wait as much as they
 # compute.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") \
-	--dist loadgroup --no-loadscope-reorder
+	--dist loadscope --no-loadscope-reorder
 
 test: $(READY)
 	$(PYTEST)

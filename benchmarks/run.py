@@ -33,7 +33,7 @@ import host
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
 STRUCTURES, QUICK_STRUCTURES = 100_000, 20_000
-SCALE, QUICK_SCALE = 1.0, 0.25  # times the sizes of sections/papers.py
+SCALE, QUICK_SCALE = 0.5, 0.25  # times the sizes of sections/papers.py
 STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -77,7 +77,7 @@ def main() -> int:
         "figures": str(HERE / "results" / ("figures" if full and options.out is None else "partial-figures")),
     }
     measured = host.sources()
-    results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}}
+    results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}, "seconds": {}}
     start = time.monotonic()
     try:
         with _progress(console) as progress:
@@ -85,8 +85,9 @@ def main() -> int:
             for name in names:
                 progress.update(task, description=name, doing="")
                 run = _run_here if options.together else _run_in_own_process
-                result = run(name, size, lambda text: _show(progress, task, text))
-                results["sections"][name] = result
+                began = time.monotonic()
+                results["sections"][name] = run(name, size, lambda text: _show(progress, task, text))
+                results["seconds"][name] = round(time.monotonic() - began, 1)
                 progress.advance(task)
     except SectionFailed as e:
         console.print(f"[bold red]{e.section} failed[/]: nothing is written.", highlight=False)

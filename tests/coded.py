@@ -265,8 +265,24 @@ def coded_cases(draw: st.DrawFn) -> tuple[Clauses, CodedEvents]:
     return clauses, CodedEvents(bounds, a, x, x if points else y, points)
 
 
-def expected(clauses: Clauses, events: CodedEvents) -> set[tuple[int, int]]:
-    """The pairs (event, row), by the words of coding.clauses and language.table."""
+ENTRIES = ("offsets", "attribute", "lo", "hi")  # of events
+MOST_KNOWN = 128  # cases
+known: dict[tuple[int | bytes, ...], frozenset[tuple[int, int]]] = {}
+
+
+def expected(clauses: Clauses, events: CodedEvents) -> frozenset[tuple[int, int]]:
+    """The pairs (event, row), by the words of coding.clauses and language.table. Kept for a while: many indexes get the
+    same cases, one after the other."""
+    columns = [*(getattr(clauses, name) for name in Clauses.ARRAYS), *(getattr(events, name) for name in ENTRIES)]
+    key = (clauses.conjunctions, *(column.tobytes() for column in columns))
+    if key not in known:
+        if len(known) == MOST_KNOWN:
+            known.clear()
+        known[key] = _find_pairs(clauses, events)
+    return known[key]
+
+
+def _find_pairs(clauses: Clauses, events: CodedEvents) -> frozenset[tuple[int, int]]:
     result = set()
     for e in range(len(events)):
         values: dict[int, list[tuple[int, int]]] = {}
@@ -275,7 +291,7 @@ def expected(clauses: Clauses, events: CodedEvents) -> set[tuple[int, int]]:
         for r in range(len(clauses)):
             if _row_holds(clauses, r, values):
                 result.add((e, r))
-    return result
+    return frozenset(result)
 
 
 def _row_holds(clauses: Clauses, r: int, values: dict[int, list[tuple[int, int]]]) -> bool:

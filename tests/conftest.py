@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from brokers import run_broker
+from groups import SLOW, SPARK, GroupScheduling, group_of, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 # Tests, and the processes that they start, compile what they need when they need it, and nothing in the background. The
 # compiled matcher is here from the beginning: tests that want the small one without kernels ask for it (test_cold.py).
 os.environ.setdefault("DIBS_WARM", "never")
+# JVMs of tests live for some minutes at most: Java's second compiler, and collectors of garbage with threads of their
+# own, would take a third more of the processor than they give back.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 import dibs.matcher  # noqa: F401
 
 # Deterministic: the same examples in every run, so a red test is red for everybody. Not many, as most properties are
@@ -52,47 +56,16 @@ def broker() -> Iterator[Any]:
         yield running
 
 
-# The groups that take longest, the longest first. They begin first, so that at the end no process is left alone with
-# one of them. All others come in the order in which they are collected.
-LONGEST = (
-    "spark",
-    "spark streams",
-    "test_benchmarks",
-    "test_crash",
-    "test_outside_rivals",
-    "test_lives",
-    "test_indexes",
-    "test_exactness",
-    "test_spark_connect",
-    "test_warming",
-    "test_processes",
-    "test_delivery_kills",
-    "test_history_lives",
-    "test_faults",
-    "test_catalog",
-    "test_durable",
-    "test_cold",
-    "test_console",
-    "test_interrupts",
-    "test_joins",
-    "test_agreement",
-)
-
-
-# Of the tests with the Spark session below, the files that have another process, with a session of its own.
-STREAMS = ("test_living_stream", "test_spark_stream", "test_pipeline", "test_joins_spark")
-
-
-def group_of(item: pytest.Item) -> str:
-    """The tests of a file are a group; those with a Spark session are two."""
-    if "spark" not in getattr(item, "fixturenames", ()):
-        return item.path.stem
-    return "spark streams" if item.path.stem in STREAMS else "spark"
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup --no-loadscope-reorder`: one process runs a group, and groups begin in this order."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    places = {group: place for place, group in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(group_of(item), len(places)))
+        if "spark" in getattr(item, "fixturenames", ()) and group_of(item.nodeid) not in SPARK:
+            raise pytest.UsageError(f"{item.nodeid} has a Spark session: name it in SPARK of tests/groups.py")
+        if group_of(item.nodeid) in SLOW:
+            item.add_marker("slow")
+    items.sort(key=lambda item: place_of(group_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    """With `--no-loadscope-reorder` groups begin in the order of the tests."""
+    return GroupScheduling(config, log)

@@ -216,6 +216,7 @@ MAKINGS: dict[str, Callable[[Making], AbstractContextManager[Matcher]]] = {
     "cold": cold,
     "moved": moved,
 }
+WITHOUT_INDEX = ("cold", "moved")  # they are the same whatever the index
 
 
 # --- how it is asked -----------------------------------------------------------------------------------------------

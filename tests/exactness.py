@@ -38,6 +38,7 @@ from dibs.reference import evaluate, matches
 from dibs.thresholds import at_random, smallest, using
 from entries import (
     MAKINGS,
+    WITHOUT_INDEX,
     Answer,
     Making,
     Subscription,
@@ -287,9 +288,11 @@ def run(
             summary.answers += asked * size * size
             if wrong is not None:
                 summary.wrong.append(told(round, "none", "none", wrong, thresholds))
-            random = Random(own)
+            random, left = Random(own), list(makings)
             for index in indexes:
-                making = random.choice(makings)
+                making = random.choice(left)
+                if making in WITHOUT_INDEX and len(left) > 1:
+                    left.remove(making)  # once in a round says all
                 asked, wrong = ask(round, index, making)
                 summary.answers += asked * size * size
                 if wrong is not None:

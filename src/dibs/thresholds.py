@@ -88,6 +88,7 @@ class Thresholds:
     record_spans: int = _threshold(8, 1, "a predicate of more spans is tested by its hull and verified")
     record_entries: int = _threshold(256, 1, "entries of a program that is worth as many records")
     copies_by_value: int = _threshold(16, 1, "buckets of cells under which one clause is filed; else under larger ones")
+    buckets_at_once: int = _threshold(64, 1, "buckets of events that are listed before what stands in them is read")
     guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.masks

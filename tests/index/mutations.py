@@ -62,7 +62,7 @@ MUTATIONS = (
     ),
     Mutation(
         "records: a test",
-        "index/auto/record_kernels.py",
+        "index/auto/record_tests.py",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),
@@ -76,16 +76,30 @@ MUTATIONS = (
     ),
     Mutation(
         "records: guards",
-        "index/auto/record_kernels.py",
+        "index/auto/record_bucket_kernels.py",
         "& LOW) <= (guard & LOW))",
         "& LOW) < (guard & LOW))",
         suite("auto"),
     ),
     Mutation(
         "records: buckets",
-        "index/auto/record_buckets.py",
+        "index/auto/shares.py",
         "return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1",
         "return max(np.int64(x >> shift), behind), max(np.int64(y >> shift), np.int64(x >> shift) + 1)",
+        suite("auto"),
+    ),
+    Mutation(
+        "records: larger buckets",
+        "index/auto/shares.py",
+        "b + LARGER <= behind",
+        "b + LARGER <= behind + 1",
+        ("tests/index/test_auto.py", "-k", "every_length"),
+    ),
+    Mutation(
+        "records: listed buckets",
+        "index/auto/record_bucket_kernels.py",
+        "listed += np.uint64(inside) &",
+        "listed += np.uint64(b > 1) &",
         suite("auto"),
     ),
     Mutation(

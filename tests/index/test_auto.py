@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dibs
-from coded import expected, random_clauses, random_events
+from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
 from dibs.index.auto.plan import plan_clauses
@@ -184,6 +184,38 @@ def test_plans_follow_a_drift_and_its_return(monkeypatch):
         assert looked <= 400, f"never planned for events from a{first} on: {index.plan()}"
         seen.append(index.plan()["plans"])
     assert seen == sorted(set(seen)), "each turn took a new plan"
+
+
+@pytest.mark.parametrize("copies", [1, 4, 16, 1_000_000])
+def test_ranges_of_every_length(copies):
+    """Buckets of several widths cover a range, and nothing beside it where no test follows."""
+    ranges = [(x, y) for x in range(1, 80, 3) for y in range(x, 80)]
+    two = [[(0, [(x, x + 17)]), (1, [(y, y)])] for x in range(1, 40) for y in range(1, 4)]
+    several = [[(0, [(x, x + 15), (x + 17, x + 40)])] for x in range(1, 35)]
+    clauses = conjunctions_of([*([(0, [span])] for span in ranges), *two, *several], 2)
+    events = events_of([{0: cell, 1: 1 + cell % 4} for cell in range(1, 82)])
+    with using({"copies_by_value": copies, "often": 0.0, **RECORDS}):
+        index = create("auto", clauses)
+        assert index.plan()["records"] == len(clauses)
+        assert pairs_of(index, events) == expected(clauses, events)
+
+
+@pytest.mark.parametrize(("size", "kind"), [(512, "masks"), (16, "records")])
+def test_plans_follow_the_size_of_batches(size, kind):
+    """A mask costs by the block of events, however few it holds."""
+    rng = np.random.default_rng(3)
+    clauses, events = random_clauses(rng, 2_000, 6, 200), random_events(rng, 512, 6, 200, several=False)
+    with using({"enough_events": 512, "look_cost": 10.0, "mask_cost": 0.02, **NO_OVERHEAD}):
+        index = create("auto", clauses)
+        found = set()
+        for first in range(0, 512, size):
+            batch = events.take(np.arange(first, first + size), True)
+            found |= {(first + e, r) for e, r in pairs_of(index, batch)}
+        assert found == expected(clauses, events)
+        do_pending(index)
+        plan = index.plan()
+        assert plan[kind] == max(plan["records"], plan["masks"]), plan
+        assert set(pairs_of(index, events)) == found
 
 
 @pytest.mark.parametrize("seed", range(4))

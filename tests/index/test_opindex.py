@@ -616,3 +616,17 @@ def test_lemma_8_an_event_reads_a_square_of_lists_and_a_signature_lets_it_search
         assert len(share) > 100
         assert int(arrays["counted.signature"].max()).bit_length() <= width
         assert np.mean(share) == pytest.approx(np.mean(foreseen), rel=0.05)
+
+
+def test_pivots_stay_where_programs_were_taken_at_other_thresholds():
+    """An index that was saved with larger programs than would be taken now."""
+    rng = np.random.default_rng(4)
+    clauses = rows_of(TABLE_1, 5, random_programs(rng, 40, 5, LAST))
+    events = random_events(rng, 40, 5, LAST, several=False)
+    saved = OpIndex.build(clauses).arrays()
+    with using({"opindex_clauses": 1, "look_every": 1, "enough_events": 1}):
+        assert not OpIndex.takes_programs(clauses).all()
+        index = OpIndex.restore(clauses, saved)
+        assert pairs_of(index, events) == expected(clauses, events)
+        assert do_pending(index)
+        assert pairs_of(index, events) == expected(clauses, events)

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains
-from dibs.history.coded.answer_kernels import Asked
 from dibs.history.coded.answers import one_view
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.known import BOUNDED, FEW, ONE, Ints, KnownValues
-from dibs.history.coded.layout import SEVERAL, UNREADABLE, View
+from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
 from dibs.history.coded.prefilter_kernels import find_witnesses
 from dibs.history.coded.program import Builder, Compiled
 from dibs.history.implied import Known, Question, ask_of, required_attributes

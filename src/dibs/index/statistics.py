@@ -19,6 +19,8 @@ from dibs.jit.threads import survive_forks
 from dibs.thresholds import thresholds
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
+BLOCK = 512  # events that masks look at together
+SAMPLED_RUNS = 16  # in which events are taken from a large batch
 
 
 class Presence:
@@ -27,6 +29,7 @@ class Presence:
     def __init__(self, attributes: int):
         self.events = 0.0
         self._present = np.zeros(attributes)
+        self._in_batches = self._blocks = 0.0
         self._latest: deque[CodedEvents] = deque()
         self._latest_events = 0
         self.begin_again_in_a_child()
@@ -41,14 +44,19 @@ class Presence:
 
     def observe(self, events: CodedEvents) -> int:
         """Returns how many of the events it took: of many at once, a sample."""
-        most = thresholds.latest_events
+        most, in_batch = thresholds.latest_events, len(events)
         if len(events) > most:
-            events = events.take(np.linspace(0, len(events) - 1, most).astype(np.int64), events.points)
+            events = _sample(events, most)
         with self._lock:
             if self.events + len(events) > thresholds.remembered_events:
                 self.events /= 2
                 self._present /= 2
+                self._in_batches /= 2
+                self._blocks /= 2
             self.events += len(events)
+            if in_batch > thresholds.one_by_one_events:
+                self._in_batches += in_batch
+                self._blocks += -(-in_batch // BLOCK)
             if len(events.attribute) < len(self._present):
                 np.add.at(self._present, events.attribute, 1.0)
             else:
@@ -66,8 +74,25 @@ class Presence:
         none = np.empty(0, np.int32)
         return np.concatenate([none, *(e.attribute for e in latest)]), np.concatenate([none, *(e.lo for e in latest)])
 
+    def fullness(self) -> float:
+        """The share of a block that is filled, when events come in batches."""
+        return self._in_batches / (self._blocks * BLOCK) if self._blocks else 1.0
+
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)
+
+
+def _sample(events: CodedEvents, most: int) -> CodedEvents:
+    """So many of them, or some more, in runs from all over the batch: far cheaper than one here and one there."""
+    length = -(-most // SAMPLED_RUNS)
+    starts = np.linspace(0, len(events) - length, -(-most // length)).astype(np.int64)
+    first, last = events.offsets[starts], events.offsets[starts + length]
+    runs = [slice(x, y) for x, y in zip(first.tolist(), last.tolist())]
+    sizes = np.concatenate([np.diff(events.offsets[x : x + length + 1]) for x in starts.tolist()])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    attribute, lo = (np.concatenate([column[run] for run in runs]) for column in (events.attribute, events.lo))
+    hi = lo if events.points else np.concatenate([events.hi[run] for run in runs])
+    return CodedEvents(offsets, attribute, lo, hi, events.points)
 
 
 def guess_presence(clauses: Clauses) -> NDArray[np.float64]:

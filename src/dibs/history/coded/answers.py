@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times
-from dibs.history.coded.answer_kernels import Asked, answer_joins
+from dibs.history.coded.answer_kernels import answer_joins
 from dibs.history.coded.columns import Snapshot, order_bits
 from dibs.history.coded.layout import (
     BOOLEAN,
@@ -28,6 +28,7 @@ from dibs.history.coded.layout import (
     TIME,
     UNREADABLE,
     Answers,
+    Asked,
     Memo,
     Operands,
     Program,

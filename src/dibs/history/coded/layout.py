@@ -171,3 +171,17 @@ class Answers(NamedTuple):
 (RUNS, FIRST_RUN, SORTED, GROUP_COUNT, EQUATED, LAST_COLUMN, IS_MULTIPLE, SLOTS, GROUP_KIND, GROUP_KEY, GROUP_TIE,
  INDEX) = range(12)  # fmt: skip
 RUN_GROUP, RUN_KIND, RUN_KEY, RUN_TIE, RUN_ROW, RUN_BITS, RUN_BEFORE, RUN_OLDEST, RUN_NEWEST, RUN = range(10)
+
+
+class Asked(NamedTuple):
+    """All that answering reads."""
+
+    table: int  # the address of the indexes' table
+    docs: Documents
+    ops: Operands
+    tests: Tests
+    conjunctions: Conjunctions
+    joins: JoinTable
+    sight: View  # (Numba takes "view" for that of an array)
+    slots: int
+    seen: np.ndarray  # by document: the count (Result.counts[2]) in which it was met last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.history.coded.answer_kernels import take_conjunction
+from dibs.history.coded.document_kernels import take_conjunction
 from dibs.history.coded.layout import UNREADABLE, Result
 from dibs.jit.kernel import kernel
 

@@ -56,31 +56,35 @@ def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
     return FiledClauses(filing, share, access, other, entries, looks, by_value, float(shares.presence.sum()))
 
 
-def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32]) -> Plan:
-    """highest: the highest cell that predicates of an attribute cover."""
+def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32], fullness: float = 1.0) -> Plan:
+    """highest: the highest cell that predicates of an attribute cover; fullness: the share of a block of masks that a
+    batch fills."""
     filed = file_clauses(clauses, shares)
     mask_cost = _mask_cost(clauses)
-    in_masks = choose_masks(filed, mask_cost)
+    in_masks = choose_masks(filed, mask_cost / fullness)
     if len(clauses.attribute) + len(filed.entries.tests) + len(clauses) > MOST_WORDS:
         in_masks[:] = True
     records = _make_records(clauses, filed, ~in_masks, highest)
-    return Plan(records, _make_masks(clauses, filed, in_masks), shares, mask_cost)
+    return Plan(records, _make_masks(clauses, filed, in_masks), shares, mask_cost, fullness)
 
 
 class Plan(NamedTuple):
     records: Records
     masks: Masks
     shares: Shares  # by which it was made
-    mask_cost: float
+    mask_cost: float  # of a clause, if blocks are full
+    fullness: float  # of blocks, by which it was made
 
 
 def _mask_cost(clauses: Clauses) -> float:
-    """What a clause costs as a mask: itself, and the masks of predicates that others do not have, too."""
+    """What a clause costs an event of a full block as a mask: itself, and the masks of predicates that others do not
+    have, too, span by span."""
     some = slice(None, None, 1 + len(clauses.attribute) // SAMPLED_PREDICATES)
     attribute, lo, hi = (a[some].astype(np.int64) for a in (clauses.attribute, clauses.lo, clauses.hi))
     _, distinct = number_pairs(attribute, (lo << 32) ^ hi)
+    spans = np.minimum(np.where(hi < 0, -hi, 1), thresholds.mask_spans)
     of_clause = len(clauses.attribute) / max(len(clauses), 1) * len(distinct) / max(len(attribute), 1)
-    return thresholds.mask_cost + thresholds.fill_cost * of_clause
+    return thresholds.mask_cost + thresholds.fill_cost * of_clause * (float(spans.mean()) if len(spans) else 0.0)
 
 
 def look_cost(clauses: float) -> float:
@@ -106,20 +110,20 @@ def cost_of(filed: FiledClauses, in_masks: NDArray[np.bool_], mask_cost: float, 
     return float(cost + filed.values * each_value)
 
 
-def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, clauses: int) -> bool:
-    """Whether events of the measured shares would cost much less by a plan for them. sample: of so many clauses."""
+def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: float, clauses: int) -> bool:
+    """Whether events of the measured shares, in blocks of that fullness, would cost much less by a plan for them.
+    sample: of so many clauses."""
     if not len(sample):
         return False
     times = clauses / len(sample)
     old, new = file_clauses(sample, plan.shares), file_clauses(sample, measured)
-    in_masks = choose_masks(old, plan.mask_cost, times)
+    in_masks = choose_masks(old, plan.mask_cost / plan.fullness, times)
     filed, looks = old.access >= 0, old.looks.copy()
     looks[: sample.conjunctions][filed] = new.filing.looks[old.access[filed]]
     looks[sample.conjunctions :] = np.where(np.isinf(new.looks), looks, new.looks)[sample.conjunctions :]
-    now = cost_of(old._replace(looks=looks, values=new.values), in_masks, plan.mask_cost, times)
-    return now > thresholds.worth_planning * cost_of(
-        new, choose_masks(new, plan.mask_cost, times), plan.mask_cost, times
-    )
+    cost = plan.mask_cost / fullness
+    now = cost_of(old._replace(looks=looks, values=new.values), in_masks, cost, times)
+    return now > thresholds.worth_planning * cost_of(new, choose_masks(new, cost, times), cost, times)
 
 
 def _make_records(

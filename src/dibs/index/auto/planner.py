@@ -196,19 +196,27 @@ class Auto:
         if self._until_look > 0:
             return
         self._until_look = self._look_every
-        self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # it costs milliseconds
+        self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # a look costs milliseconds
         if self.pending is None:
-            if self._highest is None:
-                self._highest = highest_cells(self._clauses)
-            shares = measure_shares(*self._presence.latest(), self._presence.share(), self._highest)
-            if self._sample is None:
-                rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
-                self._sample = self._clauses.take(rows.astype(np.int64))
-            if is_worth_planning(self._sample, self._plan, shares, len(self._clauses)):
-                self.pending = partial(self._plan_again, shares)
+            self.pending = self._look_at_plan
+
+    def _look_at_plan(self) -> None:
+        """Plans again if that is worth it by what the latest events had."""
+        plan = self._plan
+        if plan is None:
+            return
+        if self._highest is None:
+            self._highest = highest_cells(self._clauses)
+        shares = measure_shares(*self._presence.latest(), self._presence.share(), self._highest)
+        if self._sample is None:
+            rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
+            self._sample = self._clauses.take(rows.astype(np.int64))
+        if is_worth_planning(self._sample, plan, shares, self._presence.fullness(), len(self._clauses)):
+            self._plan_again(shares)
 
     def _plan_again(self, shares: Shares) -> None:
-        plan = self._plan = plan_clauses(self._clauses, shares, highest_cells(self._clauses))
+        highest, fullness = highest_cells(self._clauses), self._presence.fullness()
+        plan = self._plan = plan_clauses(self._clauses, shares, highest, fullness)
         self._parts = plan.records, plan.masks
         self._one_by_one = None
         self._look_every = thresholds.look_every

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.auto.record_packing import hull, tests_of
-from dibs.index.auto.shares import LEVEL_BITS
+from dibs.index.auto.shares import LARGER, LEVEL_BITS, buckets_of, is_larger, next_bucket
 from dibs.index.groups import ClauseArrays
-from dibs.index.spans import count_spans, nth_span
+from dibs.index.spans import count_spans
 from dibs.jit.kernel import kernel, phase
 
 
@@ -27,16 +27,34 @@ class Ladder(NamedTuple):
         return int(self.bucket[-1] + self.end[-1]) if len(self.end) else 0
 
 
-def make_ladder(attribute: NDArray[np.int32], level: NDArray[np.int8], highest: NDArray[np.int32]) -> Ladder:
-    """attribute, level: of the predicates that something is filed under; highest: each attribute's highest cell."""
+def make_ladder(
+    attribute: NDArray[np.int32], level: NDArray[np.int8], larger: NDArray[np.bool_], highest: NDArray[np.int32]
+) -> Ladder:
+    """attribute, level: of the predicates that something is filed under; larger: whether it also stands in buckets of
+    the next level; highest: each attribute's highest cell."""
+    attribute = np.concatenate([attribute, attribute[larger]]).astype(np.int64)
+    level = np.concatenate([level, level[larger] + 1])
     levels = 1 + int(level.max(initial=0))
-    used = np.unique(attribute.astype(np.int64) * levels + level)
+    used = np.unique(attribute * levels + level)
     owner, shift = used // levels, LEVEL_BITS * (used % levels)
     rungs = np.zeros(len(highest) + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=len(highest)), out=rungs[1:])
     end = (highest[owner] >> shift) + 1
     bucket = np.cumsum(end, dtype=np.int64) - end
     return Ladder(rungs, shift.astype(np.uint8), bucket, end.astype(np.int32))
+
+
+@kernel
+def take_larger(access, level, clauses):
+    """By clause: whether it stands in buckets of the next level, too."""
+    found = np.zeros(len(access), np.bool_)
+    for i in range(len(access)):
+        behind = np.int64(0)
+        for s in range(count_spans(access[i], clauses)):
+            first, behind = buckets_of(access[i], s, LEVEL_BITS * np.int64(level[i]), behind, clauses)
+            up = -(-first // LARGER) * LARGER
+            found[i] |= first < behind and is_larger(up, behind)
+    return found
 
 
 class FiledByValue(NamedTuple):
@@ -98,44 +116,44 @@ def _stand_guards(by_value, ladder, buckets, clauses, shift):
 def _count_guards(guards, by_value, ladder, clauses):
     """The guards of each bucket, one place behind it."""
     for i in range(len(by_value.access)):
-        p = by_value.access[i]
-        shift, bucket = _rung_of(p, by_value.level[i], ladder, clauses)
+        p, level = by_value.access[i], np.int64(by_value.level[i])
+        own, larger = _first_bucket(p, level, ladder, clauses), _first_bucket(p, level + 1, ladder, clauses)
         behind = np.int64(0)
         for s in range(count_spans(p, clauses)):
-            first, behind = _buckets_of(p, s, shift, behind, clauses)
-            for b in range(first, behind):
-                guards[bucket + b + 1] += np.uint32(1)
+            b, behind = buckets_of(p, s, LEVEL_BITS * level, behind, clauses)
+            while b < behind:
+                guards[_place(b, behind, own, larger) + 1] += np.uint32(1)
+                b = next_bucket(b, behind)
 
 
 @phase(inline=False)
 def _write_guards(at, guard, place, by_value, ladder, clauses, shift_of):
     """at: where the next guard of each bucket goes."""
     for i in range(len(by_value.access)):
-        p = by_value.access[i]
-        shift, bucket = _rung_of(p, by_value.level[i], ladder, clauses)
+        p, level = by_value.access[i], np.int64(by_value.level[i])
+        own, larger = _first_bucket(p, level, ladder, clauses), _first_bucket(p, level + 1, ladder, clauses)
         behind, word = np.int64(0), hull(by_value.guard[i], clauses, shift_of)
         for s in range(count_spans(p, clauses)):
-            first, behind = _buckets_of(p, s, shift, behind, clauses)
-            for b in range(first, behind):
-                to = at[bucket + b]
+            b, behind = buckets_of(p, s, LEVEL_BITS * level, behind, clauses)
+            while b < behind:
+                bucket = _place(b, behind, own, larger)
+                to = at[bucket]
                 guard[to], place[to] = word, by_value.place[i]
-                at[bucket + b] = to + np.uint32(1)
+                at[bucket] = to + np.uint32(1)
+                b = next_bucket(b, behind)
 
 
 @phase
-def _rung_of(p, level, ladder, clauses):
-    """How cells become buckets there, and the number of the first one."""
-    shift = LEVEL_BITS * np.int64(level)
-    r = np.int64(ladder.rungs[clauses.attribute[p]])
-    while np.int64(ladder.shift[r]) != shift:
-        r += 1
-    return shift, ladder.bucket[r]
+def _first_bucket(p, level, ladder, clauses):
+    """The number of the first bucket of a level; -1: the attribute has no such level."""
+    a, shift = clauses.attribute[p], LEVEL_BITS * level
+    for r in range(ladder.rungs[a], ladder.rungs[a + 1]):
+        if np.int64(ladder.shift[r]) == shift:
+            return ladder.bucket[r]
+    return np.int64(-1)
 
 
 @phase
-def _buckets_of(p, s, shift, behind, clauses):
-    """The buckets that span s of a predicate covers, beyond those of the spans before it: from, and where they end."""
-    x, y = nth_span(p, s, clauses)
-    if x > y:
-        return behind, behind
-    return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1
+def _place(b, behind, own, larger):
+    """The number of the bucket that is next: b of its own level, or the one of the next level that begins with b."""
+    return larger + (b >> LEVEL_BITS) if is_larger(b, behind) else own + b

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.kernels import Slots
+from dibs.thresholds import thresholds
 
 COARSE = 1 << 16  # coarse cells are below it
 LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are prefetched
-EARLY, SOON = 24, 8  # so many values before its turn, where a group stands is prefetched, and the group
+SOON = 8  # so many values before its turn, a group is prefetched
+WINDOW = 64  # events whose buckets are listed at once, at most
 FAR = 1 << 14  # guards that do not fit into the near caches: they are prefetched
 LATER = 6  # survivors whose records are prefetched
 VERIFY, PROGRAM = 1, 2  # flags of a header
@@ -51,10 +53,17 @@ class Facts(NamedTuple):
 
 
 class WorkSpace(NamedTuple):
-    """All zero between events, but the stamps and the survivors."""
+    """All zero between events, but the stamps, the survivors and the buckets."""
 
     slots: Slots
     coarse: NDArray[np.uint16]  # the event's coarse cell, by attribute
     stamps: NDArray[np.int32]  # by row, the last event that it was reported for, if it may be met twice; at the end,
     # this event's
     survivors: NDArray[np.uint32]  # guards that hold
+    buckets: NDArray[np.uint32]  # in which values of the next events lie: see room_for_buckets
+    bucket_start: NDArray[np.uint32]  # where those of each event begin, and where the last ones end: WINDOW + 1
+
+
+def room_for_buckets(rungs: int) -> int:
+    """The length of `buckets`."""
+    return rungs + thresholds.buckets_at_once

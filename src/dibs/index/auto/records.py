@@ -7,10 +7,11 @@ is filed under its own attributes and values.
     under values          of an attribute that many have: under every bucket of cells that the predicate covers, by a
                           *guard*, the least likely one of the other tests. Only clauses whose guard holds are read
 
-Buckets are of 1, 16, 256, ... cells, and a clause is filed under the smallest of which its predicate covers few (the
-PS-Tree's spaces, but of several widths, so that wide predicates need few copies). So an event looks at one bucket of
-each width that is in use: the rungs of its attribute. Memory latency is the cost, so what comes next is prefetched
-while the current one is tested; mispredicted branches come second, so guards and clauses are tested without early exit.
+Buckets are of 1, 16, 256, ... cells, and a clause is filed under the smallest by which few cover its predicate, where
+16 of them that it covers whole are one of the next width (the PS-Tree's spaces, but of several widths, so that wide
+predicates need few copies). So an event looks at one bucket of each width that is in use: the rungs of its attribute.
+Memory latency is the cost, so what comes next is prefetched while the current one is tested; mispredicted branches come
+second, so guards and clauses are tested without early exit.
 
 A program (an expression with OR) is filed as its entries (index.access_sets), each with its own tests; an entry that
 passes them runs the program, unless the tests say it all. An event is stamped on the rows that it may meet twice, so
@@ -52,9 +53,16 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries
-from dibs.index.auto.record_buckets import FiledByValue, choose_guards, list_known, make_ladder, stand_guards
+from dibs.index.auto.record_buckets import (
+    FiledByValue,
+    choose_guards,
+    list_known,
+    make_ladder,
+    stand_guards,
+    take_larger,
+)
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import SAVED, VERIFY, RecordArrays
+from dibs.index.auto.record_layout import SAVED, VERIFY, WINDOW, RecordArrays, room_for_buckets
 from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
 from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
@@ -127,7 +135,8 @@ class Records:
         known[whole:] = list_known(access[whole:], level[whole:], chosen, own, shift)
         filed = Filed(rows, entry, level != WHOLE, known)
         words, place = pack(filed, int(size.max(initial=0)), tests, own, share, shift, thresholds.record_spans)
-        ladder = make_ladder(attribute[whole:], level[whole:], highest)
+        larger = take_larger(access[whole:], level[whole:], own)
+        ladder = make_ladder(attribute[whole:], level[whole:], larger, highest)
         by_value = FiledByValue(access[whole:], level[whole:], chosen, place[whole:-1])
         guards, guard, at = stand_guards(by_value, ladder, own, shift)
         count = np.bincount(attribute[:whole], minlength=clauses.attributes)
@@ -153,7 +162,7 @@ class Records:
         self, events: CodedEvents, last: int, room: tuple[NDArray[Any], NDArray[Any]], progress: NDArray[np.int64]
     ) -> None:
         """See index.base.in_parts."""
-        taken = self._pool.take(_work_space, self._clauses)
+        taken = self._pool.take(_work_space, self._clauses, len(self.own.rung_end))
         # A short search keeps the interpreter (jit.interpreter).
         few = last - progress[NEXT_EVENT] <= thresholds.few_events and self.size <= thresholds.few_records
         search = match_few if few else match
@@ -194,12 +203,13 @@ def _order(
     )
 
 
-def _work_space(clauses: Clauses) -> Space:
+def _work_space(clauses: Clauses, rungs: int) -> Space:
     """The arrays of a WorkSpace."""
     n = clauses.attributes
     slots = Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64))
     stamps = np.zeros(len(clauses) + 1, np.int32)
-    return *slots, np.zeros(n, np.uint16), stamps, np.zeros(thresholds.guards_at_once, np.uint32)
+    survivors, buckets = np.empty(thresholds.guards_at_once, np.uint32), np.empty(room_for_buckets(rungs), np.uint32)
+    return *slots, np.zeros(n, np.uint16), stamps, survivors, buckets, np.empty(WINDOW + 1, np.uint32)
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:

@@ -14,7 +14,8 @@ from dibs.index.spans import count_spans, hull_of, nth_span
 from dibs.jit.kernel import kernel, phase
 from dibs.thresholds import thresholds
 
-LEVEL_BITS = 4  # a bucket of a level holds 8 of the level below
+LEVEL_BITS = 4  # a bucket of a level holds 16 of the level below
+LARGER = 1 << LEVEL_BITS
 WHOLE = -1
 
 
@@ -31,25 +32,28 @@ def guess_shares(clauses: Clauses, presence: NDArray[np.float64], highest: NDArr
     """Before events have been seen: people ask for what exists, so half of an attribute's events have the values of
     its equality predicates, as often as these name them, and half have any value that a predicate covers."""
     point = (clauses.lo == clauses.hi) & (clauses.lo > 0)
-    return _distribute(clauses.attribute[point], clauses.lo[point], 0.5, presence, highest)
+    weight = np.full(len(highest), 0.5)
+    return _distribute(clauses.attribute[point], clauses.lo[point], weight, presence, highest)
 
 
 def measure_shares(
     attribute: NDArray[np.int32], cell: NDArray[np.int32], presence: NDArray[np.float64], highest: NDArray[np.int32]
 ) -> Shares:
-    """By the values of some events: nine tenths of an attribute's events have them, and one tenth has any value."""
+    """By the values of some events. They may be off by the root of their number, so that share of an attribute's events
+    has any value."""
     covered = (cell > 0) & (cell <= highest[attribute])
-    return _distribute(attribute[covered], cell[covered], 0.9, presence, highest)
+    weight = 1.0 - 1.0 / np.sqrt(1.0 + np.bincount(attribute, minlength=len(highest)))
+    return _distribute(attribute[covered], cell[covered], weight, presence, highest)
 
 
 def _distribute(
     attribute: NDArray[np.int32],
     cell: NDArray[np.int32],
-    weight: float,
+    weight: NDArray[np.float64],
     presence: NDArray[np.float64],
     highest: NDArray[np.int32],
 ) -> Shares:
-    """weight: of the examples among all values, if there are examples."""
+    """weight: of an attribute's examples among all its values, if there are examples."""
     base = np.zeros(len(highest) + 1, np.int64)
     np.cumsum(highest + 1, out=base[1:])
     examples = np.bincount(base[attribute] + cell, minlength=base[-1])
@@ -63,11 +67,11 @@ def _cumulate(examples, weight, base, presence):
         total = 0
         for c in range(base[a], base[a + 1]):
             total += examples[c]
-        spread = (1.0 - weight if total > 0 else 1.0) / (base[a + 1] - base[a] - 1)
+        spread = (1.0 - weight[a] if total > 0 else 1.0) / (base[a + 1] - base[a] - 1)
         share = 0.0
         for c in range(base[a], base[a + 1]):
             if c > base[a]:
-                share += presence[a] * (spread + (weight * examples[c] / total if total > 0 else 0.0))
+                share += presence[a] * (spread + (weight[a] * examples[c] / total if total > 0 else 0.0))
             cumulative[c] = share
     return cumulative
 
@@ -94,7 +98,8 @@ def _estimate(clauses, shares):
 class PredicateFiling(NamedTuple):
     """Under which cells a clause would stand that is filed under a predicate, and what that costs."""
 
-    level: NDArray[np.int8]  # under buckets of 2 ** (LEVEL_BITS * level) cells; WHOLE: under the attribute
+    level: NDArray[np.int8]  # under buckets of 2 ** (LEVEL_BITS * level) cells, and of the next level where one of
+    # these is covered whole; WHOLE: under the attribute
     looks: NDArray[np.float32]  # the share of events that look at it; infinite: absence would be missed
 
 
@@ -126,18 +131,39 @@ def _file_predicates(clauses, shares, by_value, most_copies):
 
 @phase(inline=False)
 def _cover(p, shift, most_copies, clauses, shares):
-    """How many buckets of 2 ** shift cells the predicate covers, or some more than the most, and the share of events
-    that have a value in them."""
+    """How many buckets of 2 ** shift cells cover the predicate, or of the next level where one of these is covered
+    whole, or some more than the most; and the share of events that have a value in them."""
     a, copies, share, behind = clauses.attribute[p], np.int64(0), np.float32(0.0), np.int64(0)
     for s in range(count_spans(p, clauses)):
-        x, y = nth_span(p, s, clauses)
-        if x <= y and copies <= most_copies:
-            x, y = max(np.int64(x >> shift), behind), np.int64(y >> shift)
-            behind = y + 1
-            if x <= y:
-                copies += y - x + 1
-                share += _share_of_cells(a, x << shift, ((y + 1) << shift) - 1, shares)
+        first, behind = buckets_of(p, s, shift, behind, clauses)
+        b = first
+        while b < behind and copies <= most_copies:
+            copies += 1
+            b = next_bucket(b, behind)
+        if first < behind:
+            share += _share_of_cells(a, first << shift, (behind << shift) - 1, shares)
     return copies, share
+
+
+@phase
+def buckets_of(p, s, shift, behind, clauses):
+    """The buckets of 2 ** shift cells that span s of a predicate touches, beyond those of the spans before it: from,
+    and where they end."""
+    x, y = nth_span(p, s, clauses)
+    if x > y:
+        return behind, behind
+    return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1
+
+
+@phase
+def is_larger(b, behind):
+    """Whether, instead of bucket b and those after it, one of the next level is taken: it must end before `behind`."""
+    return b & (LARGER - 1) == 0 and b + LARGER <= behind
+
+
+@phase
+def next_bucket(b, behind):
+    return b + (LARGER if is_larger(b, behind) else 1)
 
 
 @phase

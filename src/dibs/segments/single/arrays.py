@@ -20,6 +20,7 @@ from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel
 from dibs.segments.single.layout import (
     BITS,
+    BUCKETS,
     BY_NAME,
     CLAUSES,
     CLUSTERS,
@@ -303,6 +304,8 @@ def work_at(space):
         array_at(space, COARSE, np.uint16),
         array_at(space, STAMPS, np.int32),
         array_at(space, SURVIVORS, np.uint32),
+        array_at(space, BUCKETS, np.uint32),
+        array_at(space, BUCKETS + 1, np.uint32),
     )
 
 

@@ -109,7 +109,8 @@ class Part:
         assert len(self.numbers) == 2 * LAYER
         words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
         bit_rows = 0 if bits is None else len(bits)
-        self.needs = (c.attributes, len(c), words, accesses, bit_rows, facets.patterns, facets.texts)
+        rungs = 0 if records is None else len(records.own.rung_end)
+        self.needs = (c.attributes, rungs, len(c), words, accesses, bit_rows, facets.patterns, facets.texts)
         self.rows = len(segment)
 
 
@@ -144,7 +145,7 @@ class Plan:
         self.segments = [layer.segment for layer in state.layers]
         self.has_integers = all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
-        attributes, filed, words, accesses, clauses, patterns, texts = (
+        attributes, rungs, filed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))
         )
         self.needs = Needs(
@@ -153,6 +154,7 @@ class Plan:
             values=thresholds.single_values,
             nodes=len(paths.nodes),
             attributes=attributes,
+            rungs=rungs,
             filed=filed,
             words=words,
             accesses=accesses,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dibs.index.auto.record_kernels import next_stamp, verify
 from dibs.index.auto.record_layout import COARSE, FLAGS, HIGH, LINE, LOW, MIDDLE, ONE, RecordArrays
+from dibs.index.auto.record_tests import next_stamp, verify
 from dibs.index.auto.singles import PLACE, SieveArrays
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES, ClauseArrays
 from dibs.index.kernels import Jumps, clear, lay_out

@@ -14,6 +14,7 @@ import numpy as np
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.coding.patterns import pattern_work
 from dibs.coding.patterns.groups import PatternSpace
+from dibs.index.auto.record_layout import WINDOW, room_for_buckets
 from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
 from dibs.jit.borrowing import Table, entries_of
 from dibs.jit.scanning import PADDING
@@ -34,6 +35,7 @@ class Needs(NamedTuple):
     values: int  # of an event
     nodes: int  # of the names, see coding.events.paths
     attributes: int
+    rungs: int  # of records
     filed: int  # rows of a layer
     words: int  # of bits
     accesses: int  # of bits: access predicates
@@ -84,6 +86,8 @@ class SingleSpace:
             np.zeros(n.attributes, np.uint16),
             np.zeros(n.filed + 1, np.int32),
             np.empty(thresholds.guards_at_once, np.uint32),
+            np.empty(room_for_buckets(n.rungs), np.uint32),
+            np.empty(WINDOW + 1, np.uint32),
             np.zeros(n.attributes // 64 + 1, np.uint64),
             np.empty(PASSED, np.uint64),
             np.zeros(n.words, np.uint64),

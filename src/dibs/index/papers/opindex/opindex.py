@@ -184,8 +184,8 @@ class OpIndex:
     def _revise(self) -> None:
         """Other pivots, if the events that were seen ask for them. Whoever matches meanwhile keeps the old lists."""
         presence, clauses = self.presence(), self._clauses
-        if presence is None or clauses is None:
-            return
+        if presence is None or clauses is None or not self.takes_programs(clauses).all():
+            return  # the last: it was saved at other thresholds, when larger programs were taken
         counted, _ = self._lists
         pivot = units_of(clauses, _by_events(presence, self._frequency), 0)[0][3]
         if thresholds.worth_planning * presence[pivot].sum() < counted.count_looked_at(presence):

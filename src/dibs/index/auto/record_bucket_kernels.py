@@ -1,0 +1,145 @@
+"""Searching the clauses of records that are filed by value. The buckets of several events are listed first, so that
+what stands in them can be prefetched; then guards are tested, then the records of those that hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.index.auto.record_layout import FAR, FLAGS, HIGH, LATER, LINE, LINES, LOW, MIDDLE, ONE, WINDOW
+from dibs.index.auto.record_tests import has_bit, test_record, verify
+from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES
+from dibs.jit.kernel import kernel, phase
+from dibs.jit.lanes import prefetch
+
+
+@phase(inline=False)
+def list_buckets(e, last_event, records, events, space):
+    """Lists the buckets with guards in which the values of the events from e on lie; returns the first event for which
+    there is no room. Those of ranges or several values are not all of them, and nobody looks at them."""
+    listed, n = np.uint64(0), np.int64(0)
+    while e < last_event and n < WINDOW and np.int64(listed) < len(space.buckets) - len(records.rung_end):
+        space.bucket_start[n] = listed
+        first = events.offsets[e]
+        for i in range(first, events.offsets[e + 1]):
+            a = np.uint64(events.attribute[i])
+            if i > first and events.attribute[i - 1] == events.attribute[i]:
+                continue
+            for r in range(np.uint64(records.rungs[a]), np.uint64(records.rungs[a + ONE])):
+                b = np.uint64(events.lo[i] >> records.rung_shift[r])
+                inside = b < np.uint64(records.rung_end[r])
+                bucket = np.uint64(records.rung_bucket[r]) + b * np.uint64(inside)
+                space.buckets[listed] = bucket
+                # No branch depends on whether a bucket has guards: it would be mispredicted.
+                listed += np.uint64(inside) & np.uint64(has_bit(records.filled_bucket, bucket))
+        e += 1
+        n += 1
+    space.bucket_start[n] = listed
+    if len(records.guard) > FAR:
+        _ask_for_guards(listed, records, space)
+    return e
+
+
+@kernel(inline="always")
+def _ask_for_guards(listed, records, space):
+    for k in range(listed):
+        prefetch(records.guards, space.buckets[k])
+    for k in range(listed):
+        bucket = np.uint64(space.buckets[k])
+        at = np.int64(records.guards[bucket])
+        end = min(np.int64(records.guards[bucket + ONE]), at + LINE * LINES)
+        prefetch(records.place, at)
+        while at < end:
+            prefetch(records.guard, at)
+            at += LINE
+
+
+@phase(inline=False)
+def search_listed(place, records, clauses, jumps, events, space, room, progress):
+    """The guards of the buckets that are listed for an event. False if the room is full."""
+    survivors = np.uint64(0)
+    for k in range(space.bucket_start[place], space.bucket_start[place + 1]):
+        bucket = np.uint64(space.buckets[k])
+        at, stop = np.uint64(records.guards[bucket]), np.uint64(records.guards[bucket + ONE])
+        progress[CANDIDATES] += np.int64(stop - at)
+        while at < stop:
+            until = min(stop, at + np.uint64(len(space.survivors)) - survivors)
+            survivors = _collect(at, until, survivors, records, space)
+            at = until
+            if survivors == len(space.survivors):
+                if not _finish(survivors, records, clauses, jumps, events, space, room, progress):
+                    return False
+                survivors = np.uint64(0)
+    return _finish(survivors, records, clauses, jumps, events, space, room, progress)
+
+
+@kernel(inline="always")
+def _collect(at, until, survivors, records, space):
+    """Adds the guards that hold. No branch depends on whether one does: it would be mispredicted."""
+    for k in range(at, until):
+        guard = records.guard[k]
+        v = np.uint64(space.coarse[guard >> HIGH])
+        space.survivors[survivors] = k
+        survivors += np.uint64(((v - (guard >> MIDDLE)) & LOW) <= (guard & LOW))
+    return survivors
+
+
+@kernel(inline="always")
+def _finish(survivors, records, clauses, jumps, events, space, room, progress):
+    """The records of the survivors: first one more test of each, again without a branch, then the others. False if the
+    room is full."""
+    found = progress[PAIRS]
+    if found + np.int64(survivors) > len(room.event):
+        return False
+    tested, left = np.int64(survivors), np.uint64(0)
+    for i in range(survivors):
+        if i + np.uint64(LATER) < survivors:
+            prefetch(records.words, records.place[space.survivors[i + np.uint64(LATER)]])
+        p = np.uint64(records.place[space.survivors[i]])
+        test = records.words[p + ONE]  # of a clause without tests, whatever stands behind it
+        v = np.uint64(space.coarse[(test >> HIGH) * np.uint64(records.words[p] & LOW != 0)])
+        fails = ((v - (test >> MIDDLE)) & LOW) > (test & LOW)
+        space.survivors[left] = p
+        left += np.uint64(not fails) | np.uint64(records.words[p] & LOW == 0)
+    for i in range(left):
+        p = np.uint64(space.survivors[i])
+        header = records.words[p]
+        tested += np.int64(header & LOW)
+        fails = test_record(p, header, False, records, clauses, jumps, events, space)
+        room.event[found] = progress[NEXT_EVENT]
+        room.row[found] = header >> HIGH
+        found += fails == 0
+    progress[PREDICATES] += tested
+    progress[PAIRS] = found
+    return True
+
+
+@phase(inline=False)
+def search_ranges(records, clauses, jumps, events, space, room, progress):
+    """The buckets of an event of ranges or several values: all clauses that stand in them are verified. False if the
+    room is full."""
+    e = progress[NEXT_EVENT]
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        a = np.int64(events.attribute[i])
+        for r in range(records.rungs[a], records.rungs[a + 1]):
+            shift, bucket = records.rung_shift[r], records.rung_bucket[r]
+            first = np.int64(events.lo[i] >> shift)
+            last = min(np.int64(events.hi[i] >> shift), np.int64(records.rung_end[r]) - 1)
+            if first <= last:
+                at, stop = records.guards[bucket + first], records.guards[bucket + last + 1]  # buckets stand in order
+                if not _verify_guarded(at, stop, records, clauses, jumps, events, space, room, progress):
+                    return False
+    return True
+
+
+@kernel(inline="always")
+def _verify_guarded(at, stop, records, clauses, jumps, events, space, room, progress):
+    for k in range(at, stop):
+        if progress[PAIRS] == len(room.event):
+            return False
+        header = records.words[records.place[k]]
+        flags = (header >> MIDDLE) & FLAGS
+        progress[CANDIDATES] += 1
+        room.event[progress[PAIRS]] = progress[NEXT_EVENT]
+        room.row[progress[PAIRS]] = header >> HIGH
+        progress[PAIRS] += verify(np.int64(header >> HIGH), flags, True, clauses, jumps, events, space)
+    return True

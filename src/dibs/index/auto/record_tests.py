@@ -1,0 +1,59 @@
+"""Whether a clause of records holds, and was not reported before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dibs.index.auto.record_layout import FLAGS, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
+from dibs.index.kernels import test_conjunction, test_program
+from dibs.jit.kernel import kernel, phase
+
+
+@kernel(inline="always")
+def next_stamp(stamps):
+    if stamps[-1] == 2**31 - 1:
+        for i in range(len(stamps)):
+            stamps[i] = 0
+    stamps[-1] += 1
+
+
+@phase
+def has_bit(bits, i):
+    """Those bits are in the caches; what they tell of is not."""
+    i = np.uint64(i)
+    return (bits[i >> np.uint64(3)] >> (i & np.uint64(7))) & 1 != 0
+
+
+@kernel(inline="always")
+def test_record(p, header, several, records, clauses, jumps, events, space):
+    """0 if the clause at words[p] holds, and was not reported before. No test is left out because another one failed:
+    that branch would be mispredicted."""
+    after = p + (header & LOW) + ONE
+    fails = np.uint64(0)
+    if not several:
+        p += ONE
+        while p < after:
+            test = records.words[p]
+            v = np.uint64(space.coarse[test >> HIGH])
+            fails |= np.uint64(((v - (test >> MIDDLE)) & LOW) > (test & LOW))
+            p += ONE
+    flags = (header >> MIDDLE) & FLAGS
+    if (several or flags != 0) and fails == 0:
+        fails = np.uint64(not verify(np.int64(header >> HIGH), flags, several, clauses, jumps, events, space))
+    return fails
+
+
+@phase(inline=False)
+def verify(row, flags, several, clauses, jumps, events, space):
+    """Whether a candidate that passed its tests, if they could be made, is a pair that was not reported before: a
+    program may have several entries, and an event of several values meets a clause under each of them."""
+    program, ask_clauses = flags & np.uint64(PROGRAM) != 0, several or flags & np.uint64(VERIFY) != 0
+    ok = not (program or several) or space.stamps[row] != space.stamps[-1]
+    if ok and ask_clauses:
+        if program:
+            ok, _ = test_program(row, clauses, jumps, space.slots, events)
+        else:
+            ok, _ = test_conjunction(row, clauses, space.slots, events)
+    if ok and (program or several):
+        space.stamps[row] = space.stamps[-1]
+    return ok

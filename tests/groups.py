@@ -1,0 +1,80 @@
+"""Which tests run in one process, and which begin first, when pytest-xdist spreads them over processes."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from xdist.scheduler import LoadScopeScheduling
+
+# Tests with a Spark session: files, or single tests of files of which the others have none. Each group is a session.
+SPARK = {
+    "spark": (
+        "spark/test_compile.py",
+        "spark/test_differential_spark.py",
+        "spark/test_plans.py",
+        "spark/test_spark.py",
+        "spark/test_spark_uses.py",
+        "spark/test_workloads_on_spark.py",
+        "test_demo.py",
+        "test_documents.py::test_spark_blocks",
+        "test_exactness.py::test_by_spark",
+    ),
+    "spark streams": (
+        "spark/test_joins_spark.py",
+        "spark/test_living_stream.py",
+        "spark/test_pipeline.py",
+        "spark/test_spark_stream.py",
+    ),
+}
+WITH_SPARK = {f"tests/{test}": group for group, tests in SPARK.items() for test in tests}
+
+# The groups that take longest, the longest first. They begin first, so that at the end no process is left alone with
+# one of them. All others come in the order in which they are collected.
+LONGEST = (
+    *SPARK,
+    "test_benchmarks",
+    "test_lives",
+    "test_exactness",
+    "test_outside_rivals",
+    "test_spark_connect",
+    "test_indexes",
+    "test_faults",
+    "test_catalog",
+    "test_crash",
+    "test_agreement",
+    "test_cache",
+    "test_process",
+    "test_cold",
+    "test_durable",
+    "test_auto",
+    "test_history_lives",
+    "test_interrupts",
+    "test_joins",
+    "test_processes",
+    "test_delivery_kills",
+    "test_console",
+    "test_warming",
+    "test_pbtree_disk",
+)
+# The inner loop (`make test-fast`) leaves these out too, but for the two that touch the most.
+SLOW = frozenset(LONGEST) - {"test_agreement", "test_auto"}
+PLACES = {group: place for place, group in enumerate(LONGEST)}
+
+
+def group_of(nodeid: str) -> str:
+    """The tests of a file are a group, but for those with a Spark session."""
+    test = nodeid.split("[")[0]
+    file = test.split("::")[0]
+    return WITH_SPARK.get(test) or WITH_SPARK.get(file) or PurePath(file).stem
+
+
+def place_of(group: str) -> int:
+    return PLACES.get(group, len(PLACES))
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """A process runs a whole group. (`--dist loadgroup` writes groups into names of tests, and does nothing at all with
+    a pytest that keeps these names elsewhere.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
