@@ -74,7 +74,8 @@ class Access:
     """The keys of a segment's rows: row r has keys[of_row[r]]. `reach`: for each row that is reached through more than
     its key, the attributes that it is reached through."""
 
-    keys: list[Key]
+    keys: list[Key]  # by attribute; of one attribute numbers before strings, both ascending
+    stretch: NDArray[np.int64]  # the same for keys of one attribute that are numbers, and for those that are strings
     of_row: NDArray[np.int64]
     reach_row: NDArray[np.int64]
     reach_attribute: list[str]
@@ -103,8 +104,8 @@ def access_keys(segment: Segment) -> Access:
         asked[entries.row[~needs_value[entries.access]]] = False
         reach_row, reach_step = entries.row[asked[entries.row]], entries.access[asked[entries.row]]
         step[reach_row[::-1]] = reach_step[::-1]  # the first one of each row
-    keys, of_row = _keys(step, c, d, names)
-    return Access(keys, of_row, reach_row, [names[a] for a in c.attribute[reach_step].tolist()])
+    keys, stretch, of_row = _keys(step, c, d, names)
+    return Access(keys, stretch, of_row, reach_row, [names[a] for a in c.attribute[reach_step].tolist()])
 
 
 def _needs_value(c: Clauses) -> NDArray[np.bool_]:
@@ -126,8 +127,10 @@ def _constant_cell(c: Clauses, d: Domains) -> NDArray[np.bool_]:
     return (c.lo == c.hi) & plain & (is_number | is_string)
 
 
-def _keys(step: NDArray[np.int64], c: Clauses, d: Domains, names: list[str]) -> tuple[list[Key], NDArray[np.int64]]:
-    """The distinct keys of these predicates (-1: none), and which one each has."""
+def _keys(
+    step: NDArray[np.int64], c: Clauses, d: Domains, names: list[str]
+) -> tuple[list[Key], NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct keys of these predicates (-1: none), their stretches, and which key each has."""
     attribute = np.where(step >= 0, c.attribute[step], -1) if len(c.attribute) else step
     cell = np.full(len(step), -1, np.int64)
     constant = _constant_cell(c, d)
@@ -136,7 +139,9 @@ def _keys(step: NDArray[np.int64], c: Clauses, d: Domains, names: list[str]) -> 
     cell[valued] = c.lo[step[valued]]
     both, of_row = np.unique((attribute.astype(np.int64) << 32) + cell, return_inverse=True)
     attribute, cell = (both + 1) >> 32, ((both + 1) & 0xFFFF_FFFF) - 1  # as cells begin at -1
-    return [_key(a, at, d, names) for a, at in zip(attribute.tolist(), cell.tolist())], of_row
+    keys = [_key(a, at, d, names) for a, at in zip(attribute.tolist(), cell.tolist())]
+    base = np.append(d.string_base, 0)[attribute]  # of the attribute -1, which is none: 0
+    return keys, attribute * 3 + np.where(cell < 0, 0, np.where(cell < base, 1, 2)), of_row
 
 
 def _key(attribute: int, cell: int, d: Domains, names: list[str]) -> Key:
@@ -160,7 +165,12 @@ Reach = dict[str, list[Any]]
 def reach_of(access: Access, rows: NDArray[np.int64]) -> Reach:
     """Through what these rows are reached; "" stands for whatever comes."""
     result: Reach = {}
-    for place in np.unique(access.of_row[rows]).tolist():
+    places = np.unique(access.of_row[rows])
+    # The first and the last key of a stretch are its least and its greatest: those between widen nothing. (Numbers that
+    # are infinite, or none, stand at its ends and ask for every value.)
+    change = np.diff(access.stretch[places]) != 0
+    ends = np.append(True, change) | np.append(change, True) if len(places) else np.empty(0, np.bool_)
+    for place in places[ends].tolist():
         attribute, kind, value = access.keys[place]
         if not attribute and kind != ALWAYS:  # what bears the predicate that never holds (language.flatten)
             continue

@@ -28,6 +28,7 @@ from dibs.storage.versions import Version
 PAIRS_AT_ONCE = 1_000_000
 FIRST_SLICE, LARGEST_SLICE = 256, 65_536
 PROBLEMS_SHOWN = 10  # of one event
+MENTIONED_TOGETHER = 500  # attributes in one subscription of a router
 NO_SHARD = -1  # of rows that only tell of an event: that it is there, and what is wrong with it
 
 log = logging.getLogger("dibs.spark")
@@ -112,20 +113,25 @@ def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
         texts = pa.array([None] * len(event) + [problems.get(e) for e in alone.tolist()], pa.string())
         event, shard = np.concatenate([event, alone]), np.concatenate([shard, np.full(len(alone), NO_SHARD)])
         order = pa.array(np.argsort(shard, kind="stable"))
-        taken = batch.take(pa.array(event).take(order))
-        columns = [pa.array(shard.astype(np.int32)).take(order), texts.take(order), *taken.columns]
+        carried = len(task.carried)
+        taken = pa.array(event).take(order)
+        # A row that only tells of an event is not matched: it travels without the attributes.
+        matched = pa.array(event, mask=shard == NO_SHARD).take(order)
+        own = [c.take(taken if place < carried else matched) for place, c in enumerate(batch.columns)]
+        columns = [pa.array(shard.astype(np.int32)).take(order), texts.take(order), *own]
         yield pa.RecordBatch.from_arrays(columns, names=["shard", "problem", *batch.schema.names])
 
 
 @lru_cache(maxsize=4)
 def make_router(text: str) -> Matcher:
-    """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. One more
-    mentions all attributes, so that whatever is wrong with one of them is found here."""
+    """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. Those behind
+    them mention all attributes, so that whatever is wrong with one of them is found here: conjunctions of very many, as
+    an event looks at each through one of its predicates only."""
     version = _version(text)
     router = Matcher(threads=1)
-    router.add_many(enumerate(version.routes))
-    for number, name in enumerate(sorted(version.attributes)):
-        router.add(len(version.routes) + number, f"`{name.replace('`', '``')}` IN (TRUE)")
+    names = [f"`{name.replace('`', '``')}` IN (TRUE)" for name in sorted(version.attributes)]
+    mentions = (" AND ".join(names[i : i + MENTIONED_TOGETHER]) for i in range(0, len(names), MENTIONED_TOGETHER))
+    router.add_many(enumerate([*version.routes, *mentions]))
     return router
 
 

@@ -1,0 +1,45 @@
+"""What a shard is reached through: the ends of stretches of keys say as much as all keys."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from dibs.language.printer import to_sql
+from dibs.matcher import Matcher
+from dibs.spark.access import NUMBER, STRING, THERE, Access, access_keys, reach_of, route, widen
+from strategies import typed_expression
+
+
+def reach_by_all_keys(access: Access, rows: Any) -> dict[str, list[Any]]:
+    result: dict[str, list[Any]] = {}
+    for attribute, kind, value in (access.keys[place] for place in access.of_row[rows].tolist()):
+        if attribute or kind not in (THERE, NUMBER, STRING):
+            numbers = [value] * 2 if kind == NUMBER else [None] * 2
+            strings = [value] * 2 if kind == STRING else [None] * 2
+            widen(result, attribute, [kind == THERE, *numbers, *strings])
+    chosen = set(rows.tolist())
+    for row, attribute in zip(access.reach_row.tolist(), access.reach_attribute, strict=True):
+        if row in chosen and attribute:
+            widen(result, attribute, [True, None, None, None, None])
+    return result
+
+
+def test_reach_by_the_ends_of_stretches() -> None:
+    random = Random(4)
+    for count in (1, 3, 30, 300):
+        texts = [to_sql(typed_expression(random)) for _ in range(count)]
+        for value in (random.randrange(50), random.random(), "'x'", "'é'", 1e300, 2**53 + 1):
+            texts += [f"k = {value} AND m > 1", f"k IN ({value})", f"n = {value}"]
+        with Matcher(index="scan") as matcher:
+            matcher.add_many(enumerate(texts))
+            matcher.compact()
+            (layer,) = matcher.snapshot().layers
+        access = access_keys(layer.segment)
+        rows = np.arange(len(texts))
+        for some in (rows, rows[::3], rows[:1], rows[:0]):
+            found, expected = reach_of(access, some), reach_by_all_keys(access, some)
+            assert found.keys() == expected.keys()
+            assert route(found) == route(expected)
