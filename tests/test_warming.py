@@ -170,4 +170,4 @@ def test_the_parts_are_those_of_the_workload() -> None:
     from dibs.warming import workload
 
     assert list(processes.PARTS) == list(workload.PARTS)
-    assert processes.LAST == workload.LAST
+    assert processes.LAST == tuple(workload.LAST)

@@ -24,13 +24,13 @@ try:
 except ImportError:  # Windows: two that warm at once wait for nothing
     fcntl = None  # type: ignore[assignment]
 
-LAST = "life"
+LAST = ("life", "past")
 PARTS = (
     "wide masks",
-    "masks of middle width",
-    "narrow masks",
     "coding",
     "small sizes",
+    "masks of middle width",
+    "narrow masks",
     "language",
     "records",
 )  # of dibs.warming.workload, which takes a second to import
@@ -50,7 +50,7 @@ def warm(
     told how many kernels are compiled. Raises DibsError if that fails."""
     begin = time.monotonic()
     with _alone():
-        parts = [PARTS, [LAST], _structures() if everything else []]
+        parts = [PARTS, LAST, _structures() if everything else []]
         count = _Count(progress)
         if everything or not is_ready():
             for together in parts:
