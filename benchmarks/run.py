@@ -1,6 +1,6 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 30 minutes
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 20 minutes
     python benchmarks/run.py --quick            everything, 100,000 subscriptions, fewer repeats: about 8 minutes
     python benchmarks/run.py --only sparse ads  some sections
     python benchmarks/run.py --only structures --structures pbtree --workloads dense
