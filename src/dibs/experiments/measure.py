@@ -22,6 +22,7 @@ from dibs.experiments.living import Lived, list_alive
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
 from dibs.segments.compile import compile_texts
+from dibs.thresholds import thresholds
 
 SECONDS = 0.5  # of repeats per structure and point; two rounds are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
@@ -101,10 +102,9 @@ def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Measured | None]:
     except IndexTooLarge as e:
         return {"refused": str(e)}, None
     built = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
-    if one.structure == "auto" and not isinstance(
-        index, Lived
-    ):  # it plans by the events that it has seen, and again when there is reason to
-        for _ in range(3):
+    if one.structure == "auto" and not isinstance(index, Lived):
+        # It plans by the events that it has seen, once they are enough, and again when there is reason to.
+        for _ in range(2 + 2 * thresholds.enough_events // max(len(events), 1)):
             index.match(events, 1)
             do_pending(index)
     return built, index
