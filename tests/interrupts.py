@@ -13,6 +13,7 @@ no lock stays held; and a durable folder opened again says the same. Two ways to
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import shutil
 import signal
@@ -105,6 +106,7 @@ class Injected:
                 if seen == at + 1:
                     raise Interrupted
 
+        gc.disable()  # finalizers would run, and be interrupted, inside calls that are no Python
         try:
             sys.setprofile(watch)
             work()
@@ -115,6 +117,7 @@ class Injected:
             return _is_interrupt(e)
         finally:
             sys.setprofile(None)
+            gc.enable()
 
 
 class Life:
