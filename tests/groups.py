@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # Tests with a Spark session: files, or single tests of files of which the others have none. Each group is a session.
 SPARK = {
@@ -26,8 +27,7 @@ SPARK = {
         "spark/test_spark_stream.py",
     ),
 }
-# An exception that is injected where an object of py4j is finalized, while a kernel is handed its arguments, may end
-# the process: so these begin first, in a process that has no Spark session yet.
+# Those that interrupt at every point of a call: in one process, so that kernels are loaded once.
 INTERRUPTS = "interrupts"
 INTERRUPTED = ("test_interrupts", "test_history_interrupts", "test_cold")
 WITH_SPARK = {f"tests/{test}": group for group, tests in SPARK.items() for test in tests}
@@ -82,3 +82,25 @@ class GroupScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test that a process died of has failed, and is not given to the next one; what is left of its groups
+        is."""
+        groups = self.assigned_work.pop(node)
+        running = next((test for tests in groups.values() for test, is_done in tests.items() if not is_done), None)
+        if running is None:
+            return None
+        groups[group_of(running)][running] = True
+        self.workqueue.update({group: tests for group, tests in groups.items() if not all(tests.values())})
+        for other in self.nodes:
+            if other in self.registered_collections:  # one that was started for a dead one may still collect
+                self._reschedule(other)
+        return running
+
+    def schedule(self) -> None:
+        """A process keeps its last test back until it has another or is told that there is none."""
+        super().schedule()
+        if not self.workqueue:
+            for node in self.nodes:
+                if not node.shutting_down:
+                    node.shutdown()

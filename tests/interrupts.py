@@ -89,35 +89,45 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def inject(at: int, work: Callable[[], Any]) -> int:
+    """Interrupts the work at that point, and returns how many it came to: more than `at` if it was interrupted.
+
+    The collector rests meanwhile: it may run a finalizer while Numba sets up a call for the profiler, an interrupt in
+    there takes the profiler away, and Numba's call of what was there ends the process."""
+    seen = 0
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        nonlocal seen
+        if event in ("call", "c_return"):
+            seen += 1
+            if seen == at + 1:
+                raise Interrupted
+
+    gc.disable()
+    try:
+        sys.setprofile(watch)
+        work()
+    except BaseException as e:
+        _is_interrupt(e)
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return seen
+
+
 class Injected:
-    """Interrupts at a point of the operation: a random one, or one after the other (`step`)."""
+    """Interrupts at a random point of the operation."""
 
     def __init__(self, draw: random.Random):
         self._draw = draw
         self._points: dict[str, int] = {}
 
     def call(self, name: str, work: Callable[[], Any]) -> bool:
-        at, seen = self._draw.randrange(int(1.1 * self._points.get(name, 300)) + 1), 0
-
-        def watch(frame: Any, event: str, _: Any) -> None:
-            nonlocal seen
-            if event in ("call", "c_return"):
-                seen += 1
-                if seen == at + 1:
-                    raise Interrupted
-
-        gc.disable()  # finalizers would run, and be interrupted, inside calls that are no Python
-        try:
-            sys.setprofile(watch)
-            work()
-            sys.setprofile(None)
+        at = self._draw.randrange(int(1.1 * self._points.get(name, 300)) + 1)
+        seen = inject(at, work)
+        if seen <= at:
             self._points[name] = seen
-            return seen > at  # it was raised where the interpreter drops exceptions, as in a finalizer
-        except BaseException as e:
-            return _is_interrupt(e)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
+        return seen > at
 
 
 class Life:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import random
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 import dibs
 from dibs.thresholds import at_random, smallest, using
-from interrupts import EVENT, Injected, Interrupted, Life, Signals, Undisturbed, _is_interrupt
+from interrupts import EVENT, Injected, Life, Signals, Undisturbed, inject
 
 SETTINGS = {"defaults": {}, "smallest": smallest(), "random": at_random("interrupts")}
 
@@ -30,29 +28,6 @@ def test_nothing_is_lost_or_half_done_and_nothing_hangs(setting: str, way: Any, 
         life.go_on(way(draw), 300, 60)
         life.matcher.close()
     assert life.interrupts.total() > 20
-
-
-def interrupted_at(point: int, work: Callable[[], Any]) -> bool:
-    """Whether the work has so many points; it is interrupted there."""
-    seen = 0
-
-    def watch(frame: Any, event: str, _: Any) -> None:
-        nonlocal seen
-        if event in ("call", "c_return"):
-            seen += 1
-            if seen == point + 1:
-                raise Interrupted
-
-    gc.disable()  # finalizers would run, and be interrupted, inside calls that are no Python
-    try:
-        sys.setprofile(watch)
-        work()
-    except BaseException as e:
-        _is_interrupt(e)
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return seen > point
 
 
 def add(m: dibs.Matcher) -> None:
@@ -97,14 +72,14 @@ def test_every_point(work: Callable[[dibs.Matcher], None]) -> None:
             in_a_batch: {"b": "x = 1", "new": "x = 1"},
             match: before,
         }[work]
-        go_on = interrupted_at(point, lambda m=m: work(m))  # type: ignore[misc]
+        seen = inject(point, lambda m=m: work(m))  # type: ignore[misc]
         ids = m.match(EVENT)
         assert {id: m.expression(id) for id in ids} in (before, after), point
         assert len(m) == len(ids)
         m.add("next", "x = 1")
         assert m.match(EVENT) == sorted([*ids, "next"]) and len(m) == len(ids) + 1, point
         m.close()
-        if not go_on:
+        if seen <= point:
             break
         point += 1
     assert point > 50

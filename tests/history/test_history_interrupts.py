@@ -10,7 +10,7 @@ import pytest
 import dibs
 from dibs.reference import matches
 from dibs.thresholds import using
-from test_interrupts import interrupted_at
+from interrupts import inject
 
 TEXTS = [
     "EXISTS d (d.n = n)",
@@ -66,7 +66,7 @@ def test_every_point(work: Callable[[dibs.Matcher], list[Any]], setting: dict[st
             m.add_many(list(enumerate(TEXTS)))
             m.history.load(OLD, key="key")
             m.match({"n": 1})
-            is_there = interrupted_at(point, lambda m=m: work(m))
+            is_there = inject(point, lambda m=m: work(m)) > point
             documents = OLD if len(m.history) == len(OLD) else after
             outcomes.add(len(documents))
             assert len(m.history) == len(documents)
