@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import subprocess
 import sys
 import time
 import traceback
@@ -76,6 +77,8 @@ def main() -> int:
         "scale": options.scale or (QUICK_SCALE if options.quick else SCALE),
         "figures": str(HERE / "results" / ("figures" if full and options.out is None else "partial-figures")),
     }
+    if not some:
+        _compile()
     measured = host.sources()
     results: dict[str, Any] = {"host": host.facts(), "size": size, "full": full, "sections": {}, "seconds": {}}
     start = time.monotonic()
@@ -112,6 +115,11 @@ def main() -> int:
         for path in report.write(results):
             console.print(f"Wrote {path}", highlight=False)
     return 0
+
+
+def _compile() -> None:
+    """Kernels on all cores, before the sections would compile them one after the other."""
+    subprocess.run([sys.executable, "-m", "dibs.cli", "warm", "--all"], check=True)
 
 
 def _show(progress: Progress, task: Any, text: str) -> None:

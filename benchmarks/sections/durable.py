@@ -29,6 +29,7 @@ from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of
 
 BUILDS = 2  # rounds of what takes as long as rebuilding
+REPEATS = 4  # of what takes about a second
 REPLAYED = 10_000  # changes that no segment holds yet, as after a crash
 
 PROCESS = """
@@ -153,7 +154,7 @@ def _reopening(job: Job, folder: Path, size: Size, say: Say) -> dict[str, Any]:
         return end - start, end - opened, read
 
     warm, cold, after = [], [], []
-    for i in range(max(min(size.repeats, 7), 1)):
+    for i in range(max(min(size.repeats, REPEATS), 1)):
         say("reopening")
         shutil.rmtree(folder / "crashed", ignore_errors=True)  # closing has mended the last one
         shutil.copytree(folder / "killed", folder / "crashed")
@@ -278,7 +279,7 @@ def _checking(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     say("checking the files")
     segments = sorted(folder.glob("segment-*.dibs"))
     catalog, loads = [], []
-    for _ in range(max(min(size.repeats, 7), 1)):
+    for _ in range(max(min(size.repeats, REPEATS), 1)):
         with Catalog.open(folder / "catalog") as opened:
             seconds, wrong = timed(opened.check)
             assert not wrong

@@ -23,9 +23,9 @@ from dibs.workloads.boolean import Workload
 from measure import Keys, Say, Size, timed
 
 TEXTS = 20_000  # of changes; used again when there are more changes
-CHANGES = {1: 1_000, 10: 100, 100: 40, 1_000: 20}  # size of a batch -> how many of them, of each kind of change
+CHANGES = {1: 500, 10: 60, 100: 20, 1_000: 10}  # size of a batch -> how many of them, of each kind of change
 ENOUGH = 100_000  # subscriptions for so many; with fewer there are fewer changes
-ROUNDS = 20
+ROUNDS = 10
 BLOCK = bytes(4096)
 
 

@@ -1,11 +1,11 @@
 """The PB+tree on disk, with ten times less memory than it has bytes: is it exact, how many pages does an event touch as
 subscriptions grow, and what do structures in memory take for the same events?
 
-For 1/100, 1/10 and all of the subscriptions, on dense and on sparse data. The index is built once to learn its size and
-again with a tenth of that as its budget (1 MB is the least it takes). Its matches are those of `auto`, pair by pair.
-What it keeps of its pages is what it says itself (tests/index/test_pbtree_disk.py looks from outside). The file is in
-the file cache when rivals take turns; with the file cache cold it is timed apart: then what does not fit the budget is
-read from the disk once, and from the file cache again.
+For 1/100, 1/10 and all of the subscriptions, on dense and on sparse data. The index is built once to learn its size
+and again with a tenth of that as its budget (1 MB is the least it takes). Its matches are those of `auto`, pair by
+pair. What it keeps of its pages is what it says itself (tests/index/test_pbtree_disk.py looks from outside). The file
+is in the file cache when rivals take turns; with the file cache cold it is timed apart: then what does not fit the
+budget is read from the disk once, and from the file cache again.
 
 The bound: each event must touch at most so many pages, or the section fails. Nothing in it is fitted to what is
 measured: keys and what an event meets are counted in the entries that the clauses make, by binary search; capacities

@@ -12,6 +12,7 @@ import pytest
 from decoded_events import decode
 
 from dibs.coding.events import WantedNames, read_events
+from dibs.coding.events.arrow_column_kernels import STRETCH
 from dibs.errors import EventError
 
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -74,6 +75,13 @@ def test_slices(start: int) -> None:
         assert decode(read_events(inside, wanted)) == decode(
             read_events(rows[start + min(1, length) : start + length], wanted)
         )
+
+
+def test_more_rows_than_are_read_at_a_time() -> None:
+    columns, rows = table(2 * STRETCH + 70, 20, 0.1)
+    wanted = wanted_of(columns)
+    for start in (0, 3):
+        assert decode(read_events(columns.slice(start), wanted)) == decode(read_events(rows[start:], wanted))
 
 
 def test_columns_in_different_chunks() -> None:

@@ -37,6 +37,17 @@ def prefetch(typingctx, array, at):
 
 
 @intrinsic
+def prefetch_at(typingctx, address):
+    """Asks for the cache line at an address."""
+
+    def code(context, builder, signature, args):
+        _ask(builder, builder.inttoptr(args[0], ir.IntType(8).as_pointer()), 0)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), code
+
+
+@intrinsic
 def prefetch_to_write(typingctx, address):
     """Asks for the cache line at an address, to write there."""
 

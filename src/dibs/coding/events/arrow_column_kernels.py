@@ -17,9 +17,13 @@ from dibs.jit.addresses import value_at
 from dibs.jit.borrowing import borrow
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit
+from dibs.jit.prefetching import prefetch_at
 
 # Forms of columns.
 INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT32, FLOAT64, BOOLEAN, TIME, TEXT, LARGE_TEXT = range(14)
+WIDTHS = (1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 0, 8, 4, 8)  # bytes per row of a column's second buffer; 0: a bit
+
+STRETCH = 4096  # so many rows of a column are read at a time
 
 _LENGTH, _OFFSET, _BUFFERS, _CHILDREN = 0, 16, 40, 48  # bytes from the start of an ArrowArray
 
@@ -81,43 +85,87 @@ def take_values(batch, columns, event, room):
     counts = np.zeros(4, np.int64)
     if len(room.text_offsets) > 0:
         room.text_offsets[0] = 0
+    listed = np.empty(STRETCH, np.int64)
     for c in range(len(columns.place)):
         form, name = columns.form[c], columns.name[c]
         column, rows, first, valid = _column(batch, columns.place[c])
-        for start in range(0, rows, 64):
-            bits = _valid(valid, first + start, min(rows - start, 64))
-            while bits != 0:
-                row = start + lowest_bit(bits)
-                bits &= bits - np.uint64(1)
-                _take(column, form, first + row, event + row, name, room, counts)
+        for start in range(0, rows, STRETCH):
+            found = listed[: _list_rows(valid, first + start, min(rows - start, STRETCH), listed)]
+            _ask_for_values(column, form, found)
+            if form < BOOLEAN:
+                _take_numbers(column, form, found, event - first, name, room, counts)
+            elif form == BOOLEAN:
+                _take_booleans(column, found, event - first, name, room, counts)
+            elif form == TIME:
+                _take_times(column, found, event - first, name, room, counts)
+            else:
+                _take_texts(column, form, found, event - first, name, room, counts)
 
 
 @phase
-def _take(column, form, row, event, name, room, counts):
-    if form < BOOLEAN:
-        n = counts[0]
-        room.number_event[n], room.number_name[n] = event, name
-        room.number_value[n], room.number_rest[n] = _number(_buffer(column, 1), form, row)
-        counts[0] += 1
-    elif form == BOOLEAN:
-        n = counts[1]
-        room.boolean_event[n], room.boolean_name[n] = event, name
-        room.boolean_value[n] = value_at(np.uint8(0), _buffer(column, 1) + (row >> 3)) >> (row & 7) & 1
-        counts[1] += 1
-    elif form == TIME:
-        n = counts[2]
-        room.time_event[n], room.time_name[n] = event, name
-        room.time_value[n] = value_at(np.int64(0), _buffer(column, 1) + 8 * row)
-        counts[2] += 1
-    else:
-        n = counts[3]
-        room.text_event[n], room.text_name[n] = event, name
+def _list_rows(valid, first, count, listed):
+    """Those of `count` rows from `first` on that have a value; returns how many there are."""
+    found = 0
+    for start in range(0, count, 64):
+        bits = _valid(valid, first + start, min(count - start, 64))
+        while bits != 0:
+            listed[found] = first + start + lowest_bit(bits)
+            found += 1
+            bits &= bits - np.uint64(1)
+    return found
+
+
+@phase
+def _ask_for_values(column, form, listed):
+    """Values of sparse columns lie far apart: all are asked for before the first is waited for."""
+    data, width = _buffer(column, 1), WIDTHS[form]
+    if width > 0:
+        for row in listed:
+            prefetch_at(data + width * row)
+
+
+@phase
+def _take_numbers(column, form, listed, event, name, room, counts):
+    data, n = _buffer(column, 1), counts[0]
+    for row in listed:
+        room.number_event[n], room.number_name[n] = event + row, name
+        room.number_value[n], room.number_rest[n] = _number(data, form, row)
+        n += 1
+    counts[0] = n
+
+
+@phase
+def _take_booleans(column, listed, event, name, room, counts):
+    data, n = _buffer(column, 1), counts[1]
+    for row in listed:
+        room.boolean_event[n], room.boolean_name[n] = event + row, name
+        room.boolean_value[n] = value_at(np.uint8(0), data + (row >> 3)) >> (row & 7) & 1
+        n += 1
+    counts[1] = n
+
+
+@phase
+def _take_times(column, listed, event, name, room, counts):
+    data, n = _buffer(column, 1), counts[2]
+    for row in listed:
+        room.time_event[n], room.time_name[n] = event + row, name
+        room.time_value[n] = value_at(np.int64(0), data + 8 * row)
+        n += 1
+    counts[2] = n
+
+
+@phase
+def _take_texts(column, form, listed, event, name, room, counts):
+    data, n = _buffer(column, 2), counts[3]
+    for row in listed:
+        room.text_event[n], room.text_name[n] = event + row, name
         low, high = _text(column, form, row)
-        at, data = room.text_offsets[n], _buffer(column, 2)
+        at = room.text_offsets[n]
         for k in range(high - low):
             room.text_bytes[at + k] = value_at(np.uint8(0), data + low + k)
         room.text_offsets[n + 1] = at + high - low
-        counts[3] += 1
+        n += 1
+    counts[3] = n
 
 
 @phase
