@@ -1,7 +1,7 @@
 """The PB+tree on disk, with ten times less memory than it has bytes: is it exact, how many pages does an event touch as
 subscriptions grow, and what do structures in memory take for the same events?
 
-For 1/100, 1/10 and all of the subscriptions, on dense and on sparse data. The index is built once to learn its size
+For 1/100, 1/10 and half of the subscriptions, on dense and on sparse data. The index is built once to learn its size
 and again with a tenth of that as its budget (1 MB is the least it takes). Its matches are those of `auto`, pair by
 pair. What it keeps of its pages is what it says itself (tests/index/test_pbtree_disk.py looks from outside). The file
 is in the file cache when rivals take turns; with the file cache cold it is timed apart: then what does not fit the
@@ -65,7 +65,7 @@ from measure import (
 from sections.durable import forget_file, read_bytes
 
 SHAPES = ("dense", "sparse")
-PARTS = (100, 10, 1)  # of the subscriptions, one in so many
+PARTS = (100, 10, 2)  # of the subscriptions, one in so many
 DISK, RIVALS = "pbtree", ("pbtree-memory", "counting", "auto")
 TIMES_SMALLER = 10  # the budget, than the index
 SECONDS_A_CALL = 0.3  # of the slowest rival; decides how many events are timed
