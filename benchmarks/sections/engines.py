@@ -33,6 +33,7 @@ BUILD_SECONDS = 180
 READY_SECONDS = 60  # for all rules, the pairs and warming up; an engine that needs longer is left out
 WARM_SECONDS = 2.0  # compilers of Java work while programs run
 ROUNDS = 4
+TRIAL = 0.01  # with a smaller share of the rules only the pairs are of interest: one round, nobody warms up
 SECONDS = 2.0  # an engine that has taken so long is not called again
 JAVA = ["java", "-XX:ActiveProcessorCount=1", "-Xmx3g"]
 
@@ -47,6 +48,11 @@ class Engine(NamedTuple):
     environment: dict[str, str]
 
 
+class Pace(NamedTuple):
+    warm: float  # seconds
+    rounds: int
+
+
 def measure(share: float, absent: dict[str, str], say: Say) -> dict[str, Any]:
     """All workloads at a share of their rules; `absent` gets the engines that could not be had, with the reason."""
     commands = {}
@@ -56,10 +62,11 @@ def measure(share: float, absent: dict[str, str], say: Say) -> dict[str, Any]:
             commands[name] = engine.build()
         except Unavailable as e:
             absent[name] = str(e)
-    return {title: _measure_one(title, make(share), commands, say) for title, make in WORKLOADS.items()}
+    pace = Pace(0.0, 1) if share < TRIAL else Pace(WARM_SECONDS, ROUNDS)
+    return {title: _measure_one(title, make(share), commands, pace, say) for title, make in WORKLOADS.items()}
 
 
-def _measure_one(title: str, workload: Rules, commands: dict[str, list[str]], say: Say) -> dict[str, Any]:
+def _measure_one(title: str, workload: Rules, commands: dict[str, list[str]], pace: Pace, say: Say) -> dict[str, Any]:
     say(f"{title}: dibs")
     matcher = Matcher(threads=1)
     matcher.add_many(enumerate(workload.expressions))
@@ -83,7 +90,7 @@ def _measure_one(title: str, workload: Rules, commands: dict[str, list[str]], sa
                     left_out[name] = "cannot say these rules"
                     continue
                 say(f"{title}: {name}")
-                run = _start(command, own, workload, Path(folder))
+                run = _start(command, own, workload, pace, Path(folder))
                 runs.append(run)
                 try:
                     calls[name] = next(run)
@@ -92,7 +99,7 @@ def _measure_one(title: str, workload: Rules, commands: dict[str, list[str]], sa
                     continue
                 keys.check(name, *np.loadtxt(Path(folder) / own.dialect, np.int64, ndmin=2).reshape(-1, 2).T)
             times: dict[str, list[float]] = {name: [] for name in calls}
-            for _ in range(ROUNDS):
+            for _ in range(pace.rounds):
                 for name, call in calls.items():
                     if sum(times[name]) * len(workload.events) / MICRO < SECONDS:
                         times[name].append(call())
@@ -120,12 +127,14 @@ def _time_ours(work: Callable[[], Any], workload: Rules) -> float:
     return (time.process_time() - begin) / len(workload.events) * MICRO
 
 
-def _start(command: list[str], engine: Engine, workload: Rules, folder: Path) -> Iterator[Callable[[], float]]:
+def _start(
+    command: list[str], engine: Engine, workload: Rules, pace: Pace, folder: Path
+) -> Iterator[Callable[[], float]]:
     """A round over all events, once the engine has all rules and has written its pairs."""
     rules, events = folder / f"{engine.dialect}.rules", folder / "events"
     rules.write_text("".join(json.dumps([k, p]) + "\n" for k, p in enumerate(workload.patterns[engine.dialect])))
     events.write_bytes(b"\n".join(workload.events) + b"\n")
-    files = [str(rules), str(events), str(folder / engine.dialect), str(WARM_SECONDS)]
+    files = [str(rules), str(events), str(folder / engine.dialect), str(pace.warm)]
     with _running(command + files, engine.environment) as process:
         yield lambda: _ask(process)
 
