@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,14 @@ settings.register_profile(
     derandomize=EXAMPLES is None,
     database=None,
     deadline=None,  # the first call of a kernel compiles it
-    max_examples=int(EXAMPLES or 60),
+    max_examples=int(EXAMPLES or 40),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dibs")
+
+# What a shell starts in the background ignores interrupts, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,7 @@ LONGEST = (
     "test_outside_rivals",
     "test_spark_connect",
     "test_indexes",
+    "test_threads",
     "test_faults",
     "test_catalog",
     "test_crash",
@@ -58,6 +59,10 @@ LONGEST = (
     "test_console",
     "test_warming",
     "test_pbtree_disk",
+    "test_files",
+    "test_exchange",
+    "test_differential_duckdb",
+    "test_groups",
 )
 # The inner loop (`make test-fast`) leaves these out too, but for the two that touch the most.
 SLOW = frozenset(LONGEST) - {"test_agreement", "test_auto"}
