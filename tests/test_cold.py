@@ -253,6 +253,20 @@ def test_no_change_is_lost_by_moving_over() -> None:
         assert type(m) is matcher.Matcher
 
 
+def test_a_thread_that_is_in_a_call_when_another_moves_over() -> None:
+    """It has the method of the small matcher in its hands."""
+    m = cold_matcher()
+    m.add(1, "b = 1")
+    calls = {name: getattr(m, name) for name in ("add", "match", "remove")}
+    m._stays = False
+    m.add(2, "b = 1")
+    assert type(m) is matcher.Matcher
+    calls["add"](3, "b = 1")
+    calls["remove"](1)
+    assert calls["match"]({"b": 1}) == m.match({"b": 1}) == [2, 3]
+    assert front.Matcher.__getattr__(m, "stats")()["subscriptions"] == 2
+
+
 def test_the_class_is_one_with_the_compiled_one() -> None:
     m = cold_matcher()
     for name in ("match", "match_batch", "count", "add_many", "replace"):

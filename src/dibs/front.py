@@ -76,7 +76,7 @@ def _either(method: Callable[..., Any]) -> Any:
             finally:
                 if name.startswith(("match", "count")) and not self._stays:
                     loading.load_in_background()
-        self._become_full()
+        _become_full(self)
         return getattr(self, name)(*args, **options)
 
     return call
@@ -138,17 +138,8 @@ class Matcher(metaclass=_Either):
             raise AttributeError(name)
         if name in ("version", "attributes", "weighted"):
             return getattr(self._cold, name)
-        self._become_full()
+        _become_full(self)
         return getattr(self, name)
-
-    def _become_full(self) -> None:
-        """Moves over. Several threads may come here at once: the first to be done decides."""
-        full = _full()(threads=self.threads)
-        self._cold.move_to(full)
-        with self._cold.turn:
-            if type(self) is Matcher:
-                self.__dict__.update(full.__dict__)
-                self.__class__ = type(full)  # type: ignore[assignment]
 
     def __enter__(self) -> Any:
         return self
@@ -158,6 +149,19 @@ class Matcher(metaclass=_Either):
 
     def __repr__(self) -> str:
         return f"<Matcher: {len(self):,} subscriptions, index {self.index!r}>"
+
+
+def _become_full(matcher: Any) -> None:
+    """Moves over. Several threads may come here at once: the first to be done decides, and the others, who were in a
+    method of the small matcher, find one that has no such methods any more."""
+    if type(matcher) is not Matcher:
+        return
+    cold, full = matcher._cold, _full()(threads=matcher.threads)
+    cold.move_to(full)
+    with cold.turn:
+        if type(matcher) is Matcher:
+            matcher.__dict__.update(full.__dict__)
+            matcher.__class__ = type(full)  # type: ignore[assignment]
 
 
 def cold_matcher(threads: int | None = None, stays: bool = True) -> Any:
