@@ -189,15 +189,29 @@ MUTATIONS = (
     Mutation(
         "propagation: sorted lists",
         "index/papers/propagation/kernels.py",
-        "below = key[p + half] < v",
-        "below = key[p + half] <= v",
+        "below = key[begin + half] < cell",
+        "below = key[begin + half] <= cell",
         suite("propagation"),
     ),
     Mutation(
         "propagation: spans",
         "index/papers/propagation/kernels.py",
-        "np.uint64(span_end[s] >= v)",
-        "np.uint64(span_end[s] > v)",
+        "np.uint64(span_end[s] >= low)",
+        "np.uint64(span_end[s] > low)",
+        suite("propagation"),
+    ),
+    Mutation(
+        "propagation: entries of several cells",
+        "index/papers/propagation/kernels.py",
+        "_first_at_least(key, first, end, high + 1)",
+        "_first_at_least(key, first, end, high)",
+        ("tests/segments/test_single_patterns.py",),
+    ),
+    Mutation(
+        "propagation: unequal to one of several",
+        "index/papers/propagation/kernels.py",
+        "_set_run(bits, after, end)",
+        "_set_run(bits, after + 1, end)",
         suite("propagation"),
     ),
     Mutation(
@@ -338,7 +352,7 @@ MUTATIONS = (
         TATBUL + "stretches.py",
         "if entries[m] < group[a]:",
         "if entries[m] <= group[a]:",
-        suite("segment-tree"),
+        (SUITE, "-k", "test_constants_of_several_kinds and segment-tree and pivots"),
     ),
     Mutation(
         "tatbul: bit vectors",

@@ -50,11 +50,11 @@ PLACES = {
 }
 # Where the planner files clauses decides which of its structures sees them, so it has some settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
-NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "random 1")]
+NAMES_AND_SETTINGS += [(name, s) for name in VARIANTS for s in ("default", "smallest", "random 1")]
 
 # Random cases grow with DIBS_EXAMPLES.
-FEWER = max(settings.default.max_examples // 4, 3)
-SEEDS = range(max(settings.default.max_examples // 30, 1))
+FEWER = max(3 * settings.default.max_examples // 8, 3)
+SEEDS = range(max(settings.default.max_examples // 20, 1))
 
 
 def create(name, clauses):

@@ -108,11 +108,7 @@ class Auto:
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
         records, masks = self._parts
         found = Pairs([], 0, 0)
-        if (
-            len(events) <= thresholds.one_by_one_events
-            and events.points
-            and masks.size >= thresholds.one_by_one_clauses
-        ):
+        if len(events) <= thresholds.one_by_one_events and masks.size >= thresholds.one_by_one_clauses:
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
@@ -225,12 +221,12 @@ class Auto:
 
 
 class OneByOne:
-    """The conjunctions of masks as a Propagation, which looks at one event at a time; what it does not take is left to
-    smaller masks."""
+    """The conjunctions of masks as a Propagation, which looks at one event at a time, whether it has one value of an
+    attribute or several; what it does not take is left to smaller masks."""
 
     def __init__(self, clauses: Clauses, masks: Masks):
         self.masks = masks
-        own, taken, left = select(clauses.take(masks.rows), several=False)
+        own, taken, left = select(clauses.take(masks.rows), several=True)
         self.rows = masks.rows[taken].astype(np.int32)
         self.bits = Propagation.build(own, access=ANY)  # by equality only, far more clauses are looked at
         rest = np.sort(masks.rows[left])

@@ -16,5 +16,5 @@ An array that is handed to a compiled function costs 0.15 microseconds; a match 
 calls of Python. Here it is two addresses, the text and a number. What this way does not do goes the way of batches: the
 events of matchers with other indexes than `auto`, with joins over history, with expressions that RE2 holds against
 every string, or with many masks that are not filed for single events yet; and events with ranges, dates or other values
-that JSON does not have, with several patterns where there are bits, or strings about which RE2 decides.
+that JSON does not have, or strings about which RE2 decides.
 """

@@ -67,7 +67,6 @@ from dibs.segments.single.layout import (
     RESULT,
     ROOM,
     SCANNED,
-    SEVERAL,
     STALE,
     TEXT,
     UNSURE,
@@ -166,8 +165,6 @@ def _match_layer(plan, space, layer, points):
         if progress[NEXT_EVENT] == layer:
             return FULL
     if flags & HAS_BITS != 0:
-        if not points:
-            return SEVERAL
         progress[NEXT_EVENT] = layer
         _match_bits(plan, own, space, layer)
         if progress[NEXT_EVENT] == layer:

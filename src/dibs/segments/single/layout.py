@@ -183,5 +183,4 @@ DONE = 0
 UNSURE = 1  # of the text: another reader decides
 LONG = 2  # more values than there is room for
 FULL = 3  # more rows than there is room for: call again with more
-SEVERAL = 4  # several values of one attribute, which bits do not take
-STALE = 5  # the kernel is older than the tables
+STALE = 4  # the kernel is older than the tables

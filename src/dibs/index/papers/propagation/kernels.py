@@ -13,7 +13,6 @@ from dibs.index.papers.propagation.layout import (
     FLOOR,
     GE,
     LE,
-    NE,
     SPANS,
     Clusters,
     ClusterSpace,
@@ -70,16 +69,17 @@ def match_events(predicates, clusters, events, last_event, work, room, progress)
 
 @phase
 def _test_predicates(predicates, events, first, last, bits):
-    """The bits of all predicates that the entries first to last of the events satisfy."""
+    """The bits of all predicates that the entries first to last of the events satisfy. Several entries of an attribute,
+    and those of several cells, are alternatives: what one of them satisfies is satisfied."""
     for i in range(first, last):
         prefetch(predicates.groups, events.attribute[i] * COLUMNS)
     for i in range(first, last):
         if i + 1 < last:
             _ask_for(predicates, events.attribute[i + 1])
-        a, v = events.attribute[i], events.lo[i]
+        a, low, high = events.attribute[i], events.lo[i], events.hi[i]
         for g in range(SPANS):
-            _test_group(predicates, a, g, v, bits)
-        _test_spans(predicates, a, v, bits)
+            _test_group(predicates, a, g, low, high, bits)
+        _test_spans(predicates, a, low, high, bits)
 
 
 @phase
@@ -99,30 +99,42 @@ def _ask_for(predicates, a):
 
 
 @phase
-def _test_group(predicates, a, g, v, bits):
-    """A sorted group of attribute a: a run of its predicates holds, but for one of NE."""
+def _test_group(predicates, a, g, low, high, bits):
+    """A sorted group of attribute a: a run of its predicates holds, and of NE two."""
     groups, key = predicates.groups, predicates.key
     begin, end = groups[a, g], groups[a, g + 1]
-    if begin < end and (g == EQ or groups[a, FLOOR] <= v <= groups[a, CEILING]):
-        # The first predicate whose constant is not below the value.
-        p, n = begin, end - begin
-        while n > 0:
-            half = n >> 1
-            below = key[p + half] < v
-            p = p + half + 1 if below else p
-            n = n - half - 1 if below else half
-        at = p < end and key[p] == v
-        if g == EQ:
-            if at:
-                bits[p >> 6] |= ONE << np.uint64(p & 63)
-        else:
-            if g == LE:
-                begin = p
-            elif g == GE:
-                end = p + at
-            _set_run(bits, begin, end)
-            if g == NE and at:
-                bits[p >> 6] &= ~(ONE << np.uint64(p & 63))
+    if begin == end:
+        return
+    if g != EQ:
+        low, high = max(low, groups[a, FLOOR]), min(high, groups[a, CEILING])
+        if low > high:
+            return
+    first = _first_at_least(key, begin, end, low)
+    if low == high:
+        after = first + np.int64(first < end and key[first] == low)
+    else:
+        after = _first_at_least(key, first, end, high + 1)
+    if g == EQ:
+        _set_run(bits, first, after)
+    elif g == LE:
+        _set_run(bits, first, end)
+    elif g == GE:
+        _set_run(bits, begin, after)
+    else:  # NE: of several cells one is another than the constant, whatever that is
+        _set_run(bits, begin, first if low == high else end)
+        _set_run(bits, after, end)
+
+
+@phase
+def _first_at_least(key, begin, end, cell):
+    """The first predicate whose constant is not below the cell."""
+    n = end - begin
+    while n > 0:
+        half = n >> 1
+        below = key[begin + half] < cell
+        begin = begin + half + 1 if below else begin
+        n = n - half - 1 if below else half
+    return begin
 
 
 @phase
@@ -139,20 +151,20 @@ def _set_run(bits, begin, end):
 
 
 @phase
-def _test_spans(predicates, a, v, bits):
-    """The other predicates of attribute a: those of which a span begins at the value or before, and ends there or
+def _test_spans(predicates, a, low, high, bits):
+    """The other predicates of attribute a: those of which a span begins at `high` or before, and ends at `low` or
     behind."""
     span_begin, span_end = predicates.span_begin, predicates.span_end
     s, end = predicates.groups[a, FIRST_SPAN], predicates.groups[a + 1, FIRST_SPAN]
-    while s < end and span_begin[s] <= v:
+    while s < end and span_begin[s] <= high:
         after = ((s >> 6) + 1) << 6  # the next 64
-        if predicates.span_reach[s >> 6] < v:
+        if predicates.span_reach[s >> 6] < low:
             s = after
             continue
         stop = min(end, after)
-        while s < stop and span_begin[s] <= v:
+        while s < stop and span_begin[s] <= high:
             p = predicates.span_predicate[s]
-            bits[p >> 6] |= np.uint64(span_end[s] >= v) << np.uint64(p & 63)
+            bits[p >> 6] |= np.uint64(span_end[s] >= low) << np.uint64(p & 63)
             s += 1
 
 
