@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-ROUNDS = 6
+ROUNDS = 10
 EVENTS = 300
 
 
