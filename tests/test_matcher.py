@@ -50,6 +50,19 @@ def test_matches_of_a_batch():
     assert "3 events, 6 pairs" in repr(found)
 
 
+def test_pairs_by_event():
+    matcher = dibs.Matcher()
+    for first in (0, 500):  # two segments
+        matcher.add_many([(i, f"a BETWEEN {i % 7} AND {i % 11}") for i in range(first, first + 400)])
+        matcher.match_batch([{"a": 1}])
+    events = [{"a": i % 13} if i % 5 else {} for i in range(300)]
+    found = matcher.match_batch(events)
+    order, offsets = found.by_event()
+    ids = found.pairs()["subscription"].to_numpy()[order]
+    assert [sorted(ids[a:b].tolist()) for a, b in zip(offsets, offsets[1:])] == list(found)
+    assert len(offsets) == 301 and not matcher.match_batch([]).by_event()[1].any()
+
+
 @pytest.mark.parametrize(("ids", "type_"), [(["a", "b"], pa.string()), ([1, 2], pa.int64())])
 def test_pairs_have_the_type_of_the_ids(ids, type_):
     m = dibs.Matcher()

@@ -51,6 +51,7 @@ assert sorted(m.match(events[3]), key=str) == expected[3]
 assert m.count(events).tolist() == [len(ids) for ids in expected]
 m.match_batch(pa.Table.from_pylist([{"price": 1.5, "color": "red"}] * 600)).pairs(weights=True)
 m.remove_many([f"t{i}" for i in range(1500)])
+m.match_batch(events).by_event()
 m.match_batch(b'{"price": 5}\\n{"a1": 7}\\n' * 300)
 m.compact()
 m.match(events[5], top=3)

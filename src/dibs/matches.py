@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dibs.arguments import check_flag, check_number
 from dibs.coding.values import EventProblem
+from dibs.jit.sorting import order_by_group
 from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
@@ -126,6 +127,13 @@ class Matches:
             return pa.chunked_array([f.cast(type_) for f in found], type_)
         chunks = [as_union(f) for f in [*found, pa.array([], pa.int64())]]
         return pa.chunked_array(chunks, chunks[0].type)
+
+    def by_event(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The pairs of `parts`, counted through, in the order of their events; and where those of each event begin in
+        this order, and the last ones end. For other parts of Dibs."""
+        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
+        offsets, order = order_by_group(event, self._events)
+        return order, offsets
 
     def __iter__(self) -> Iterator[list[Id]]:
         return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])

@@ -1,6 +1,8 @@
-"""What builds share: the order of short runs."""
+"""Orders that NumPy takes longer for: of short runs, and of numbers that are few."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from dibs.jit.kernel import kernel
 
@@ -15,3 +17,20 @@ def order_each(items, first, size, key):
                 items[at] = items[at - 1]
                 at -= 1
             items[at] = x
+
+
+@kernel
+def order_by_group(group, groups):
+    """Where each group begins and the last one ends, and the places of the items group by group, each as they were. By
+    counting: a sort takes ten times as long."""
+    offsets, order = np.zeros(groups + 1, np.int32), np.empty(len(group), np.int32)
+    for g in group:
+        offsets[g + 1] += 1
+    for g in range(groups):
+        offsets[g + 1] += offsets[g]
+    free = offsets[:groups].copy()
+    for i in range(len(group)):
+        g = group[i]
+        order[free[g]] = i
+        free[g] += 1
+    return offsets, order

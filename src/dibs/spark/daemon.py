@@ -23,8 +23,8 @@ def load_kernels() -> None:
         pairs = pa.array([[("price", 15.0)], [("stock", 1.0)]], pa.map_(pa.string(), pa.float64()))
         texts = pa.array(['{"model": "a", "price": 550}', '{"brand": "A"}'] * 5)
         for column in (pairs, texts):
-            matcher.match_batch(pa.table({"attributes": column}), attributes="attributes").pairs()
-        matcher.match_batch(pa.Table.from_pylist([EVENT, EVENT])).pairs()
+            matcher.match_batch(pa.table({"attributes": column}), attributes="attributes").by_event()
+        matcher.match_batch(pa.Table.from_pylist([EVENT, EVENT])).by_event()
 
 
 if __name__ == "__main__":

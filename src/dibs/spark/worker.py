@@ -7,7 +7,7 @@ from Python (DECISIONS.md), and whatever is counted or filtered is counted by ev
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
 from dibs.matcher import Matcher
-from dibs.matches import Matches
+from dibs.matches import Matches, Part
 from dibs.spark.joins.worker import Meet, Meeting, open_replicated
 from dibs.spark.opening import open_matcher
 from dibs.storage import versions
@@ -182,39 +182,42 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
     """One list of ids per event, and beside it what else is asked for."""
     id_type = pa.int64() if task.opened_version.ids == "int64" else pa.string()
     parts = matches.parts
-    event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in parts)])
-    ids = pa.concat_arrays([pa.array([], id_type), *(s.ids.ids.take(pa.array(r)).cast(id_type) for s, _, r in parts)])
     weights = np.concatenate([np.empty(0), *(s.weights_at(r) for s, _, r in parts)]) if task.weighted else None
+    order, offsets = matches.by_event()
     if task.top is not None:
-        order = _heaviest(event, ids, weights, task.top)
-    elif len(event) > 1 and (np.diff(event) < 0).any():
-        order = np.argsort(event, kind="stable")
-    else:
-        order = None
-    if order is not None:
-        event, ids = event[order], ids.take(pa.array(order))
-        weights = None if weights is None else weights[order]
-    offsets = np.zeros(len(matches) + 1, np.int32)
-    np.cumsum(np.bincount(event, minlength=len(matches)), out=offsets[1:])
+        order, offsets = _heaviest(order, offsets, _ids(parts, id_type), weights, task.top)
+    ids = _ids(parts, id_type, order)
+    weights = None if weights is None else weights[order]
     at = pa.array(offsets)
     result = {"ids": pa.ListArray.from_arrays(at, ids)}
     if weights is not None:
         result["weights"] = pa.ListArray.from_arrays(at, pa.array(weights))
     if task.explain:
+        event = np.repeat(np.arange(len(matches)), np.diff(offsets))
         texts = _explain(matcher, ids, event, columns, task)
         result["why"] = pa.ListArray.from_arrays(at, pa.array(texts, pa.string()))
     return result
 
 
-def _heaviest(event: Any, ids: pa.Array, weights: Any, top: int) -> Any:
-    """The places of the `top` pairs of the highest weight of each event, highest first, then by id."""
+def _ids(parts: Sequence[Part], type_: pa.DataType, order: Any = None) -> pa.Array:
+    """Of all pairs, part by part or in this order."""
+    if len({id(segment) for segment, _, _ in parts}) == 1:
+        row = np.concatenate([r for _, _, r in parts])
+        return parts[0][0].ids.ids.take(pa.array(row if order is None else row[order])).cast(type_)
+    ids = pa.concat_arrays([pa.array([], type_), *(s.ids.ids.take(pa.array(r)).cast(type_) for s, _, r in parts)])
+    return ids if order is None else ids.take(pa.array(order))
+
+
+def _heaviest(order: Any, offsets: Any, ids: pa.Array, weights: Any, top: int) -> tuple[Any, Any]:
+    """Of such an order of pairs, by event, the `top` of the highest weight of each event, highest first, then by id."""
+    event = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     rank = np.empty(len(ids), np.int64)
     rank[pa.compute.sort_indices(ids).to_numpy()] = np.arange(len(ids))
     weights = np.ones(len(ids)) if weights is None else weights
-    order = np.lexsort((rank, -weights, event))
-    ordered = event[order]
-    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return order[place < top]
+    place = np.arange(len(order)) - offsets[event]
+    heaviest = np.lexsort((rank[order], -weights[order], event))  # events stay where they are
+    kept = np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), top))])
+    return order[heaviest[place < top]], kept.astype(np.int32)
 
 
 def _explain(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:

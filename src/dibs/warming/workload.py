@@ -187,6 +187,7 @@ def _ask(matcher: Matcher) -> None:
     for events in (EVENTS, UNUSUAL, EVENTS * 100, _table(EVENTS), lines):
         found = matcher.match_batch(events)
         list(found)
+        found.by_event()
         found.pairs(weights=True, versions=True)
         matcher.count(events)
         matcher.match_batch(events, top=2).top(2)
