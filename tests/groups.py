@@ -64,8 +64,25 @@ LONGEST = (
     "test_differential_duckdb",
     "test_groups",
 )
-# The inner loop (`make test-fast`) leaves these out too, but for the two that touch the most.
-SLOW = frozenset(LONGEST) - {"test_agreement", "test_auto"}
+# The inner loop (`make test-fast`) leaves these out, but for the two that touch the most, and others that take some
+# seconds each: run them by name when you change what they test.
+SLOW = frozenset(LONGEST) - {"test_agreement", "test_auto"} | {
+    "test_backtest",
+    "test_catalog_interrupts",
+    "test_cli_catalog",
+    "test_durable_life",
+    "test_fork",
+    "test_generators",
+    "test_joins_duckdb",
+    "test_joins_service",
+    "test_operators",
+    "test_opindex",
+    "test_other_commands",
+    "test_pattern_bounds",
+    "test_pbtree_updates",
+    "test_tatbul",
+    "test_workloads",
+}
 PLACES = {group: place for place, group in enumerate(LONGEST)}
 
 
