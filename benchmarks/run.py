@@ -118,8 +118,9 @@ def main() -> int:
 
 
 def _compile() -> None:
-    """Kernels on all cores, before the sections would compile them one after the other."""
-    subprocess.run([sys.executable, "-m", "dibs.cli", "warm", "--all"], check=True)
+    """Kernels on all cores, before the sections would compile them one after the other. If that fails, it says why, and
+    they do."""
+    subprocess.run([sys.executable, "-m", "dibs.cli", "warm", "--all"], check=False)
 
 
 def _show(progress: Progress, task: Any, text: str) -> None:

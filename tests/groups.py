@@ -27,15 +27,11 @@ SPARK = {
         "spark/test_spark_stream.py",
     ),
 }
-# Those that interrupt at every point of a call: in one process, so that kernels are loaded once.
-INTERRUPTS = "interrupts"
-INTERRUPTED = ("test_interrupts", "test_history_interrupts", "test_cold")
 WITH_SPARK = {f"tests/{test}": group for group, tests in SPARK.items() for test in tests}
 
 # The groups that take longest, the longest first. They begin first, so that at the end no process is left alone with
 # one of them. All others come in the order in which they are collected.
 LONGEST = (
-    INTERRUPTS,
     *SPARK,
     "test_benchmarks",
     "test_lives",
@@ -50,9 +46,12 @@ LONGEST = (
     "test_agreement",
     "test_cache",
     "test_process",
+    "test_interrupts",
     "test_durable",
     "test_auto",
+    "test_history_interrupts",
     "test_history_lives",
+    "test_cold",
     "test_joins",
     "test_processes",
     "test_delivery_kills",
@@ -90,8 +89,7 @@ def group_of(nodeid: str) -> str:
     """The tests of a file are a group, but for those with a Spark session."""
     test = nodeid.split("[")[0]
     file = test.split("::")[0]
-    stem = PurePath(file).stem
-    return WITH_SPARK.get(test) or WITH_SPARK.get(file) or (INTERRUPTS if stem in INTERRUPTED else stem)
+    return WITH_SPARK.get(test) or WITH_SPARK.get(file) or PurePath(file).stem
 
 
 def place_of(group: str) -> int:

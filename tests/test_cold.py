@@ -267,6 +267,17 @@ def test_a_thread_that_is_in_a_call_when_another_moves_over() -> None:
     assert front.Matcher.__getattr__(m, "stats")()["subscriptions"] == 2
 
 
+def test_closing_while_another_thread_moves_over() -> None:
+    """That thread has taken the subscriptions already: closing the small matcher would be lost."""
+    m = cold_matcher()
+    m.add(1, "b = 1")
+    m._cold.move_to(matcher.Matcher())
+    m.close()
+    assert type(m) is matcher.Matcher
+    with pytest.raises(dibs.DibsError, match="closed"):
+        m.match({"b": 1})
+
+
 def test_the_class_is_one_with_the_compiled_one() -> None:
     m = cold_matcher()
     for name in ("match", "match_batch", "count", "add_many", "replace"):

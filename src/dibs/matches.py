@@ -132,8 +132,8 @@ class Matches:
         """The pairs of `parts`, counted through, in the order of their events; and where those of each event begin in
         this order, and the last ones end. For other parts of Dibs."""
         event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
-        offsets, order = order_by_group(event, self._events)
-        return order, offsets
+        found: tuple[NDArray[np.int32], NDArray[np.int32]] = order_by_group(event, self._events)
+        return found
 
     def __iter__(self) -> Iterator[list[Id]]:
         return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])

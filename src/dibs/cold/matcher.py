@@ -171,6 +171,8 @@ class ColdMatcher:
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards."""
         with self.turn:
+            if self._moved:  # whoever is moving over may not look here again
+                raise NeedsKernels
             self._closed = True
             self._state = Subscriptions({}, 0)
 

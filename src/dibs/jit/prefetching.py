@@ -36,23 +36,21 @@ def prefetch(typingctx, array, at):
     return types.void(array, at), code
 
 
-@intrinsic
-def prefetch_at(typingctx, address):
-    """Asks for the cache line at an address."""
-
+def _ask_at(to_write: int) -> Any:
     def code(context, builder, signature, args):
-        _ask(builder, builder.inttoptr(args[0], ir.IntType(8).as_pointer()), 0)
+        _ask(builder, builder.inttoptr(args[0], ir.IntType(8).as_pointer()), to_write)
         return context.get_dummy_value()
 
     return types.void(types.int64), code
+
+
+@intrinsic
+def prefetch_at(typingctx, address):
+    """Asks for the cache line at an address."""
+    return _ask_at(0)
 
 
 @intrinsic
 def prefetch_to_write(typingctx, address):
     """Asks for the cache line at an address, to write there."""
-
-    def code(context, builder, signature, args):
-        _ask(builder, builder.inttoptr(args[0], ir.IntType(8).as_pointer()), 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), code
+    return _ask_at(1)

@@ -182,12 +182,13 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
     """One list of ids per event, and beside it what else is asked for."""
     id_type = pa.int64() if task.opened_version.ids == "int64" else pa.string()
     parts = matches.parts
-    weights = np.concatenate([np.empty(0), *(s.weights_at(r) for s, _, r in parts)]) if task.weighted else None
     order, offsets = matches.by_event()
+    ids, weights = _ids(parts, id_type, order), None
+    if task.weighted:
+        weights = np.concatenate([np.empty(0), *(s.weights_at(r) for s, _, r in parts)])[order]
     if task.top is not None:
-        order, offsets = _heaviest(order, offsets, _ids(parts, id_type), weights, task.top)
-    ids = _ids(parts, id_type, order)
-    weights = None if weights is None else weights[order]
+        chosen, offsets = _heaviest(offsets, ids, weights, task.top)
+        ids, weights = ids.take(pa.array(chosen)), None if weights is None else weights[chosen]
     at = pa.array(offsets)
     result = {"ids": pa.ListArray.from_arrays(at, ids)}
     if weights is not None:
@@ -199,25 +200,26 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
     return result
 
 
-def _ids(parts: Sequence[Part], type_: pa.DataType, order: Any = None) -> pa.Array:
-    """Of all pairs, part by part or in this order."""
+def _ids(parts: Sequence[Part], type_: pa.DataType, order: Any) -> pa.Array:
+    """Of all pairs, in this order."""
     if len({id(segment) for segment, _, _ in parts}) == 1:
         row = np.concatenate([r for _, _, r in parts])
-        return parts[0][0].ids.ids.take(pa.array(row if order is None else row[order])).cast(type_)
-    ids = pa.concat_arrays([pa.array([], type_), *(s.ids.ids.take(pa.array(r)).cast(type_) for s, _, r in parts)])
-    return ids if order is None else ids.take(pa.array(order))
+        return parts[0][0].ids.ids.take(pa.array(row[order])).cast(type_)
+    ids = [pa.array([], type_), *(s.ids.ids.take(pa.array(r)).cast(type_) for s, _, r in parts)]
+    return pa.concat_arrays(ids).take(pa.array(order))
 
 
-def _heaviest(order: Any, offsets: Any, ids: pa.Array, weights: Any, top: int) -> tuple[Any, Any]:
-    """Of such an order of pairs, by event, the `top` of the highest weight of each event, highest first, then by id."""
+def _heaviest(offsets: Any, ids: pa.Array, weights: Any, top: int) -> tuple[Any, Any]:
+    """Of pairs by event, the `top` of the highest weight of each event, highest first, then by id: their places, and
+    where those of each event begin."""
     event = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     rank = np.empty(len(ids), np.int64)
     rank[pa.compute.sort_indices(ids).to_numpy()] = np.arange(len(ids))
     weights = np.ones(len(ids)) if weights is None else weights
-    place = np.arange(len(order)) - offsets[event]
-    heaviest = np.lexsort((rank[order], -weights[order], event))  # events stay where they are
+    heaviest = np.lexsort((rank, -weights, event))  # events stay where they are
+    place = np.arange(len(ids)) - offsets[event]
     kept = np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), top))])
-    return order[heaviest[place < top]], kept.astype(np.int32)
+    return heaviest[place < top], kept.astype(np.int32)
 
 
 def _explain(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:

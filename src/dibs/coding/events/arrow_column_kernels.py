@@ -125,47 +125,48 @@ def _ask_for_values(column, form, listed):
 
 
 @phase
+def _tell_whose(events, names, n, listed, event, name):
+    """The event and the name of the values, from the n-th on; returns where the next ones go."""
+    for k in range(len(listed)):
+        events[n + k], names[n + k] = event + listed[k], name
+    return n + len(listed)
+
+
+@phase
 def _take_numbers(column, form, listed, event, name, room, counts):
     data, n = _buffer(column, 1), counts[0]
-    for row in listed:
-        room.number_event[n], room.number_name[n] = event + row, name
-        room.number_value[n], room.number_rest[n] = _number(data, form, row)
-        n += 1
-    counts[0] = n
+    counts[0] = _tell_whose(room.number_event, room.number_name, n, listed, event, name)
+    for k in range(len(listed)):
+        room.number_value[n + k], room.number_rest[n + k] = _number(data, form, listed[k])
 
 
 @phase
 def _take_booleans(column, listed, event, name, room, counts):
     data, n = _buffer(column, 1), counts[1]
-    for row in listed:
-        room.boolean_event[n], room.boolean_name[n] = event + row, name
-        room.boolean_value[n] = value_at(np.uint8(0), data + (row >> 3)) >> (row & 7) & 1
-        n += 1
-    counts[1] = n
+    counts[1] = _tell_whose(room.boolean_event, room.boolean_name, n, listed, event, name)
+    for k in range(len(listed)):
+        row = listed[k]
+        room.boolean_value[n + k] = value_at(np.uint8(0), data + (row >> 3)) >> (row & 7) & 1
 
 
 @phase
 def _take_times(column, listed, event, name, room, counts):
     data, n = _buffer(column, 1), counts[2]
-    for row in listed:
-        room.time_event[n], room.time_name[n] = event + row, name
-        room.time_value[n] = value_at(np.int64(0), data + 8 * row)
-        n += 1
-    counts[2] = n
+    counts[2] = _tell_whose(room.time_event, room.time_name, n, listed, event, name)
+    for k in range(len(listed)):
+        room.time_value[n + k] = value_at(np.int64(0), data + 8 * listed[k])
 
 
 @phase
 def _take_texts(column, form, listed, event, name, room, counts):
     data, n = _buffer(column, 2), counts[3]
-    for row in listed:
-        room.text_event[n], room.text_name[n] = event + row, name
-        low, high = _text(column, form, row)
-        at = room.text_offsets[n]
-        for k in range(high - low):
-            room.text_bytes[at + k] = value_at(np.uint8(0), data + low + k)
-        room.text_offsets[n + 1] = at + high - low
-        n += 1
-    counts[3] = n
+    counts[3] = _tell_whose(room.text_event, room.text_name, n, listed, event, name)
+    for k in range(len(listed)):
+        low, high = _text(column, form, listed[k])
+        at = room.text_offsets[n + k]
+        for byte in range(high - low):
+            room.text_bytes[at + byte] = value_at(np.uint8(0), data + low + byte)
+        room.text_offsets[n + k + 1] = at + high - low
 
 
 @phase
