@@ -117,10 +117,9 @@ class GroupScheduling(LoadScopeScheduling):
                 self._reschedule(other)
         return running
 
-    def schedule(self) -> None:
-        """A process keeps its last test back until it has another or is told that there is none."""
-        super().schedule()
-        if not self.workqueue:
-            for node in self.nodes:
-                if not node.shutting_down:
-                    node.shutdown()
+    def _reschedule(self, node: WorkerController) -> None:
+        """A process keeps its last test back until it has another or is told that there is none: with a group of one
+        test alone it would wait for ever."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)

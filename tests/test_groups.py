@@ -19,11 +19,13 @@ def pytest_xdist_make_scheduler(config, log):
     return GroupScheduling(config, log)
 """
 TESTS = """
-import os, pytest
+import os, pytest, time
 
 @pytest.mark.parametrize("i", range(6))
 def test_of_this_file(i):
+    time.sleep({seconds})
     if i in {dies_at}:
+        time.sleep({before_death})
         os._exit(1)
 """
 
@@ -45,11 +47,14 @@ def test_groups_of_tests() -> None:
     assert places == sorted(set(places))
 
 
+@pytest.mark.parametrize("before_death", [0, 1])
 @pytest.mark.parametrize("dies_at", [(4,), (1, 5)])
-def test_a_process_that_dies(dies_at: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_process_that_dies(dies_at: tuple[int, ...], before_death: int, tmp_path: Path) -> None:
+    """At once; or after a second, when the other process has no group left to take, and the one that died has two, of
+    the first of which one test is left."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    for name, dies in (("test_a", dies_at), ("test_b", ()), ("test_c", ())):
-        (tmp_path / f"{name}.py").write_text(TESTS.format(dies_at=dies))
+    for name, dies, seconds in (("test_a", dies_at, 0), ("test_b", (), before_death / 20), ("test_c", (), 0)):
+        (tmp_path / f"{name}.py").write_text(TESTS.format(dies_at=dies, seconds=seconds, before_death=before_death))
     arguments = ["--numprocesses", "2", "--dist", "loadscope", "--no-loadscope-reorder", "-q"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, "-p", "no:cacheprovider", str(tmp_path)],

@@ -18,19 +18,27 @@ from dibs.warming import processes
 from test_cold import COMPILER_FAILS, doctest_of, readme_examples
 
 UNREACHED = """
-import importlib, json, os
+import importlib, json
 from numba.core.dispatcher import Dispatcher
 from dibs.jit.ready import own_modules
+from dibs.warming import workload
 kernels = {
-    f"{name}.{value.py_func.__qualname__}": value
+    value: f"{name}.{value.py_func.__qualname__}"
     for name in own_modules()
     for value in vars(importlib.import_module(name)).values()
     if isinstance(value, Dispatcher) and value.py_func.__module__ == name
-    and value.targetoptions.get("inline") != "always"  # those are parts of others
 }
 assert len(kernels) > 100
-indexes = {name: kernel._cache._cache_file._index_path for name, kernel in kernels.items()}
-print(json.dumps([name for name, path in indexes.items() if not os.path.isfile(path)]))
+for part in (*workload.PARTS, *workload.LAST):
+    workload.run(part)
+reached, waiting = set(), [kernel for kernel in kernels if kernel.overloads]
+while waiting:  # what a kernel calls was compiled with it, perhaps in an earlier process
+    kernel = waiting.pop()
+    if kernel not in reached:
+        reached.add(kernel)
+        named = [kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names]
+        waiting += [each for each in named if isinstance(each, Dispatcher)]
+print(json.dumps([name for kernel, name in kernels.items() if kernel not in reached]))
 """
 LONGER = """
 import dibs, pyarrow as pa, tempfile

@@ -64,7 +64,11 @@ EVENTS: list[dict[str, Any]] = [
     {"day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
     {},
 ]
-UNUSUAL: list[dict[str, Any]] = [*EVENTS, {"price": [1, 20, 30], "color": ["red", "blue"]}, {"price": Range(3, 30)}]
+UNUSUAL: list[dict[str, Any]] = [
+    *EVENTS,
+    {"price": [1, 20, 30], "color": ["red", "blue"]},
+    {"price": Range(3, 30), "brand": Range("App", "Apq"), "day": Range(date(2026, 1, 1), date(2026, 3, 1))},
+]
 COLUMNS = ("model", "color", "price", "brand", "size")
 
 
@@ -95,11 +99,11 @@ FEW_ATTRIBUTES, MANY_ATTRIBUTES = (300, 20), (3_000, 5_000)  # clauses, and attr
 def index(
     name: str = AUTO,
     sizes: tuple[tuple[int, int], ...] = (FEW_ATTRIBUTES, MANY_ATTRIBUTES),
-    batches: tuple[int, ...] = (1, 70),
+    batches: tuple[int, ...] = (1, 3, 70),
 ) -> None:
     """Clauses, made by hand, to an index; and batches of so many coded events to pairs."""
-    for rows, attributes in sizes:
-        clauses = _clauses(rows, attributes)
+    for clauses in (_plain_clauses(40, 20), *(_clauses(*size) for size in sizes)):
+        attributes = clauses.attributes
         built = create(name, clauses)
         for _ in range(3):
             for several in (False, True):
@@ -228,6 +232,14 @@ def _clauses(rows: int, attributes: int) -> Clauses:
     return Clauses(offsets, attribute, lo, hi, span, span + 1, on_true, on_false, plain, attributes)
 
 
+def _plain_clauses(rows: int, attributes: int) -> Clauses:
+    """Clauses of one predicate that some value satisfies."""
+    at, nothing = np.arange(rows, dtype=np.int32), np.empty(0, np.int32)
+    cell = at // attributes + 1
+    offsets = np.arange(rows + 1, dtype=np.int64)
+    return Clauses(offsets, at % attributes, cell, cell, nothing, nothing, nothing, nothing, rows, attributes)
+
+
 def _events(count: int, attributes: int, several: bool) -> CodedEvents:
     draw = np.random.default_rng(2)
     each = 6 if several else 5
@@ -262,6 +274,12 @@ def _masks(batch: int) -> None:
         index(AUTO, (FEW_ATTRIBUTES,), (1, batch))
 
 
+def _records() -> None:
+    """Whatever the planner would do."""
+    with using({"look_cost": 0.0, "mask_cost": 1e9}):
+        index(AUTO, (MANY_ATTRIBUTES,))
+
+
 PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should begin
     "wide masks": partial(_masks, 300),
     "coding": partial(_both_ways, coding),
@@ -269,7 +287,7 @@ PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should be
     "masks of middle width": partial(_masks, 200),
     "narrow masks": partial(_masks, 70),
     "language": partial(_both_ways, language),
-    "records": partial(index, AUTO, (MANY_ATTRIBUTES,)),
+    "records": _records,
 }
 LAST: dict[str, Callable[[], None]] = {"life": life, "past": past}  # when all others have been run
 
