@@ -54,6 +54,7 @@ def say(text: str) -> None:
 def first(rivals: Rivals) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as cache:
         took = first_use.first_example(first_use.full_cache(Path(cache)))
+    first_use.say_all(took)
     yield Row(
         "README's first example, empty cache, seconds", "<= 2.0", took["README's first example, empty cache"].clock
     )

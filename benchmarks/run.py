@@ -33,8 +33,8 @@ import host
 
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
-STRUCTURES, QUICK_STRUCTURES = 100_000, 20_000
-SCALE, QUICK_SCALE = 0.4, 0.25  # times the sizes of sections/papers.py
+STRUCTURES, QUICK_STRUCTURES = 60_000, 20_000
+SCALE, QUICK_SCALE = 0.3, 0.2  # times the sizes of sections/papers.py
 STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")

@@ -355,6 +355,7 @@ def _structures(sections: dict[str, Any]) -> str:
 
 
 def _first_use(sections: dict[str, Any]) -> str:
-    first = sections["first-use"]
-    names = list(first["nothing compiled yet"])
-    return markdown(["seconds", *names], [[when, *(first[when][n] for n in names)] for when in first if when != "run"])
+    took = {kind: found for kind, found in sections["first-use"].items() if kind != "run"}
+    return markdown(
+        ["seconds", "clock", "processor"], [[kind, own["clock"], own["processor"]] for kind, own in took.items()]
+    )

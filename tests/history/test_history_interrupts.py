@@ -75,7 +75,7 @@ def test_every_point(work: Callable[[dibs.Matcher], list[Any]], setting: dict[st
             assert m.history.add({"n": 5}, key="new") == is_new  # which takes the place of what was left half done
             check(m, [*documents, {"n": 5}] if is_new else documents)
             m.close()
-            point += 1 if point < 30 else 7  # all of them would take minutes
+            point += 1 if point < 20 else 13  # all of them would take minutes
     assert outcomes == {len(OLD), len(after)}
 
 

@@ -515,7 +515,7 @@ def test_readers_come_while_the_writer_writes(folder, busy):
 
 
 def test_forked_readers_come_while_the_writer_writes(folder, busy):
-    for _ in range(5):
+    for _ in range(2):
         problems = in_child(lambda: come_and_go(folder), 30)
         assert not problems, problems[:3]
 

@@ -4,6 +4,8 @@ half of both."""
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 
 import dibs.spark.building
@@ -31,4 +33,6 @@ if __name__ == "__main__":
     from pyspark.daemon import manager
 
     load_kernels()
+    gc.collect()
+    gc.freeze()  # after each task a worker looks for garbage: among all these objects a tenth of a second and more
     manager()
