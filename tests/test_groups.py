@@ -57,9 +57,9 @@ def test_a_process_that_dies(dies_at: tuple[int, ...], before_death: int, tmp_pa
         (tmp_path / f"{name}.py").write_text(TESTS.format(dies_at=dies, seconds=seconds, before_death=before_death))
     arguments = ["--numprocesses", "2", "--dist", "loadscope", "--no-loadscope-reorder", "-q"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", *arguments, "-p", "xdist", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,

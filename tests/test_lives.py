@@ -249,7 +249,7 @@ class Life(RuleBasedStateMachine):
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
 @pytest.mark.parametrize("index", ["auto", "betree", "pstree", "opindex", "pbtree-memory", "propagation"])
 def test_any_life(index: str, thresholds: str, durable: bool) -> None:
-    examples = max(settings.default.max_examples // 4, 1)
+    examples = max(settings.default.max_examples // 5, 1)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         lambda: Life(index, thresholds, durable), settings=settings(max_examples=examples, stateful_step_count=20)
     )

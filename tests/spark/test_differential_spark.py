@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,7 +14,8 @@ from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
-from dibs.thresholds import using
+from dibs.spark import match
+from dibs.thresholds import smallest, using
 from settings import THRESHOLDS
 from sql_judges import kept_by_spark
 from strategies import typed_expression, typed_rows
@@ -67,63 +65,31 @@ def test_every_pair_agrees(spark: SparkSession, thresholds: str) -> None:
         assert 0.1 * pairs < check(spark, texts, rows) < 0.9 * pairs
 
 
-IN_WORKERS = """
-import json
-from random import Random
-
-import pyarrow as pa
-
-from dibs.language.printer import to_sql
-from dibs.spark import match, session
-from dibs.thresholds import smallest
-from sql_judges import kept_by_spark
-from strategies import typed_expression, typed_rows
-
-
-def thresholds_of(batches):
-    from dibs.thresholds import thresholds
-
-    for _ in batches:
-        yield pa.record_batch({"said": [json.dumps(vars(thresholds))]})
-
-
-random = Random(8)
-rows = typed_rows(random, 200)
-texts = [to_sql(typed_expression(random)) for _ in range(50)]
-spark = session(cores=2, app="dibs-thresholds", spark_sql_shuffle_partitions=2)
-expected = kept_by_spark(spark, texts, rows)
-events = spark.createDataFrame(rows.append_column("id", pa.array(range(len(rows))))).repartition(3)
-subscriptions = spark.createDataFrame(list(enumerate(texts)), "id long, expression string")
-found = {
-    name: {tuple(row) for row in match(events, subscriptions, index=name).collect()} for name in ("auto", "betree")
-}
-(said, *_) = spark.range(1).mapInArrow(thresholds_of, "said string").collect()
-print(json.dumps({
-    "pairs": len(expected),
-    "wrong": {name: len(pairs ^ expected) for name, pairs in found.items()},
-    "smallest in workers": json.loads(said.said) == smallest(),
-}))
-"""
-
-
 @pytest.mark.slow
-def test_workers_at_the_smallest_thresholds() -> None:
+def test_workers_at_the_smallest_thresholds(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable reaches them, and dibs.spark.match keeps what Spark's WHERE keeps."""
-    tests = str(Path(__file__).parents[1])
-    paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-c", IN_WORKERS],
-        env=os.environ | {"DIBS_THRESHOLDS": "smallest", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["pairs"] > 1000
-    assert told["wrong"] == {"auto": 0, "betree": 0}
-    assert told["smallest in workers"]
+
+    def tell_thresholds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from dibs.thresholds import thresholds
+
+        for _ in batches:
+            yield pa.record_batch({"said": [json.dumps(vars(thresholds))]})
+
+    random = Random(8)
+    rows = typed_rows(random, 200)
+    texts = [to_sql(typed_expression(random)) for _ in range(50)]
+    expected = kept_by_spark(spark, texts, rows)
+    assert len(expected) > 1000
+    events = spark.createDataFrame(rows.append_column("id", pa.array(range(len(rows))))).repartition(3)
+    subscriptions = spark.createDataFrame(list(enumerate(texts)), "id long, expression string")
+    # What the driver's own variable would do to all workers of a session: those of these jobs are others.
+    monkeypatch.setitem(spark.sparkContext.environment, "DIBS_THRESHOLDS", "smallest")
+    (told, *_) = spark.range(1).mapInArrow(tell_thresholds, "said string").collect()
+    assert json.loads(told.said) == smallest()
+    with using(smallest()):
+        for name in ("auto", "betree"):
+            found = {tuple(row) for row in match(events, subscriptions, index=name).collect()}
+            assert found == expected, name
 
 
 # Spellings that the printer never writes. Dibs reads all of them as Spark does.
