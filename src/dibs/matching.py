@@ -135,10 +135,7 @@ class Matching:
         pairs = segment.match(values, self.threads, sink)
         if segment.has_pending_work:
             self._wake()
-        self.counters["candidates"] += pairs.candidates
-        self.counters["predicates"] += pairs.predicates
-        self.counters["nodes"] += pairs.nodes
-        self.counters["false candidates"] += pairs.false_candidates
+        pairs.count_costs(self.counters)
         return pairs
 
     # ---- joins over history ----

@@ -154,8 +154,9 @@ def test_an_add_that_is_refused_leaves_the_matcher_as_it_was(monkeypatch):
     assert len(matcher) == 1 and matcher.match({"x": 1}) == ["a"]
     for i in range(20):  # one by one they wait, and what was accepted is matched
         matcher.add(i, f"x BETWEEN {i} AND {i + 50}")
+    assert matcher.match({"x": 1}) == [0, 1, "a"]
     with pytest.warns(UserWarning, match="matched by 'auto' instead"):
-        assert matcher.match({"x": 1}) == [0, 1, "a"]
+        assert list(matcher.match_batch([{"x": 1}])) == [[0, 1, "a"]]
 
 
 # ---- counting ----

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from dibs import EventError, Matcher, Range
+from dibs.index import INDEXES
 from dibs.thresholds import smallest, using
 
 
@@ -98,6 +99,30 @@ def test_segments_of_both_types_of_ids_and_rows_that_are_gone():
         assert matcher.match(given) == by_batch(matcher, given)
     assert len(matcher._layers.state.layers) > 2
     assert matcher._matching.singles.served == 100
+
+
+@pytest.mark.parametrize("index", [name for name in INDEXES if name not in ("auto", "scan")])
+def test_other_indexes_are_handed_the_coded_event(index):
+    """With rows that are gone, a second segment, both types of ids, what waits, arrays, and events of which nobody asks
+    anything."""
+    random = Random(6)
+    texts = expressions(random, 700)
+    matcher = Matcher(index, threads=1)
+    matcher.add_many([(f"s{i}", text) for i, text in enumerate(texts[:400])])
+    matcher.add_many([(i, text) for i, text in enumerate(texts[400:690])])
+    matcher.remove_many([*(f"s{i}" for i in range(0, 400, 5)), *range(0, 290, 7)])
+    matcher.match_batch([{}])
+    for i, text in enumerate(texts[690:]):
+        matcher.add(f"waits {i}" if i % 2 else 10_000 + i, text)
+    events = [event(random) for _ in range(40)] + [{}, {"a": [1, 2, 3], "c": ["v1", "v5"]}, {"nobody": 1}]
+    counted = [dict(matcher._matching.counters)]
+    found = [matcher.match(given) for given in events]
+    counted.append(dict(matcher._matching.counters))
+    assert matcher._matching.singles.served == len(events)
+    assert [by_batch(matcher, given) for given in events] == found
+    counted.append(dict(matcher._matching.counters))
+    one, other = ({name: b[name] - a[name] for name in ("events", "pairs")} for a, b in zip(counted, counted[1:]))
+    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,13 @@ class Pairs:
         self.nodes += more.nodes
         self.count += more.count
 
+    def count_costs(self, counters: dict[str, int]) -> None:
+        """Adds what they have cost to a matcher's counters."""
+        counters["candidates"] += self.candidates
+        counters["predicates"] += self.predicates
+        counters["nodes"] += self.nodes
+        counters["false candidates"] += self.false_candidates
+
 
 class Index(Protocol):
     """What matches. `about` says in a line what it is and what it is good for."""

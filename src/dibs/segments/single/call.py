@@ -7,14 +7,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
+from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
-from dibs.segments.ids import Id
+from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.layout import DONE, FULL, STALE
@@ -25,6 +27,7 @@ from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
 NO_PLAN = object()  # of a state with segments, or with what waits, that are not matched this way
+Rows = tuple[IdIndex, NDArray[np.int32]]  # some of a segment
 Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names that segments mention, and these
 
 
@@ -81,6 +84,9 @@ class Singles:
         counters["nodes"] += nodes
         if self._calls % thresholds.single_looks == 0:
             self._observe(plan, space)
+        if plan.asked:
+            rows = [*self._rows_by_segment(plan, space), *self._ask_indexes(plan, space)]
+            return sort_ids(rows, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
         if not pairs:
             return []
         if plan.has_integers:
@@ -89,15 +95,38 @@ class Singles:
             if of_layers == pairs:
                 return ids.tolist()
             return add_ids(ids.tolist(), plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
-        segments = plan.segments
-        if len(segments) == 1 and of_layers == pairs:
-            return sort_ids([(segments[0].ids, space.row[:pairs])])
-        parts, first = [], 0
-        for segment, last in zip(segments, space.ends.tolist()):
+        if len(plan.segments) == 1 and of_layers == pairs:
+            return sort_ids([(plan.segments[0].ids, space.row[:pairs])])
+        rows = self._rows_by_segment(plan, space)
+        return sort_ids(rows, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
+
+    def _rows_by_segment(self, plan: Plan, space: SingleSpace) -> list[Rows]:
+        """What the call has found."""
+        found, first = [], 0
+        for segment, last in zip(plan.segments, space.ends.tolist()):
             if last > first:
-                parts.append((segment.ids, space.row[first:last]))
+                found.append((segment.ids, space.row[first:last]))
             first = last
-        return sort_ids(parts, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
+        return found
+
+    def _ask_indexes(self, plan: Plan, space: SingleSpace) -> list[Rows]:
+        """What other indexes find for the event that the call has coded."""
+        rows: list[Rows] = []
+        offsets = space.offsets.tolist()
+        for i, layer in plan.asked:
+            segment = layer.segment
+            if offsets[i] == offsets[i + 1] and segment.clauses.ask_for_values:
+                continue
+            found = segment.index.match(_coded_event(space, offsets[i], offsets[i + 1]), 1)
+            found.count_costs(self._counters)
+            for event, row in found.chunks:
+                if layer.gone.bits is not None:
+                    event, row = alive(layer.gone.bits, event, row)
+                self._counters["pairs"] += len(row)
+                rows.append((segment.ids, row))
+            if segment.has_pending_work:
+                self._wake()
+        return rows
 
     def _plan(self, state: State, wanted: Wanted) -> Any:
         """The plan of the state, as its indexes are now."""
@@ -117,12 +146,16 @@ class Singles:
     def _observe(self, plan: Plan, space: SingleSpace) -> None:
         """What the indexes want to know of events: of one in so many."""
         offsets = space.offsets.tolist()
+        asked = [i for i, _ in plan.asked]  # their indexes observe what they match
         for i, segment in enumerate(plan.segments):
-            if isinstance(segment.index, Auto):
-                first, last = offsets[i], offsets[i + 1]
-                attribute, lo, hi = (x[first:last].copy() for x in (space.attribute, space.lo, space.hi))
-                points = bool((attribute[1:] != attribute[:-1]).all() and (lo == hi).all())
-                coded = CodedEvents(np.array([0, last - first]), attribute, lo, lo if points else hi, points)
-                segment.index.observe(coded)
+            if isinstance(segment.index, Auto) and i not in asked:
+                segment.index.observe(_coded_event(space, offsets[i], offsets[i + 1]))
                 if segment.has_pending_work:
                     self._wake()
+
+
+def _coded_event(space: SingleSpace, first: int, last: int) -> CodedEvents:
+    """The event as the call has coded it: its own, as the space is used again."""
+    attribute, lo, hi = (x[first:last].copy() for x in (space.attribute, space.lo, space.hi))
+    points = bool((attribute[1:] != attribute[:-1]).all() and (lo == hi).all())
+    return CodedEvents(np.array([0, last - first]), attribute, lo, lo if points else hi, points)

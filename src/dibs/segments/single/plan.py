@@ -48,6 +48,7 @@ from dibs.thresholds import thresholds
 
 FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
 _NONE, _NO_IDS = np.empty(0, np.int32), np.empty(0, np.int64)
+ASKED = ForSingles(None, None, _NONE)  # the call codes the event for the segment; its index is asked afterwards
 
 
 class Facets:
@@ -110,7 +111,8 @@ class Part:
         words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
         bit_rows = 0 if bits is None else len(bits)
         rungs = 0 if records is None else len(records.own.rung_end)
-        self.needs = (c.attributes, rungs, len(c), words, accesses, bit_rows, facets.patterns, facets.texts)
+        filed = 0 if parts is ASKED else len(c)
+        self.needs = (c.attributes, rungs, filed, words, accesses, bit_rows, facets.patterns, facets.texts)
         self.rows = len(segment)
 
 
@@ -143,7 +145,8 @@ class Plan:
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.segments = [layer.segment for layer in state.layers]
-        self.has_integers = all(segment.ids.integers is not None for segment in self.segments)
+        self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
+        self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
         attributes, rungs, filed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))
@@ -190,10 +193,10 @@ def _parts_of(segment: Segment) -> ForSingles | None:
     if segment.joins or _asks_re2(segment.domains):
         return None
     if isinstance(segment.index, Auto):
-        return segment.index.for_singles()
+        return segment.index.for_singles() or ASKED
     if isinstance(segment.index, Scan):
         return segment.index.for_singles
-    return None
+    return ASKED
 
 
 def _asks_re2(domains: Domains) -> bool:
