@@ -117,12 +117,11 @@ class Layers:
         ids = last.keys() if old is None else set(old)
         segments = self.build(added, self.state) if len(added) > thresholds.changes_for_a_segment else []
         with self.lock:
-            state = self.state.without(ids) if ids else self.state
-            state = replace(state, version=first + len(changes) - 1)
+            old_state = self.state.without(ids) if ids else self.state
+            waiting = old_state.waiting if segments else {**old_state.waiting, **added}
+            state = State(first + len(changes) - 1, old_state.layers, waiting)
             if segments:
                 state = self._with_segments(state, segments)
-            else:
-                state = replace(state, waiting={**state.waiting, **added})
             if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
                 state = self._flush(state)
             self.state = state
