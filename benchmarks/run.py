@@ -1,6 +1,6 @@
 """Measures everything and writes BENCHMARKS.md.
 
-    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 20 minutes
+    python benchmarks/run.py                    everything, 1,000,000 subscriptions: about 15 minutes
     python benchmarks/run.py --quick            everything, 100,000 subscriptions, fewer repeats: about 8 minutes
     python benchmarks/run.py --only sparse ads  some sections
     python benchmarks/run.py --only structures --structures pbtree --workloads dense
@@ -33,8 +33,8 @@ import host
 
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
-STRUCTURES, QUICK_STRUCTURES = 60_000, 20_000
-SCALE, QUICK_SCALE = 0.3, 0.2  # times the sizes of sections/papers.py
+STRUCTURES, QUICK_STRUCTURES = 50_000, 20_000
+SCALE, QUICK_SCALE = 0.25, 0.2  # times the sizes of sections/papers.py
 STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -68,7 +68,7 @@ def main() -> int:
     subscriptions = options.subscriptions or (QUICK if options.quick else FULL)
     size = {
         "subscriptions": subscriptions,
-        "repeats": options.repeats or (5 if options.quick else 9),
+        "repeats": options.repeats or (5 if options.quick else 7),
         "events": options.events,
         "texts": min(5_000 if options.quick else 10_000, subscriptions),
         "structure_subscriptions": options.subscriptions or (QUICK_STRUCTURES if options.quick else STRUCTURES),

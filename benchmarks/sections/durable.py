@@ -29,7 +29,7 @@ from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of
 
 BUILDS = 2  # rounds of what takes as long as rebuilding
-REPEATS = 4  # of what takes about a second
+REPEATS = 3  # of what takes about a second
 REPLAYED = 10_000  # changes that no segment holds yet, as after a crash
 
 PROCESS = """

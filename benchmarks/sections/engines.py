@@ -31,8 +31,8 @@ BUILT = FOLDER / "build"
 GO_PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/go/bin"])
 BUILD_SECONDS = 180
 READY_SECONDS = 60  # for all rules, the pairs and warming up; an engine that needs longer is left out
-WARM_SECONDS = 2.0  # compilers of Java work while programs run
-ROUNDS = 4
+WARM_SECONDS = 1.5  # compilers of Java work while programs run
+ROUNDS = 3
 TRIAL = 0.01  # with a smaller share of the rules only the pairs are of interest: one round, nobody warms up
 SECONDS = 2.0  # an engine that has taken so long is not called again
 JAVA = ["java", "-XX:ActiveProcessorCount=1", "-Xmx3g"]

@@ -32,7 +32,7 @@ RATES = {"batches": (100, 1_000, 5_000), "single events": (100,)}  # adds per se
 GROUP = 0.01  # seconds
 TEXTS = 100_000
 SECONDS = {"batches": 5.0, "single events": 5.0}  # of a window, for ENOUGH subscriptions
-IDLE_SECONDS = 2.0
+IDLE_SECONDS = 1.2
 PARTS = 3  # of a window: how much does it vary?
 ENOUGH = 500_000
 EVENTS = 1_000
@@ -162,10 +162,10 @@ def beside_single_events(subscriptions: int, rate: int, seconds: float, say: Say
     works, oracle = _works(workload), Oracle(workload, subscriptions)
     twin, matcher = (_settled(Matcher(threads=1), table, works) for _ in range(2))
     work, still, books = works["single events"], Books(oracle), Books(oracle)
-    idle = [window(twin, still, [], 0, work, IDLE_SECONDS)]
+    idle = [window(twin, still, [], 0, work, seconds / 5)]
     say(f"{rate:,} adds and removes a second for {seconds:.0f} seconds")
     run = window(matcher, books, _groups(books, rate, seconds), rate, work, seconds)
-    idle.append(window(twin, still, [], 0, work, IDLE_SECONDS))
+    idle.append(window(twin, still, [], 0, work, seconds / 5))
     return _of_idle(run, idle, work)
 
 
