@@ -8,7 +8,7 @@ from typing import Any
 import tables_live
 import tables_outside
 import tables_readme
-from words import Promise, at_most, markdown, number
+from words import STAGES, Promise, at_most, markdown, number
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
 OTHERS = (
@@ -250,12 +250,12 @@ def _single(sections: dict[str, Any]) -> str:
     rows: list[list[Any]] = [[n, few["microseconds per event"][n], many["microseconds per event"][n]] for n in names]
     rows.append(["match(dict) / kernel", few["match(dict) / kernel"], many["match(dict) / kernel"]])
     rows.append(["*matches per event*", few["matches per event"], many["matches per event"]])
-    stages = [[n, f"{t:.1f}", f"{many['stages'][n]:.1f}"] for n, t in few["stages"].items()]
+    stages = [[n, few["stages"][n], many["stages"][n]] for n in STAGES]
     return (
         f"{markdown(['microseconds per event', 'few matches', 'many matches'], rows)}\n\n"
-        f"Where the time of `match(dict)` goes:\n\n"
+        "`match(dict)` is one compiled call. An event that it does not take is a batch of one, with these stages:\n\n"
         f"{markdown(['microseconds per event', 'few matches', 'many matches'], stages)}\n\n"
-        "![Stages of match(dict)](benchmarks/plots/single.svg)"
+        "![match(dict), and the stages of a batch of one](benchmarks/plots/single.svg)"
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+STAGES = ("read", "code", "kernel", "output")  # of a batch of one event
+
 
 class Promise(NamedTuple):
     """A figure that is promised: at most (or, for scan, at least) so much."""

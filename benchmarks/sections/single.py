@@ -1,4 +1,5 @@
-"""What does one event at a time cost: match(dict) against the index's own kernel, and where the time between goes."""
+"""What does one event at a time cost: match(dict), which is one compiled call, against the index's own kernel and the
+stages of a batch of one."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from measure import (
     wanted_names,
     warm_up,
 )
+from words import STAGES
 
 EVENTS = 300
 
@@ -64,9 +66,9 @@ def _one_by_one(
     wanted, index, domains = wanted_names(matcher), segment.index, segment.domains
 
     def stages() -> NDArray[np.float64]:
-        """Seconds of each stage, one event after the other as match(dict) has them: alone, each stage would find
-        its own data in the caches. The output comes after a match_batch of its own."""
-        seconds = np.zeros(4)
+        """Seconds of each of STAGES, one event after the other: alone, each stage would find its own data in the
+        caches. The output comes after a match_batch of its own."""
+        seconds = np.zeros(len(STAGES))
         for event in dicts:
             clock = [time.perf_counter()]
             values = read_events([event], wanted)
@@ -91,11 +93,10 @@ def _one_by_one(
     }
     times = {name: min(s) / count * MICRO for name, s in interleaved(rivals, size.repeats).items()}
     parts = np.min([stages() for _ in range(size.repeats)], axis=0) / count * MICRO
-    by_stage = dict(zip(("read", "code", "kernel", "output"), parts.tolist()))
     return {
         "events": count,
         "matches per event": len(keys) / count,
         "microseconds per event": times,
-        "stages": by_stage | {"the rest": times["match(dict)"] - sum(by_stage.values())},
+        "stages": dict(zip(STAGES, parts.tolist())),
         "match(dict) / kernel": times["match(dict)"] / times["kernel"],
     }
