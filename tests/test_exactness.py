@@ -15,7 +15,7 @@ from dibs.matcher import Matcher
 from settings import THRESHOLDS
 
 NAMES = list(INDEXES)
-PAIRS = 70 * settings.default.max_examples
+PAIRS = 45 * settings.default.max_examples
 
 
 def check(judge: str, pairs: int, **options: Any) -> exactness.Summary:
@@ -33,7 +33,7 @@ def test_by_the_reference(indexes: list[str], thresholds: str) -> None:
 
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
 def test_by_duckdb(thresholds: str) -> None:
-    check("duckdb", PAIRS * 2 // 3, thresholds=thresholds, size=80, seed=12)
+    check("duckdb", PAIRS, thresholds=thresholds, size=80, seed=12)
 
 
 @pytest.mark.spark
