@@ -38,10 +38,18 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+class Alarm:
+    """SIGALRM interrupts only while it is armed: a signal that another thread of the process got may come late."""
+
+    is_armed = False
+
+
 @pytest.fixture
 def alarm() -> Iterator[None]:
     def interrupt(*_: object) -> None:
-        raise Interrupted
+        if Alarm.is_armed:
+            Alarm.is_armed = False
+            raise Interrupted
 
     before = signal.signal(signal.SIGALRM, interrupt)
     yield
@@ -52,13 +60,15 @@ def alarm() -> Iterator[None]:
 def interrupted(call: Callable[[], Any], seconds: float) -> bool:
     """Whether the call was interrupted after so many seconds."""
     try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
-            call()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        Alarm.is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+        call()
+        Alarm.is_armed = False
     except Interrupted:
         return True
+    finally:
+        Alarm.is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
     return False
 
 
