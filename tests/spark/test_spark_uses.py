@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,21 @@ def test_two_who_compile_at_once(spark: SparkSession, tmp_path: Path) -> None:
     version = versions.open_version(tmp_path / "index")
     with pytest.raises(FormatError, match="somebody else has just written version 1"):
         places.place_of(tmp_path / "index").commit(version)
+
+
+def test_workers_have_little_to_collect(spark: SparkSession) -> None:
+    """After each task they look for garbage: what was imported before they were forked is left out."""
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+        import sys
+
+        for _ in batches:
+            counted = [gc.get_freeze_count(), len(gc.get_objects()), int("dibs.spark.worker" in sys.modules)]
+            yield pa.RecordBatch.from_arrays([pa.array([n]) for n in counted], names=["frozen", "other", "imported"])
+
+    (row, *_) = spark.range(1).mapInArrow(count, "frozen long, other long, imported long").collect()
+    assert row.imported and row.frozen > 100_000 > 3 * row.other
 
 
 def test_a_driver_too_small_for_the_subscriptions(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,10 +24,7 @@ from dibs.errors import DibsError, StorageError
 from dibs.storage import catalog_session
 from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_session import DATA
-
-
-class Interrupted(BaseException):
-    """What a signal handler raises, as KeyboardInterrupt."""
+from interrupts import Signals
 
 
 @pytest.fixture
@@ -38,47 +35,19 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-class Alarm:
-    """SIGALRM interrupts only while it is armed: a signal that another thread of the process got may come late."""
-
-    is_armed = False
-
-
 @pytest.fixture
-def alarm() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        if Alarm.is_armed:
-            Alarm.is_armed = False
-            raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
+def signals() -> Iterator[Signals]:
+    before = signal.getsignal(signal.SIGALRM)
+    yield Signals(random.Random(3))
     signal.signal(signal.SIGALRM, before)
-
-
-def interrupted(call: Callable[[], Any], seconds: float) -> bool:
-    """Whether the call was interrupted after so many seconds."""
-    try:
-        Alarm.is_armed = True
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
-        call()
-        Alarm.is_armed = False
-    except Interrupted:
-        return True
-    finally:
-        Alarm.is_armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    return False
 
 
 def texts(n: int, version: int) -> pa.Array:
     return pa.array([f"a = {version}"] * n, pa.large_string())
 
 
-def test_interrupts_at_any_moment(folder: Path, alarm: None) -> None:
+def test_interrupts_at_any_moment(folder: Path, signals: Signals) -> None:
     """Of a call, all or nothing is there, and the next one works."""
-    rng = random.Random(3)
     catalog = Catalog.open(folder)
     outside = sqlite3.connect(folder / DATA, timeout=0, isolation_level=None)
     n, cut = 300, {True: 0, False: 0}
@@ -94,15 +63,11 @@ def test_interrupts_at_any_moment(folder: Path, alarm: None) -> None:
         "news": (lambda v: catalog.news(v - n), 0),
         "version": (lambda v: (catalog.version, catalog.stamp()), 0),
     }
-    times = dict.fromkeys(calls, 0.01)
     end = time.monotonic() + 12
     while time.monotonic() < end:
         for name, (call, changes) in calls.items():
             before = catalog.version
-            start = time.perf_counter()
-            was_cut = interrupted(lambda call=call, v=before: call(v), rng.random() * 1.2 * times[name])
-            if not was_cut:
-                times[name] = 0.8 * times[name] + 0.2 * (time.perf_counter() - start)
+            was_cut = signals.call(name, lambda call=call, v=before: call(v))  # type: ignore[misc]
             cut[was_cut] += 1
             after = catalog.version
             assert after in ({before, before + changes} if was_cut else {before + changes}), name
@@ -119,24 +84,24 @@ def test_interrupts_at_any_moment(folder: Path, alarm: None) -> None:
         assert catalog.check() == []
 
 
-def test_interrupts_of_closing(folder: Path, alarm: None) -> None:
-    rng = random.Random(4)
+def test_interrupts_of_closing(folder: Path, signals: Signals) -> None:
+    cut = 0
     for round_ in range(150):
         catalog = Catalog.open(folder)
         catalog.write([(round_, "a = 1", 1.0)], round_ + 1)
-        interrupted(catalog.close, rng.random() * 0.01)
+        cut += signals.call("close", catalog.close)
         catalog.close()
         with pytest.raises(StorageError, match="is closed"):
             catalog.get(1)
     with Catalog.open(folder) as catalog:
         assert catalog.version == 150 and catalog.check() == []
+    assert 20 < cut < 150
 
 
-def test_interrupts_of_opening(folder: Path, alarm: None) -> None:
-    rng = random.Random(5)
+def test_interrupts_of_opening(folder: Path, signals: Signals) -> None:
     Catalog.open(folder).close()
-    for _ in range(150):
-        interrupted(lambda: Catalog.open(folder).close(), rng.random() * 0.015)
+    cut = sum(signals.call("open", lambda: Catalog.open(folder).close()) for _ in range(150))
+    assert 20 < cut < 150
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)
         assert catalog.check() == []
