@@ -210,7 +210,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        with running(Path(folder) / "one", gather_from=2) as served:
+        with running(Path(folder) / "one", gather_from=1) as served:
             tally = compare(served.url, served.token(), chosen.clients, chosen.rounds, chosen.seed)
         tally.show("one process")
         wrong = tally.wrong
