@@ -11,6 +11,7 @@ import pytest
 import dibs
 
 EVENT = {"x": 1, "y": 2}
+FORKS = 8
 
 
 def ended(child: int, seconds: float = 60.0) -> int | None:
@@ -53,7 +54,7 @@ def test_a_child_matches_and_changes_while_the_parents_threads_were_at_work(inde
         thread.start()
     codes = []
     try:
-        for _ in range(15):
+        for _ in range(FORKS):
             child = os.fork()
             if child == 0:
                 code = 1
@@ -71,6 +72,6 @@ def test_a_child_matches_and_changes_while_the_parents_threads_were_at_work(inde
         stop.set()
         for thread in threads:
             thread.join(60)
-    assert codes == [0] * 15
+    assert codes == [0] * FORKS
     assert not problems and "child" not in m
     m.close()

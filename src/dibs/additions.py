@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arguments import OnError, check_callable, check_on_error, check_several
+from dibs.arrays import from_ids, from_numpy, from_strings
 from dibs.changes import Changes
 from dibs.errors import ArgumentError, DibsError, DuplicateId, Rejected, SubscriptionErrors
 from dibs.intake import by_type, check_item, names_at
@@ -47,7 +48,7 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         weights.append(weight)
     if len(texts) <= thresholds.added_one_by_one:
         return _add_few(changes, ids, texts, weights, places, bad, on_error)
-    text_column = pa.array(texts, pa.large_string())
+    text_column = from_strings(texts)
     weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
     return add_columns(changes, ids, text_column, weight_column, np.array(places, np.int64), bad, on_error)
 
@@ -62,9 +63,9 @@ def _plain_columns(items: list[Any]) -> tuple[pa.Array, pa.Array, NDArray[np.flo
     if {*map(type, ids)} not in ({int}, {str}) or {*map(type, texts)} != {str} or {*map(type, weights)} != {float}:
         return None
     try:
-        id_column = pa.array(ids, pa.int64() if isinstance(ids[0], int) else pa.large_string())
-        text_column = pa.array(texts, pa.large_string())
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # too large an integer, or a lone surrogate
+        id_column = from_ids(ids)
+        text_column = from_strings(texts)
+    except (OverflowError, UnicodeEncodeError):  # too large an integer, or a lone surrogate
         return None
     if {*weights} == {DEFAULT_WEIGHT}:
         return id_column, text_column, None
@@ -125,7 +126,7 @@ def add_columns(
         for rows, column in columns:
             if compiled.errors:  # those leave their ids to later rows
                 good = np.flatnonzero(~np.isin(rows, list(compiled.errors)))
-                rows, column = rows[good], column.take(pa.array(good))
+                rows, column = rows[good], column.take(from_numpy(good))
             for i in changes.places_in_use(column):
                 errors[int(rows[i])] = DuplicateId(column[i].as_py())
         if errors:
@@ -148,7 +149,7 @@ def add_columns(
             return bad
         column = columns[0][1]
         if errors:
-            kept = pa.array(keep)
+            kept = from_numpy(keep)
             weighted = None if weights is None else weights[keep]
             changes.add_columns(compile_texts(texts.take(kept)), column.take(kept), texts.take(kept), weighted)
         else:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, check_number, check_threads
+from dibs.arrays import from_ids, from_numpy, to_numpy
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
 from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, show
 from dibs.index import INDEXES, find, options_of
@@ -50,7 +51,7 @@ def check_columns(table: Any) -> GivenColumns:
         if invalid is None:
             return column
         reject(invalid, f"{what} is not valid UTF-8")
-        return pc.if_else(pa.array(invalid), pa.scalar(None, column.type), column)
+        return pc.if_else(from_numpy(invalid), pa.scalar(None, column.type), column)
 
     everything = np.ones(len(table), np.bool_)
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
@@ -77,11 +78,11 @@ def check_columns(table: Any) -> GivenColumns:
             reject(~_nulls(column), f"a weight must be a number, not {column.type}")
             column = pa.nulls(len(table), pa.float64())
         column = column.cast(pa.float64(), safe=False)
-        weights = column.fill_null(DEFAULT_WEIGHT).to_numpy(zero_copy_only=False).copy()
+        weights = to_numpy(column.fill_null(DEFAULT_WEIGHT)).copy()
         reject(np.isnan(weights), "the weight is NaN")
     places = np.flatnonzero(good)
     if len(places) < len(table):
-        rows = pa.array(places)
+        rows = from_numpy(places)
         ids, texts = ids.take(rows), texts.take(rows)
         weights = None if weights is None else weights[places]
     return ids, texts, weights, places, bad
@@ -116,10 +117,10 @@ def by_type(ids: list[Id] | pa.Array) -> list[tuple[NDArray[np.int64], pa.Array]
     if isinstance(ids, pa.Array):
         return [(np.arange(len(ids)), ids)]
     result = []
-    for type_, text in ((pa.int64(), False), (pa.large_string(), True)):
+    for text in (False, True):
         rows = [i for i, x in enumerate(ids) if isinstance(x, str) == text]
         if rows:
-            result.append((np.array(rows, np.int64), pa.array([ids[i] for i in rows], type_)))
+            result.append((np.array(rows, np.int64), from_ids([ids[i] for i in rows])))
     return result
 
 
@@ -149,11 +150,11 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _mark(mask: pa.Array) -> NDArray[np.bool_]:
-    return mask.fill_null(False).to_numpy(zero_copy_only=False)
+    return to_numpy(mask.fill_null(False))
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return array.is_null().to_numpy(zero_copy_only=False)
+    return to_numpy(array.is_null())
 
 
 def check_choice(index: str, threads: int | None, memory: int | None, options: Any = None) -> Choice:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arguments import check_flag, check_number
+from dibs.arrays import from_numpy
 from dibs.coding.values import EventProblem
 from dibs.jit.sorting import order_by_group
 from dibs.segments.id_lists import lists_by_event
@@ -35,9 +36,9 @@ def id_order(id: Id) -> tuple[bool, Any]:
 def as_union(ids: pa.Array) -> pa.Array:
     """Ids of one type in the type of a column that has both."""
     text = not pa.types.is_integer(ids.type)
-    children = [pa.array([], pa.int64()), ids.cast(pa.string())] if text else [ids, pa.array([], pa.string())]
-    kinds = pa.array(np.full(len(ids), text, np.int8))
-    return pa.UnionArray.from_dense(kinds, pa.array(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"])
+    children = [pa.nulls(0, pa.int64()), ids.cast(pa.string())] if text else [ids, pa.nulls(0, pa.string())]
+    kinds = from_numpy(np.full(len(ids), text, np.int8))
+    return pa.UnionArray.from_dense(kinds, from_numpy(np.arange(len(ids), dtype=np.int32)), children, ["int", "string"])
 
 
 class Heaviest:
@@ -110,22 +111,22 @@ class Matches:
         check_flag("weights", weights)
         check_flag("versions", versions)
         columns = {
-            "event": pa.chunked_array([pa.array(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
+            "event": pa.chunked_array([from_numpy(e.astype(np.int64)) for _, e, _ in self._parts], pa.int64()),
             "subscription": self._ids(),
         }
         if weights:
-            found = [pa.array(s.weights_at(rows)) for s, _, rows in self._parts]
+            found = [from_numpy(s.weights_at(rows)) for s, _, rows in self._parts]
             columns["weight"] = pa.chunked_array(found, pa.float64())
         if versions:
-            columns["version"] = pa.chunked_array([pa.array(s.versions[r]) for s, _, r in self._parts], pa.int64())
+            columns["version"] = pa.chunked_array([from_numpy(s.versions[r]) for s, _, r in self._parts], pa.int64())
         return pa.table(columns)
 
     def _ids(self) -> pa.ChunkedArray:
-        found = [s.ids.ids.take(pa.array(rows)) for s, _, rows in self._parts]
+        found = [s.ids.ids.take(from_numpy(rows)) for s, _, rows in self._parts]
         if len(self._id_types) < 2:
             type_ = pa.int64() if pa.int64() in self._id_types else pa.string()
             return pa.chunked_array([f.cast(type_) for f in found], type_)
-        chunks = [as_union(f) for f in [*found, pa.array([], pa.int64())]]
+        chunks = [as_union(f) for f in [*found, pa.nulls(0, pa.int64())]]
         return pa.chunked_array(chunks, chunks[0].type)
 
     def by_event(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -139,9 +139,17 @@ def _as_table(items: list[tuple[Any, ...]]) -> pa.Table | None:
     if any(len(item) == 3 for item in items):
         columns["weight"] = [item[2] if len(item) == 3 else None for item in items]
     try:
-        return pa.table({k: pa.array(v, pa.float64() if k == "weight" else None) for k, v in columns.items()})
+        return pa.table({k: _as_column(v, pa.float64() if k == "weight" else None) for k, v in columns.items()})
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         return None
+
+
+def _as_column(values: list[Any], type_: pa.DataType | None) -> pa.Array:
+    import pyarrow as pa
+
+    from dibs.arrays import from_ids
+
+    return from_ids(values) if {*map(type, values)} in ({int}, {str}) else pa.array(values, type_)
 
 
 def _json_rows(name: str) -> Iterator[tuple[int, dict[str, Any], str]]:

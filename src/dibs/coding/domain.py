@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import reverse_word
 from dibs.jit.words import word_at
@@ -115,12 +116,12 @@ def ranks(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The sorted distinct values and each value's place among them (like np.unique; hashing first is faster)."""
     if not len(values):
         return values, np.empty(0, np.int64)
-    encoded = pa.array(values).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    encoded = from_numpy(values).dictionary_encode()
+    distinct = to_numpy(encoded.dictionary)
     order = np.argsort(distinct, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return distinct[order], place[encoded.indices.to_numpy(zero_copy_only=False)]
+    return distinct[order], place[to_numpy(encoded.indices)]
 
 
 def number_ranks(

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.batch import Numbered
 from dibs.coding.clauses import Clauses, runs
 from dibs.coding.domain import (
@@ -125,9 +126,9 @@ def merge_domains(olds: list[Domains]) -> tuple[Domains, list[Moved]]:
     text_place = np.empty(len(order), np.int64)
     text_place[order] = np.arange(len(order))
     string_offsets, string_places, string_rank = constants_of(
-        owners("string_offsets"), text_place[encoded.indices.to_numpy()], len(order), n
+        owners("string_offsets"), text_place[to_numpy(encoded.indices)], len(order), n
     )
-    starts, data = string_buffers(encoded.dictionary.take(pa.array(np.array(order, np.int64)[string_places])))
+    starts, data = string_buffers(encoded.dictionary.take(from_numpy(np.array(order, np.int64)[string_places])))
 
     moments, place = ranks(np.concatenate([d.time_value for d in olds]))
     time_offsets, time_places, time_rank = constants_of(owners("time_offsets"), place, len(moments), n)

@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from dibs.arguments import check_number, check_several, check_text
+from dibs.arrays import from_integers
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, show
@@ -269,7 +269,7 @@ class History:
                 seen.add(key)
         if len(new) == len(keys):
             return rows, keys
-        kept = [rows[place] for place in new] if isinstance(rows, list) else rows.take(pa.array(new, pa.int64()))
+        kept = [rows[place] for place in new] if isinstance(rows, list) else rows.take(from_integers(new))
         return kept, [keys[place] for place in new]
 
 

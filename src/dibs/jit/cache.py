@@ -166,18 +166,31 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
                 turn.give_back()
 
 
+class _Unopened:
+    """Stands for a dispatcher's cache until Numba asks for anything there, which it does under its one lock for all
+    compiling. Most kernels are parts of others and are never asked for: to stamp them all, and to look for their
+    files, would be a tenth of the time to import Dibs."""
+
+    def __init__(self, dispatcher: Any):
+        self._dispatcher = dispatcher
+
+    def __getattr__(self, name: str) -> Any:
+        opened = self._dispatcher._cache = KernelCache(self._dispatcher.py_func)
+        return getattr(opened, name)
+
+
 def keep_compiled(dispatcher: Any) -> Any:
     """Has Numba look for the compiled forms of a kernel in our cache, and put them there."""
     # With NUMBA_DISABLE_JIT kernels are plain functions; and one that was typed in at a prompt has no source.
     if hasattr(dispatcher, "enable_caching") and os.path.isfile(dispatcher.py_func.__code__.co_filename):
-        cache = dispatcher._cache = KernelCache(dispatcher.py_func)
+        dispatcher._cache = _Unopened(dispatcher)
         compile = dispatcher._compiler.compile
 
         def compile_or_give_back(args: Any, return_type: Any) -> Any:
             try:
                 return compile(args, return_type)
             except BaseException:
-                cache.give_back()
+                dispatcher._cache.give_back()
                 raise
 
         dispatcher._compiler.compile = compile_or_give_back

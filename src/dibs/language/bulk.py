@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.jit.hashing import number_slices
 from dibs.language.bulk_kernels import ReadLiterals, ReadPredicates, parse_texts
 from dibs.language.expression import (
@@ -98,10 +99,10 @@ class BulkParse:
             (whole & ~is_string & ~is_boolean, value, number),
             (~whole, t.number, number),
         ):
-            encoded = pa.array(column[mask]).dictionary_encode()
+            encoded = from_numpy(column[mask]).dictionary_encode()
             made = np.empty(len(encoded.dictionary), object)
             made[:] = [make(x) for x in encoded.dictionary.to_pylist()]
-            result[mask] = made[encoded.indices.to_numpy()]
+            result[mask] = made[to_numpy(encoded.indices)]
         return result.tolist()
 
 

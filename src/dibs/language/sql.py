@@ -36,7 +36,7 @@ from dibs.language.conditions import MAX_DEPTH, MAX_PARENTHESES
 from dibs.language.expression import UNKNOWN, Expression, collection_paused
 from dibs.language.problems import Problems
 from dibs.language.subqueries import SubscriptionReader
-from dibs.language.tokens import KEYWORDS, scan
+from dibs.language.tokens import KEYWORDS
 
 __all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "validate"]
 
@@ -54,6 +54,8 @@ def parse(text: str) -> Expression:
     tree: Expression = UNKNOWN
     if not problems:
         with collection_paused() if len(text) > _LONG else nullcontext():
+            from dibs.language.scanner import scan
+
             tokens = scan(text, problems)
             if len(tokens):
                 tree = SubscriptionReader(tokens, problems).tree()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_integers
 from dibs.errors import ExpressionError, Problem
 from dibs.language.bulk import parse_simple
 from dibs.language.expression import Expression
@@ -86,7 +87,7 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None]) -> Compiled:
         return compile_texts(texts)
     tables, order = [rows_table(list(rows.values()))] if rows else [], list(rows)
     if unread:
-        bulk = parse_simple(texts.take(pa.array(unread, pa.int64())))
+        bulk = parse_simple(texts.take(from_integers(unread)))
         tables.append(bulk.table)
         for i, simple in zip(unread, bulk.simple.tolist()):
             if simple:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.jit.borrowing import Table, array_at, entries_of
 from dibs.jit.kernel import kernel
 from dibs.jit.prefetching import prefetch_to_write
@@ -34,14 +35,14 @@ class TextOrder:
     """The order of a segment's texts. A value."""
 
     def __init__(self, ids: pa.Array):
-        order = pc.sort_indices(ids).to_numpy().astype(np.int64)
+        order = to_numpy(pc.sort_indices(ids)).astype(np.int64)
         self.rank = np.empty(len(order), np.int32)
         self.rank[order] = np.arange(len(order), dtype=np.int32)
         self._texts: NDArray[Any] | None = None
         self._row, self._ids = order.astype(np.int32), ids
         if len(order) <= thresholds.listed_ids:
             self._texts = np.empty(len(order), object)
-            self._texts[:] = texts_of(ids.take(pa.array(order)))
+            self._texts[:] = texts_of(ids.take(from_numpy(order)))
             self._table = Table(np.array(entries_of([self._texts]), np.int64), self._texts)
 
     def texts(self, ranks: NDArray[Any]) -> list[Id]:
@@ -50,7 +51,7 @@ class TextOrder:
             if len(ranks) >= MANY:
                 _ask_for_texts(self._table.address, ranks)
             return self._texts[ranks].tolist()
-        return texts_of(self._ids.take(pa.array(self._row[ranks])))
+        return texts_of(self._ids.take(from_numpy(self._row[ranks])))
 
     @property
     def nbytes(self) -> int:

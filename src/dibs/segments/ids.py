@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arguments import Id as Id
+from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 from dibs.lazy import lazy
@@ -26,7 +27,7 @@ FEW = 64  # texts that are read without Arrow
 def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
     """A hash of each id of an int64 or large_string array."""
     if pa.types.is_integer(ids.type):
-        return _mix(ids.to_numpy().view(np.uint64).copy())
+        return _mix(to_numpy(ids).view(np.uint64).copy())
     return _hash_strings(*string_buffers(ids))
 
 
@@ -75,7 +76,7 @@ class IdIndex:
         self._sorted = None if hashes is None or rows is None else (hashes, rows)
         if len(ids) > SMALL:
             self._lookup()
-        self.integers: NDArray[np.int64] | None = ids.to_numpy() if pa.types.is_integer(ids.type) else None
+        self.integers: NDArray[np.int64] | None = to_numpy(ids) if pa.types.is_integer(ids.type) else None
         self.order: Any = None  # of texts, once it is worth it: see segments.id_lists
         self.given = 0  # texts that were asked for meanwhile
 
@@ -102,7 +103,7 @@ class IdIndex:
         if self.integers is not None:
             return self.integers[rows].tolist()
         if len(rows) > FEW:
-            return self.ids.take(pa.array(rows)).to_pylist()
+            return self.ids.take(from_numpy(rows)).to_pylist()
         starts, data = self._content
         return [str(data[starts[row] : starts[row + 1]], "utf-8") for row in rows.tolist()]
 
@@ -117,8 +118,8 @@ class IdIndex:
         """Places among the rows of the k least ids, in no set order; there are more than k rows."""
         if self.integers is not None:
             return np.argpartition(self.integers[rows], k - 1)[:k]
-        ids = pa.table({"id": self.ids.take(pa.array(rows))})
-        return pc.select_k_unstable(ids, k, sort_keys=[("id", "ascending")]).to_numpy().astype(np.int64)
+        ids = pa.table({"id": self.ids.take(from_numpy(rows))})
+        return to_numpy(pc.select_k_unstable(ids, k, sort_keys=[("id", "ascending")])).astype(np.int64)
 
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
@@ -142,7 +143,7 @@ class IdIndex:
         hit = np.flatnonzero(at < len(self.hashes))
         hit = hit[self.hashes[at[hit]] == wanted[hit]]
         rows = self.rows[at[hit]]
-        same = pc.equal(self.ids.take(pa.array(rows)), ids.take(pa.array(hit))).to_numpy(zero_copy_only=False)
+        same = to_numpy(pc.equal(self.ids.take(from_numpy(rows)), ids.take(from_numpy(hit))))
         for i in np.flatnonzero(~same).tolist():  # another id of the same hash comes first
             row = self.find(ids[int(hit[i])].as_py())
             if row is not None:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_strings
 from dibs.errors import IndexTooLarge
 from dibs.index import AUTO, Index
 from dibs.index.base import do_pending
@@ -161,7 +162,7 @@ class Layers:
         for _, ids in by_type(items.keys()):
             own = [items[id] for id in ids.to_pylist()] if len(ids) < len(items) else list(items.values())
             texts, weights, versions, forms = zip(*own)
-            column = pa.array(texts, pa.large_string())
+            column = from_strings(texts)
             weighted = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights)
             make = partial(build, compile_mixed(column, forms), ids, column, weighted, np.array(versions))
             result.append(self._make(make, state, len(ids)))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
+from dibs.arrays import from_numpy
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses, runs
 from dibs.coding.domain import Domains
@@ -176,7 +177,7 @@ def build(
     """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled.
     like: see Choice.build."""
     if not np.array_equal(compiled.order, np.arange(len(ids))):
-        order = pa.array(compiled.order)
+        order = from_numpy(compiled.order)
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
         versions = versions[compiled.order]
@@ -193,9 +194,9 @@ class Joined:
         self._domains, moves = merge_domains([s.domains for s, _ in parts])
         moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
         self._clauses, self._place = move_clauses(moving, len(self._domains.attributes))
-        order = pa.array(self._place)
-        self._ids = IdIndex(pa.concat_arrays([s.ids.ids.take(pa.array(rows)) for s, rows in parts]).take(order))
-        self._texts = pa.concat_arrays([s.texts.take(pa.array(rows)) for s, rows in parts]).take(order)
+        order = from_numpy(self._place)
+        self._ids = IdIndex(pa.concat_arrays([s.ids.ids.take(from_numpy(rows)) for s, rows in parts]).take(order))
+        self._texts = pa.concat_arrays([s.texts.take(from_numpy(rows)) for s, rows in parts]).take(order)
         self._versions = np.concatenate([s.versions[rows] for s, rows in parts])[self._place]
         self._weights = None
         if any(s.weights is not None for s, _ in parts):

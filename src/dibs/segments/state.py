@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from dibs.arrays import from_ids
 from dibs.errors import UnknownId
 from dibs.segments.compile import Form
 from dibs.segments.gone import Gone
@@ -172,4 +173,4 @@ def by_type(ids: Collection[Id]) -> Iterator[tuple[pa.DataType, pa.Array]]:
     for type_, text in zip(ID_TYPES, (False, True)):
         own = [i for i in ids if isinstance(i, str) == text]
         if own:
-            yield type_, pa.array(own, type_)
+            yield type_, from_ids(own)

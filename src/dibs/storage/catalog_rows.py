@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.domain import string_buffers
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
@@ -104,7 +105,7 @@ def rows_of_columns(
 ) -> CatalogArrays:
     n = len(ids)
     if pa.types.is_integer(ids.type):
-        kind, starts, content = INTEGER, np.arange(n + 1) * 8, ids.to_numpy().astype("<i8").view(np.uint8)
+        kind, starts, content = INTEGER, np.arange(n + 1) * 8, to_numpy(ids).astype("<i8").view(np.uint8)
     else:
         kind, (starts, content) = STRING, string_buffers(ids)
     return CatalogArrays(
@@ -243,10 +244,10 @@ def _columns(rows: CatalogArrays, kind: int) -> CatalogColumns:
     mask = rows.kinds == kind
     ids, texts = _binary(rows.id_starts, rows.ids), _binary(rows.text_starts, rows.texts)
     if not mask.all():
-        ids, texts = ids.filter(pa.array(mask)), texts.filter(pa.array(mask))
+        ids, texts = ids.filter(from_numpy(mask)), texts.filter(from_numpy(mask))
     if kind == INTEGER:
         _, content = string_buffers(ids)
-        column = pa.array(content.view("<i8").astype(np.int64))
+        column = from_numpy(content.view("<i8").astype(np.int64))
     else:
         column = ids.view(pa.large_string())
     own = (rows.weights[mask], rows.versions[mask], rows.times[mask])

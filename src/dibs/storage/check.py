@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.errors import DibsError, FormatError, StorageError
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage.catalog import Catalog
@@ -45,7 +46,7 @@ class CheckedRows(NamedTuple):
     versions: NDArray[np.int64]
 
     def at(self, rows: Any) -> CheckedRows:
-        places = pa.array(np.asarray(rows, np.int64))
+        places = from_numpy(np.asarray(rows, np.int64))
         return CheckedRows(self.ids.take(places), self.texts.take(places), self.weights[rows], self.versions[rows])
 
 
@@ -148,7 +149,7 @@ def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Check
     """The subscriptions of a segment's file that are not gone."""
     path = folder / stored.file
     _, arrays = read_file(path, "segment", head=stored.head)
-    ids = pa.array(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
+    ids = from_numpy(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
     weights = arrays.get("weights")
     weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else weights
     rows = CheckedRows(ids, strings_of("texts", arrays), weights, arrays["versions"])
@@ -187,9 +188,9 @@ def _is_ordered(parts: Sequence[CheckedRows], id_type: pa.DataType, changed: pa.
     whole = CheckedRows(
         pa.concat_arrays(ids), pa.concat_arrays(texts), np.concatenate(weights), np.concatenate(versions)
     )
-    order = pc.sort_indices(whole.ids).to_numpy()
+    order = to_numpy(pc.sort_indices(whole.ids))
     if len(changed):
-        concerned = pc.is_in(whole.ids, value_set=changed).to_numpy(zero_copy_only=False)
+        concerned = to_numpy(pc.is_in(whole.ids, value_set=changed))
         order = order[~concerned[order]]
     return whole.at(order)
 
@@ -205,7 +206,7 @@ def _differences(ours: CheckedRows, truth: CheckedRows) -> Iterator[str]:
             yield f"{repeated:,} subscriptions are in the segments twice"
         return
     for name, wrong in (
-        ("expressions", pc.not_equal(ours.texts, truth.texts).to_numpy(zero_copy_only=False)),
+        ("expressions", to_numpy(pc.not_equal(ours.texts, truth.texts))),
         ("weights", ours.weights != truth.weights),
         ("versions", ours.versions != truth.versions),
     ):

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, from_strings, to_numpy
 from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
@@ -66,12 +67,12 @@ def save(segment: Segment, path: Path) -> int:
     """Writes the segment as a file, and returns its head."""
     ids = segment.ids.ids
     arrays: dict[str, NDArray[Any]] = {"id_hashes": segment.ids.hashes, "id_rows": segment.ids.rows}
-    arrays |= string_parts("ids", ids) if pa.types.is_large_string(ids.type) else {"ids": ids.to_numpy()}
+    arrays |= string_parts("ids", ids) if pa.types.is_large_string(ids.type) else {"ids": to_numpy(ids)}
     arrays |= string_parts("texts", segment.texts)
     if segment.weights is not None:
         arrays["weights"] = segment.weights
     arrays["versions"] = segment.versions
-    arrays |= string_parts("names", pa.array([n for n, _ in segment.domains.attributes], pa.large_string()))
+    arrays |= string_parts("names", from_strings([n for n, _ in segment.domains.attributes]))
     arrays |= {f"domains.{n}": getattr(segment.domains, n) for n in Domains.ARRAYS}
     arrays |= {f"clauses.{n}": getattr(segment.clauses, n) for n in Clauses.ARRAYS}
     arrays |= {f"index.{n}": a for n, a in segment.index.arrays().items()}
@@ -87,7 +88,7 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         return {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}
 
     try:
-        ids = pa.array(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
+        ids = from_numpy(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
         own = part("domains.")
         names = strings_of("names", arrays).to_pylist()
         attributes = [(name, FACETS[f]) for name, f in zip(names, own["facet"].tolist())]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.events.arrow_columns import plan_of, read_columns
 from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrap
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
@@ -176,7 +177,7 @@ class _ArrowReader:
             yield _Elements(array.items.slice(first, count), event, self.wanted.names, found)
             return
         coded = keys.dictionary_encode()
-        key = coded.indices.fill_null(-1).to_numpy()
+        key = to_numpy(coded.indices.fill_null(-1))
         names = _names(coded.dictionary)
         if len(paths) == 1:
             inner = [_join(paths[0], name) for name in names] if paths[0] is not None else names
@@ -209,7 +210,7 @@ class _ArrowReader:
             if not keep.all():
                 which, event = which[keep], event[keep]
                 if role is not None:
-                    array = array.filter(pa.array(keep))
+                    array = array.filter(from_numpy(keep))
             name = numbers[which]
         if not len(event):
             return
@@ -225,7 +226,7 @@ class _ArrowReader:
                 event, name, value = event[~outside], name[~outside], value[~outside]
             parts.times.append((event, name, value))
         elif role == "boolean":
-            parts.booleans.append((event, name, array.cast(pa.uint8()).to_numpy()))
+            parts.booleans.append((event, name, to_numpy(array.cast(pa.uint8()))))
         else:
             parts.unreadable.append((event, name, f"found a value of Arrow type {elements.array.type}; {EXPECTED}"))
 
@@ -234,7 +235,7 @@ class _ArrowReader:
         invalid = invalid_texts(array, data)
         if invalid is not None:
             self.parts.unreadable.append((event[invalid], name[invalid], _INVALID_TEXT))
-            offsets, data = text_buffers(array.filter(pa.array(~invalid)))
+            offsets, data = text_buffers(array.filter(from_numpy(~invalid)))
             event, name = event[~invalid], name[~invalid]
         self.parts.strings.append((event, name, offsets, data))
 
@@ -252,7 +253,7 @@ def _without_nulls(elements: _Elements) -> NDArray[np.int32] | None:
     elif not array.null_count:
         return which
     else:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = to_numpy(array.is_valid())
     return np.where(valid, np.int32(0) if which is None else which, np.int32(-1))
 
 
@@ -267,7 +268,7 @@ def _extent(array: pa.Array) -> tuple[int, NDArray[Any]]:
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
         return array.offset * size, np.full(len(array), size)
-    offsets = array.offsets.to_numpy()
+    offsets = to_numpy(array.offsets)
     return int(offsets[0]), np.diff(offsets)
 
 
@@ -278,7 +279,7 @@ def _list_elements(elements: _Elements) -> _Elements:
         first, lengths = _extent(array)
         inner = array.values.slice(first, int(lengths.sum()))
     else:
-        inner, lengths = array.flatten(), pc.list_value_length(array).fill_null(0).to_numpy()
+        inner, lengths = array.flatten(), to_numpy(pc.list_value_length(array).fill_null(0))
     return _Elements(inner, np.repeat(event, lengths), paths, None if which is None else np.repeat(which, lengths))
 
 

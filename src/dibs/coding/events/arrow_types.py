@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
+
 
 def _roles() -> dict[int, str]:
     """Type id -> what arrays of this type are read as. Types that are not here hold nothing that can be read."""
@@ -47,10 +49,10 @@ def unwrap(array: pa.Array, keep: NDArray[np.bool_] | None = None) -> pa.Array:
     if role == "dictionary":
         values, indices = array.dictionary, array.indices
         if keep is not None:  # below a null struct Arrow itself makes indices that point outside the dictionary
-            indices = pc.if_else(pa.array(keep), indices, pa.scalar(None, indices.type))
+            indices = pc.if_else(from_numpy(keep), indices, pa.scalar(None, indices.type))
     else:
         rows = np.arange(array.offset, array.offset + len(array))
-        values, indices = array.values, pa.array(np.searchsorted(array.run_ends.to_numpy(), rows, side="right"))
+        values, indices = array.values, from_numpy(np.searchsorted(to_numpy(array.run_ends), rows, side="right"))
     if ROLE.get(values.type.id) == "text":  # views have no take, and 32-bit offsets may not be enough for the repeats
         values = values.cast(pa.large_string())
     return values.take(indices)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.events.scalars import MICROSECONDS_A_DAY, decimal_number
 from dibs.coding.values import float_keys, integer_keys, number_key
 
@@ -21,7 +22,7 @@ def number_keys(array: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.int16]
     type_ = array.type
     if pa.types.is_decimal(type_):
         return _decimal_keys(array)
-    values = array.to_numpy()
+    values = to_numpy(array)
     if pa.types.is_integer(type_):
         return integer_keys(values)
     return float_keys(values.astype(np.float64, copy=False))
@@ -46,10 +47,10 @@ def _decimal_keys(array: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.int1
     others = np.flatnonzero(~exact)
     rest = np.zeros(len(array), np.int16)
     if len(others):
-        remaining = array.take(pa.array(others))
-        value[others] = remaining.cast(pa.string()).cast(pa.float64()).to_numpy()
+        remaining = array.take(from_numpy(others))
+        value[others] = to_numpy(remaining.cast(pa.string()).cast(pa.float64()))
         large = np.flatnonzero(np.abs(value[others]) >= 2.0**53)
-        for row, decimal in zip(others[large], remaining.take(pa.array(large)).to_pylist(), strict=True):
+        for row, decimal in zip(others[large], remaining.take(from_numpy(large)).to_pylist(), strict=True):
             value[row], rest[row] = number_key(decimal_number(decimal))
     return value + 0.0, rest
 
@@ -75,8 +76,8 @@ def microseconds(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] 
     """
     type_ = array.type
     if pa.types.is_date32(type_):
-        return _scale(array.view(pa.int32()).to_numpy().astype(np.int64), MICROSECONDS_A_DAY)
-    ticks = array.view(pa.int64()).to_numpy()
+        return _scale(to_numpy(array.view(pa.int32())).astype(np.int64), MICROSECONDS_A_DAY)
+    ticks = to_numpy(array.view(pa.int64()))
     if pa.types.is_date64(type_):
         return _scale(ticks // _MILLISECONDS_A_DAY, MICROSECONDS_A_DAY)
     if type_.unit == "ns":

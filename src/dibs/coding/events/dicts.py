@@ -13,9 +13,9 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_strings
 from dibs.coding.events.rows import drop_events
 from dibs.coding.events.scalars import EXACT_SCALARS, LONE_SURROGATE, UnreadableValue, is_text, read_range, read_scalar
 from dibs.coding.events.wanted import LEADS, SKIP, WantedNames
@@ -256,7 +256,7 @@ class _DictReader:
         name = np.array(self.string_names[: len(self.strings)], np.int32)
         strings = self.strings
         try:
-            text = pa.array(strings, pa.large_string())
+            text = from_strings(strings)
         except UnicodeEncodeError:
             good = np.array([is_text(string) for string in strings])
             for row in np.flatnonzero(~good):
@@ -264,7 +264,7 @@ class _DictReader:
                 problem = EventProblem(int(event[row]), self.wanted.names[name[row]], LONE_SURROGATE)
                 self.problems.append(problem)
             event, name = event[good], name[good]
-            text = pa.array([strings[row] for row in np.flatnonzero(good)], pa.large_string())
+            text = from_strings([strings[row] for row in np.flatnonzero(good)])
         _, offsets, data = text.buffers()
         places = np.frombuffer(offsets, np.int64, len(text) + 1)
         return Strings(event, name, places, np.frombuffer(data or b"", np.uint8, places[-1]))

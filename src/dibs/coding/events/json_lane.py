@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import to_numpy
 from dibs.coding.arrange import Arranged
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.dicts import read_dicts
@@ -130,7 +131,7 @@ def _parser_of_lines(number: NDArray[np.int64], first: int) -> Callable[[int, by
 
 def _blocks_of_column(chunk: pa.Array) -> Iterator[EventTexts]:
     offsets, data = text_buffers(chunk)
-    null = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+    null = to_numpy(chunk.is_null()) if chunk.null_count else None
     block, first = _Block(), 0
     while first < len(chunk):
         last = int(np.searchsorted(offsets, offsets[first] + thresholds.json_block, side="right")) - 1

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_strings
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import PADDING
@@ -47,7 +47,7 @@ class Paths(NamedTuple):
 def paths_of(names: Sequence[str], before: Paths | None = None) -> Paths:
     """The tree of these names, whose numbers are their places. before: that of the first of them."""
     known = 0 if before is None else int((before.nodes[:, _ROLE] >> 2).max()) + 1
-    offsets, data = text_buffers(pa.array(names[known:], pa.large_string()))
+    offsets, data = text_buffers(from_strings(names[known:]))
     room = len(names) - known + int(np.count_nonzero(data == _DOT))
     if before is not None and 2 * (len(before.nodes) + room) > len(before.slots):
         return paths_of(names)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.arrays import from_strings
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
@@ -103,7 +104,7 @@ class WantedNames:
         """Slots of 1 + number by hash (0: empty), and the names' own offsets and bytes; of an extension: of what stands
         behind, counted from there."""
         own = self.names if self.is_sorted else self.names[len(self._sorted.names) :]
-        offsets, data = text_buffers(pa.array(own, pa.large_string()))
+        offsets, data = text_buffers(from_strings(own))
         slots = np.zeros(1 << max(4, (4 * len(own)).bit_length()), np.int32)
         _insert(offsets, data, slots)
         return slots, offsets, data.copy()
