@@ -13,7 +13,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 
 STAGES = ["jit", "language", "coding", "index", "segments", "storage", "history", "matcher"]
-BELOW = ["errors", "lazy", "thresholds", "arguments", *STAGES[: STAGES.index("matcher")]]
+COMMON = ["errors", "lazy", "thresholds", "arguments", "arrays"]
+BELOW = [*COMMON, *STAGES[: STAGES.index("matcher")]]
 SHELLS = ["spark", "cli", "service", "warming"]
 
 # What each part of the package may import from the package. A part that is not here has no place yet: give it one.
@@ -22,7 +23,8 @@ ALLOWED = {
     "thresholds": [],
     "lazy": [],
     "arguments": ["errors"],
-    **{stage: ["errors", "lazy", "thresholds", "arguments", *STAGES[:place]] for place, stage in enumerate(STAGES)},
+    "arrays": [],
+    **{stage: [*COMMON, *STAGES[:place]] for place, stage in enumerate(STAGES)},
     # The plain evaluator and explain work on the tree and read events as they come: no domain, no array, no index.
     "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
@@ -49,10 +51,7 @@ ALLOWED = {
     "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front", "client"],
     **{
         shell: [
-            "errors",
-            "lazy",
-            "thresholds",
-            "arguments",
+            *COMMON,
             *STAGES,
             "matches",
             "reference",

@@ -94,9 +94,9 @@ def test_forty_factors_add_in_milliseconds():
     text = " AND ".join(f"(a{i} = 1 OR b{i} = 1)" for i in range(40))
     m = dibs.Matcher()
     m.add("warm", "(a = 1 OR b = 1) AND (c = 1 OR d = 1)")
-    start = time.perf_counter()
+    start = time.process_time()
     m.add("x", text)
-    assert time.perf_counter() - start < 0.5  # generous: the benchmark says how fast, this says it does not explode
+    assert time.process_time() - start < 0.5  # generous: the benchmark says how fast, this says it does not explode
     event = {f"{'ab'[i % 2]}{i}": 1 for i in range(40)}
     assert m.match(event) == ["x"]
     assert m.match(event | {"b39": 2}) == []
