@@ -29,6 +29,7 @@ from dibs.spark import compile, explain, match, problems, sources
 
 builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", 2)
 builder = builder.config("spark.ui.enabled", "false").config("spark.python.daemon.module", "dibs.spark.daemon")
+builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
 spark = builder.getOrCreate()
 said = {"session": type(spark).__module__}
 

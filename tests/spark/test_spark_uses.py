@@ -204,6 +204,7 @@ def test_workers_have_little_to_collect(spark: SparkSession) -> None:
 def test_a_driver_too_small_for_the_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     """Collected they do not fit, and the message says what to do; compiled by a job they need no driver."""
     assert spark.conf.get("spark.python.daemon.module") == "dibs.spark.daemon"
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
     events = spark.createDataFrame([(1, 1)], "id int, a int")
     subs = spark.range(30_000).selectExpr("id", "concat('a = 1 AND long_name_of_an_attribute = ', id) AS expression")
     settings = spark.sparkContext._jsc.sc().conf()

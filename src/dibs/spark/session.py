@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def session(cores: int | None = None, app: str = "dibs", **config: str | int) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": 4,
         "spark.python.daemon.module": "dibs.spark.daemon",
+        # Over TCP each end waits for the other's delayed acknowledgement: 40 ms of every small task.
+        "spark.python.unix.domain.socket.enabled": "true" if hasattr(socket, "AF_UNIX") else "false",
     }
     settings |= {name.replace("_", "."): value for name, value in config.items()}
     builder = SparkSession.builder.appName(app).master(f"local[{cores or '*'}]")

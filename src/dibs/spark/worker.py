@@ -25,7 +25,7 @@ from dibs.storage import versions
 from dibs.storage.versions import Version
 
 # Events are matched in slices, chosen so that the pairs of one slice stay about so many, however often they match.
-PAIRS_AT_ONCE = 1_000_000
+PAIRS_AT_ONCE = 2_000_000
 FIRST_SLICE, LARGEST_SLICE = 256, 65_536
 PROBLEMS_SHOWN = 10  # of one event
 MENTIONED_TOGETHER = 500  # attributes in one subscription of a router
