@@ -243,6 +243,22 @@ def test_several_values_of_one_attribute():
             assert matcher.match(orjson.dumps(given)) == right
 
 
+def test_several_values_where_subscriptions_are_filed_under_values():
+    """In rising or falling order only: whether an attribute has several is seen while they are sorted."""
+    random = Random(7)
+    matcher = Matcher(threads=1)
+    matcher.add_many([(i, f"n{i % 400} = {i % 7} AND n{(7 * i + 1) % 400} > {i % 5}") for i in range(4_000)])
+    found = 0
+    for i in range(50):
+        values = {f"n{random.randrange(400)}": random.sample(range(9), 3) for _ in range(30)}
+        given = {name: sorted(own, reverse=i % 2 == 0) for name, own in values.items()}
+        right = by_batch(matcher, given)
+        found += len(right)
+        assert matcher.match(given) == right
+        assert matcher.match(orjson.dumps(given)) == right
+    assert found > 100
+
+
 def test_threads_have_spaces_of_their_own():
     matcher, random = filled(2_000), Random(5)
     events = [event(random) for _ in range(50)]
