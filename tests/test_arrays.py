@@ -63,6 +63,12 @@ def test_arrays_without_buffers() -> None:
         assert to_numpy(pa.nulls(0, type_)).dtype == pa.nulls(0, type_).to_numpy(zero_copy_only=False).dtype
 
 
+def test_nulls_are_no_numbers() -> None:
+    with pytest.raises(ValueError, match="1 of 2 values are null"):
+        to_numpy(pa.array([1, None]))
+    assert to_numpy(pa.array([None, 1]).slice(1)).tolist() == [1]
+
+
 PROGRAM = r"""
 import pathlib, sys
 import numpy as np

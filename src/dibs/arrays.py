@@ -48,6 +48,8 @@ def from_ids(ids: Sequence[int | str]) -> pa.Array:
 def to_numpy(array: pa.Array) -> NDArray[Any]:
     """Numbers and booleans, none of them null: numbers as a view, which cannot be written. Arrow's own to_numpy
     imports pandas too."""
+    if array.null_count:
+        raise ValueError(f"{array.null_count} of {len(array)} values are null, for which NumPy has no value")
     content = array.buffers()[1]
     data: Any = b"" if content is None else content
     if pa.types.is_boolean(array.type):
