@@ -15,7 +15,7 @@ from settings import THRESHOLDS
 from sql_judges import duckdb_sql, kept_by_duckdb
 from strategies import TYPED_COLUMNS, typed_expression, typed_rows
 
-EXPRESSIONS = ROWS = 145
+EXPRESSIONS = ROWS = 160
 
 
 @pytest.mark.parametrize("name", ["auto", "propagation", "betree"])

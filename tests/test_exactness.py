@@ -15,7 +15,7 @@ from dibs.matcher import Matcher
 from settings import THRESHOLDS
 
 NAMES = list(INDEXES)
-PAIRS = 45 * settings.default.max_examples
+PAIRS = 60 * settings.default.max_examples
 
 
 def check(judge: str, pairs: int, **options: Any) -> exactness.Summary:

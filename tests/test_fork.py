@@ -11,7 +11,7 @@ import pytest
 import dibs
 
 EVENT = {"x": 1, "y": 2}
-FORKS = 8
+FORKS = 15
 
 
 def ended(child: int, seconds: float = 60.0) -> int | None:

@@ -47,7 +47,8 @@ def test_groups_of_tests() -> None:
     assert places == sorted(set(places))
 
 
-@pytest.mark.parametrize(("dies_at", "before_death"), [((1, 5), 0), ((4,), 1)])
+@pytest.mark.parametrize("before_death", [0, 1])
+@pytest.mark.parametrize("dies_at", [(4,), (1, 5)])
 def test_a_process_that_dies(dies_at: tuple[int, ...], before_death: int, tmp_path: Path) -> None:
     """At once; or after a second, when the other process has no group left to take, and the one that died has two, of
     the first of which one test is left."""

@@ -27,7 +27,7 @@ from settings import THRESHOLDS
 
 EXPRESSIONS, EVENTS = 60, 8
 STEPS = 150  # of the writer, at most...
-SECONDS = 0.2  # ...and for so long
+SECONDS = 0.3  # ...and for so long
 
 
 class Step(NamedTuple):

@@ -245,9 +245,9 @@ def test_everything_that_the_model_can_say(name, setting):
 
 @pytest.fixture(scope="module")
 def soak():
-    """50,000 clauses, some events, and their pairs as the scan finds them."""
+    """100,000 clauses, some events, and their pairs as the scan finds them."""
     rng = np.random.default_rng(7)
-    parts = [random_clauses(rng, 10_000, 60, 50, programs=0.1, nulls=0.01) for _ in range(5)]
+    parts = [random_clauses(rng, 10_000, 60, 50, programs=0.1, nulls=0.01) for _ in range(10)]
     clauses, _ = concatenate_clauses(parts)
     events = random_events(rng, 150, 60, 50, most=20)
     return clauses, events, keys_of(create("scan", clauses).match(events, 2))
@@ -262,7 +262,7 @@ def keys_of(pairs):
 @pytest.mark.parametrize("name", NAMES)
 def test_soak_equals_scan(name, soak):
     clauses, events, wanted = soak
-    assert len(wanted) > 50_000
+    assert len(wanted) > 100_000
     assert np.array_equal(keys_of(create(name, clauses).match(events, 2)), wanted)
 
 
