@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +55,6 @@ from dibs.storage.catalog_session import DATA, LOG, file_size
 from dibs.storage.documents import put_change, read_head, read_news
 from dibs.storage.history_rows import HistoryChange, HistoryNews
 
-T = TypeVar("T")
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1
 READERS_END = 500  # milliseconds that closing waits for readers
 
@@ -266,12 +265,13 @@ class Catalog:
     def write_history(self, change: HistoryChange) -> None:
         """Writes a change of the history, whose number continues from that of the last one."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> int:
             state, last = read_state(connection), read_head(connection, self.identity).change
             if change.head.change != last + 1:
                 expected = f"the next change of the history is {last + 1}, not {change.head.change}"
                 raise StorageError(self.folder, f"{expected}; has somebody else written to it? Close it, open it again")
             put_change(connection, self.identity, state.version, max(self.clock(), state.time), change)
+            return state.version + change.head.change
 
         self._commit(work)
 
@@ -307,18 +307,19 @@ class Catalog:
         return self._writer
 
     def _write(self, work: Callable[[sqlite3.Connection], CatalogState]) -> None:
-        """`work` returns the new state."""
-        self._commit(lambda connection: write_state(connection, work(connection)))
+        """`work` changes subscriptions and returns the new state."""
 
-    def _commit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, when what it has written is durable."""
+        def whole(connection: sqlite3.Connection) -> int:
+            state = work(connection)
+            write_state(connection, state)
+            return state.version + read_head(connection, state.identity).change
+
+        self._commit(whole)
+
+    def _commit(self, work: Callable[[sqlite3.Connection], int]) -> None:
+        """What `work` writes is durable afterwards; it returns how many changes there are then, for the seal."""
         writer = self._check_writable()
-
-        def whole(connection: sqlite3.Connection) -> tuple[T, int]:
-            return work(connection), checking.count_committed(connection)
-
         self._sealed = False
-        result, changes = writer.write(whole)
+        changes = writer.write(work)
         if self._seal is not None:
             self._seal.write(Seal(self.identity, changes))
-        return result

@@ -10,12 +10,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.segments.ids import Id
-from dibs.storage.catalog_rows import Entry, Unsound, checksums_of, rows_of, rows_of_columns, seed_of, total, wrap
+from dibs.storage.catalog_rows import Entry, Unsound, checksum_of, checksums_of, rows_of_columns, seed_of, total, wrap
 from dibs.storage.catalog_schema import BY_ID, COLUMNS, CatalogState
 from dibs.thresholds import thresholds
 
 AT_ONCE = 100  # rows of one statement: SQLite allows 999 parameters at least
 OBJECTS = 10_000  # rows of which there are Python objects at a time
+
+INSERT = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_REMOVED = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
 
 RowChanges = list[tuple[Id, str | None, float]]  # id, text, weight; text None: removed
 
@@ -43,23 +46,20 @@ def put(connection: sqlite3.Connection, state: CatalogState, changes: RowChanges
             gone.append(Entry(id, "", 0.0, *its))
         else:
             new.append(Entry(id, text, float(weight), *its))
-    old, old_sums = _delete(connection, list(final))
     seed = seed_of(state.identity)
-    nothing = np.empty(0, np.int64)
-    new_sums = checksums_of(rows_of(new), seed) if new else nothing
-    gone_sums = checksums_of(rows_of(gone), seed) if gone else nothing
-    if new:
-        insert = f"INSERT INTO subscriptions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-        connection.executemany(insert, ((*e, s) for e, s in zip(new, new_sums.tolist())))
-    if gone:
-        insert = "INSERT INTO removed (id, version, time, checksum) VALUES (?, ?, ?, ?)"
-        connection.executemany(insert, ((e.id, e.version, e.time, s) for e, s in zip(gone, gone_sums.tolist())))
+    old, old_sums = _delete(connection, list(final))
+    new_sums = [checksum_of(entry, seed) for entry in new]
+    gone_sums = [checksum_of(entry, seed) for entry in gone]
+    for entry, checksum in zip(new, new_sums):
+        connection.execute(INSERT, (*entry, checksum))
+    for entry, checksum in zip(gone, gone_sums):
+        connection.execute(INSERT_REMOVED, (entry.id, entry.version, entry.time, checksum))
     return state._replace(
         version=state.version + len(changes),
         subscriptions=state.subscriptions - old + len(new),
-        subscriptions_sum=wrap(state.subscriptions_sum - old_sums + total(new_sums)),
+        subscriptions_sum=wrap(state.subscriptions_sum - old_sums + sum(new_sums)),
         removed=state.removed + len(gone),
-        removed_sum=wrap(state.removed_sum + total(gone_sums)),
+        removed_sum=wrap(state.removed_sum + sum(gone_sums)),
     )
 
 

@@ -48,13 +48,24 @@ def _hash(data, start, end, h):
 
 @kernel
 def fill_checksums(rows, seed, result):
-    numbers = rows.weights.view(np.uint64)
     for i in range(len(result)):
         h = _step(seed, np.uint64(rows.kinds[i]))
         h = _hash(rows.ids, rows.id_starts[i], rows.id_starts[i + 1], h)
         h = _hash(rows.texts, rows.text_starts[i], rows.text_starts[i + 1], h)
-        h = _step(_step(h, numbers[i]), np.uint64(rows.versions[i]))
-        result[i] = np.int64(_step(h, np.uint64(rows.times[i])))
+        result[i] = _end(h, rows.weights[i], rows.versions[i], rows.times[i])
+
+
+@kernel
+def checksum_row(seed, kind, id, text, weight, version, time):
+    """One row, which is not worth arrays; see fill_checksums."""
+    h = _hash(text, 0, len(text), _hash(id, 0, len(id), _step(seed, np.uint64(kind))))
+    return _end(h, weight, version, time)
+
+
+@kernel(inline="always")
+def _end(h, weight, version, time):
+    h = _step(_step(h, np.float64(weight).view(np.uint64)), np.uint64(version))
+    return np.int64(_step(h, np.uint64(time)))
 
 
 @kernel

@@ -22,7 +22,15 @@ from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.domain import string_buffers
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
-from dibs.storage.catalog_kernels import INTEGER, STRING, fill_checksums, is_ascending, read_numbers, split_into
+from dibs.storage.catalog_kernels import (
+    INTEGER,
+    STRING,
+    checksum_row,
+    fill_checksums,
+    is_ascending,
+    read_numbers,
+    split_into,
+)
 from dibs.thresholds import thresholds
 
 SIGN, MASK = 1 << 63, (1 << 64) - 1
@@ -81,23 +89,15 @@ def wrap(value: int) -> int:
 # ---- making rows ----
 
 
-def rows_of(entries: Sequence[Entry]) -> CatalogArrays:
-    ids = [int(e.id).to_bytes(8, "little", signed=True) if isinstance(e.id, int) else e.id.encode() for e in entries]
-    texts = [e.text.encode() for e in entries]
-    return CatalogArrays(
-        np.array([isinstance(e.id, str) for e in entries], np.uint8),
-        *_join(ids),
-        *_join(texts),
-        np.array([e.weight for e in entries], np.float64) + 0.0,
-        np.array([e.version for e in entries], np.int64),
-        np.array([e.time for e in entries], np.int64),
-    )
-
-
-def _join(parts: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    starts = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=starts[1:])
-    return starts, np.frombuffer(b"".join(parts), np.uint8)
+def checksum_of(entry: Entry, seed: np.uint64) -> int:
+    """That of one row."""
+    id, text, weight, version, time = entry
+    if isinstance(id, str):
+        kind, key = STRING, id.encode()
+    else:
+        kind, key = INTEGER, int(id).to_bytes(8, "little", signed=True)
+    strings = np.frombuffer(key, np.uint8), np.frombuffer(text.encode(), np.uint8)
+    return int(checksum_row(seed, kind, *strings, weight + 0.0, version, time))
 
 
 def rows_of_columns(
@@ -126,15 +126,14 @@ def checksums_of(rows: CatalogArrays, seed: np.uint64) -> NDArray[np.int64]:
 
 def entries_of(found: Sequence[tuple[Any, ...]], seed: np.uint64) -> list[Entry]:
     """Rows as SQLite gives them, (id, text, weight, version, time, checksum), whose checksums fit. Raises Unsound."""
-    entries = [Entry(*row[:5]) for row in found]
-    for e in entries:
-        if type(e.id) not in (int, str) or type(e.text) is not str or type(e.weight) is not float:
-            raise Unsound(f"the row of version {e.version} has a value of another type than was written")
-    if entries:
-        try:
-            _check(rows_of(entries), np.array([row[5] for row in found], np.int64), seed)
-        except (TypeError, ValueError, OverflowError):
-            raise Unsound("a row has a value of another type than was written") from None
+    entries = []
+    for *values, checksum in found:
+        entry = Entry(*values)
+        if type(entry.id) not in (int, str) or tuple(map(type, values[1:])) != (str, float, int, int):
+            raise Unsound(f"the row of version {entry.version} has a value of another type than was written")
+        if checksum_of(entry, seed) != checksum:
+            raise _misfit(entry.id, entry.version)
+        entries.append(entry)
     return entries
 
 
@@ -223,10 +222,13 @@ def _check(rows: CatalogArrays, checksums: NDArray[np.int64], seed: np.uint64) -
     if len(wrong):
         first = int(wrong[0])
         id = rows.ids[rows.id_starts[first] : rows.id_starts[first + 1]].tobytes()
-        shown = (
-            id.decode(errors="replace") if rows.kinds[first] == STRING else int.from_bytes(id, "little", signed=True)
-        )
-        raise Unsound(f"the row of {shown!r}, version {rows.versions[first]}, does not fit its checksum")
+        text = rows.kinds[first] == STRING
+        shown = id.decode(errors="replace") if text else int.from_bytes(id, "little", signed=True)
+        raise _misfit(shown, int(rows.versions[first]))
+
+
+def _misfit(id: Id, version: int) -> Unsound:
+    return Unsound(f"the row of {id!r}, version {version}, does not fit its checksum")
 
 
 def columns_of(portions: list[CatalogArrays]) -> list[CatalogColumns]:

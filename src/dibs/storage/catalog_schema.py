@@ -61,6 +61,9 @@ class CatalogState(NamedTuple):
     removed_sum: int
 
 
+UPDATE_STATE = f"UPDATE state SET {', '.join(f'{name} = ?' for name in (*CatalogState._fields, 'checksum'))}"
+
+
 class LaterFormat(Exception):
     """A catalog that a later version of Dibs has written."""
 
@@ -76,8 +79,7 @@ def read_state(connection: sqlite3.Connection) -> CatalogState:
 
 
 def write_state(connection: sqlite3.Connection, state: CatalogState) -> None:
-    fields = ", ".join(f"{name} = ?" for name in (*CatalogState._fields, "checksum"))
-    connection.execute(f"UPDATE state SET {fields}", (*state, _checksum(state)))
+    connection.execute(UPDATE_STATE, (*state, _checksum(state)))
 
 
 def _checksum(state: CatalogState) -> str:
