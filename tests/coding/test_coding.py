@@ -91,6 +91,18 @@ def test_numbers_are_ordered_by_mathematical_value():
     assert number_key(-0.0) == number_key(0) == number_key(0.0)
 
 
+def test_constants_without_rests_take_events_that_have_one():
+    """2 ** 53 + 1 has the float of its neighbour below, and 2 ** 53 + 3 that of the one above."""
+    domains, clauses, _ = coded("x = 9007199254740992", "x > 9007199254740992", "x < 9007199254740996")
+    assert len(domains.number_rests) == 0
+    values = read_events([{"x": 2**53 + k} for k in range(5)], ["x"])
+    found = create("scan", clauses).match(code_events(values, domains), 1)
+    pairs = sorted(zip(found.event.tolist(), found.row.tolist(), strict=True))
+    assert pairs == [(0, 0), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1)]
+    domains, _, _ = coded("x = 9007199254740992", "x = 9007199254740993")
+    assert domains.number_rests.tolist() == [0, 1]
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.integers(0, 2**64 - 1)))
 def test_integer_keys_have_a_plain_twin(signed, unsigned):
     edges = [2**53, 2**53 + 1, 2**62 + 1, 2**63 - 1, 2**63 - 512, 2**63 - 513]

@@ -169,7 +169,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     assert own is not None
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable
     if len(n.event):
-        numbers = (domains.number_offsets, domains.number_value, domains.number_rest)
+        numbers = (domains.number_offsets, domains.number_value, domains.number_rests)
         yield _points(n.event, *code_numbers(own, n.name, writable(n.value), writable(n.rest), *numbers))
     if len(t.event):
         times = (domains.time_offsets, domains.time_value, domains.time_base)
@@ -240,7 +240,7 @@ def cell_of(value: Literal, attribute: int, domains: Domains) -> int:
     if value.kind == Kind.NUMBER:
         near, rest = number_key(value.value)
         return NUMBER_BASE + number_cell(
-            near, rest, d.number_offsets[a], d.number_offsets[a + 1], d.number_value, d.number_rest
+            near, rest, d.number_offsets[a], d.number_offsets[a + 1], d.number_value, d.number_rests
         )
     if value.kind == Kind.TIME:
         at = microseconds(value.value)

@@ -53,7 +53,7 @@ code_few_values = keeping(code_values)
 def _code_values(values, texts, own, lookup, c, room, still):
     asked, several = _ask_for(values, own, room)
     for first in range(0, asked, _BLOCK):
-        likely = _code_block(values, texts, first, min(first + _BLOCK, asked), lookup, c, room, still)
+        likely = _code_block(values, texts, first, asked, lookup, c, room, still)
         for k in range(likely):
             p, h = still.entry[k], still.hash[k]
             if values.kind[room.place[p]] == STRING:
@@ -85,13 +85,13 @@ def _ask_for(values, own, room):
 
 
 @phase
-def _code_block(values, texts, first, last, lookup, c, room, still):
-    """Cells of the entries first to last. A value that may be looked up gets the cell of a gap; if it is likely a
-    constant, it is kept open, and its slot is asked for. Returns how many there are of those."""
+def _code_block(values, texts, first, asked, lookup, c, room, still):
+    """Cells of a block of entries, from the first on. A value that may be looked up gets the cell of a gap; if it is
+    likely a constant, it is kept open, and its slot is asked for. Returns how many there are of those."""
     looked = len(lookup.numbers) > 0
     count = 0
-    for entry in range(first, last):
-        if entry + _AHEAD < last:
+    for entry in range(first, min(first + _BLOCK, asked)):
+        if entry + _AHEAD < asked:
             _ask_for_constants(values, room.place[entry + _AHEAD], room.attribute[entry + _AHEAD], looked, lookup, c)
         p = np.uint64(entry)
         i, a = np.uint64(room.place[p]), np.uint64(room.attribute[p])
@@ -140,7 +140,7 @@ def _search(kind, key, rest, a, texts, c):
     """The cell of a value among the constants of its attribute."""
     if kind == NUMBER:
         value, first, last = np.int64(key).view(np.float64), c.number_offsets[a], c.number_offsets[a + 1]
-        return NUMBER_BASE + number_cell(value, rest, first, last, c.number_value, c.number_rest)
+        return NUMBER_BASE + number_cell(value, rest, first, last, c.number_value, c.number_rests)
     if kind == STRING:
         start, end = texts.starts[key], texts.starts[key + 1]
         first, last = c.string_offsets[a], c.string_offsets[a + 1]

@@ -81,6 +81,11 @@ class Domains:
         """The number of each attribute."""
         return {a: i for i, a in enumerate(self.attributes)}
 
+    @lazy
+    def number_rests(self) -> NDArray[np.int16]:
+        """number_rest; empty if all are 0, as nearly always: searches need not look at them then."""
+        return self.number_rest if self.number_rest.any() else np.empty(0, np.int16)
+
     def string(self, i: int) -> bytes:
         """String constant i of all."""
         return self.string_bytes[self.string_starts[i] : self.string_starts[i + 1]].tobytes()
@@ -193,16 +198,18 @@ def compare_bytes(a, a_start, a_end, b, b_start, b_end):
 @kernel
 def number_cell(value, rest, first, last, values, rests):
     """The cell of a number among the constants [first, last), counted from the section's start. The search takes the
-    same steps for every value, without a branch that depends on it: mispredicted ones cost five times as much."""
+    same steps for every value, without a branch that depends on it: mispredicted ones cost five times as much.
+    rests: see Domains.number_rests."""
     a = lower_bound(value, first, last, values)
     if len(values) == 0:
         return np.int64(0)
     at = min(a, len(values) - 1)
     exact = np.int64(a < last) & np.int64(values[at] == value)
-    if (exact & np.int64((rests[at] | rest) != 0)) != 0:  # integers beyond 2 ** 53 that share their float, or NaN
-        while a < last and values[a] == value and rests[a] < rest:
+    rested = len(rests) > 0
+    if (exact & np.int64(rested or rest != 0)) != 0:  # integers beyond 2 ** 53 that share their float, or NaN
+        while a < last and values[a] == value and (rests[a] if rested else 0) < rest:
             a += 1
-        exact = np.int64(a < last and values[a] == value and rests[a] == rest)
+        exact = np.int64(a < last and values[a] == value and (rests[a] if rested else 0) == rest)
     return 2 * (a - first) + exact
 
 

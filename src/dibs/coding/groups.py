@@ -80,7 +80,7 @@ class Constants(NamedTuple):
 
     number_offsets: NDArray[np.int64]
     number_value: NDArray[np.float64]
-    number_rest: NDArray[np.int16]
+    number_rests: NDArray[np.int16]  # empty: all are 0
     string_offsets: NDArray[np.int64]
     string_starts: NDArray[np.int64]
     string_bytes: NDArray[np.uint8]

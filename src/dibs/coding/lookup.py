@@ -37,10 +37,12 @@ def lookup_of(domains: Domains, clauses: Clauses) -> Lookup:
     )
     of_numbers, of_strings = np.diff(c.number_offsets), np.diff(c.string_offsets)
     numbers &= of_numbers > thresholds.constants_searched
-    numbers[np.repeat(np.arange(len(numbers)), of_numbers)[c.number_rest != 0]] = 0
+    numbers[np.repeat(np.arange(len(numbers)), of_numbers)[domains.number_rest != 0]] = 0
     strings &= (of_strings > thresholds.constants_searched) & (domains.facet == Facet.VALUE)
     if len(c.string_bytes) >= 2**32:
         strings[:] = 0
+    if not numbers.any() and not strings.any():
+        return NOTHING
     all_numbers, all_strings = of_numbers[numbers > 0].sum(), of_strings[strings > 0].sum()
     lookup = Lookup(_slots(all_numbers), _slots(all_strings), _likely(all_numbers + all_strings), numbers, strings)
     _fill(lookup, c)

@@ -39,7 +39,7 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
 from dibs.index.papers.counters import counters, take_zeros
 from dibs.index.papers.postings import Postings, SlotsRead, slots_of, write_out
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
@@ -106,6 +106,11 @@ class Counting:
 @kernel
 def _count(rows_a_posting, postings, slots, counters, events, last_event, room, progress):
     """See index.base.in_parts. An event whose matches do not fit is counted again in the next call."""
+    _count_events(rows_a_posting, postings, slots, counters, events, last_event, room, progress)
+
+
+@phase(inline=False)
+def _count_events(rows_a_posting, postings, slots, counters, events, last_event, room, progress):
     _, _, start, rows = postings
     included, excluded = slots
     size, left, found = counters
@@ -137,7 +142,7 @@ def _count(rows_a_posting, postings, slots, counters, events, last_event, room, 
 # The phases of an event. `slots` are the first n of the included or of the excluded ones.
 
 
-@kernel(inline="always")
+@phase
 def _ask_for(start, rows, slots, n):
     """Asks for the beginnings of the lists: (how many have postings, how many postings these are)."""
     lists, read = np.int64(0), np.int64(0)
@@ -150,7 +155,7 @@ def _ask_for(start, rows, slots, n):
     return lists, read
 
 
-@kernel(inline="always")
+@phase
 def _count_up(start, rows, slots, n, left):
     """Rows whose inequality does not hold, which `any` will count down all the same: (lists, postings)."""
     lists, read = np.int64(0), np.int64(0)
@@ -163,14 +168,14 @@ def _count_up(start, rows, slots, n, left):
     return lists, read
 
 
-@kernel(inline="always")
+@phase
 def _count_down(start, rows, slots, n, left):
     for j in range(n):
         for p in range(np.uint32(start[slots[j]]), np.uint32(start[slots[j] + 1])):
             left[rows[p]] -= 1
 
 
-@kernel(inline="always")
+@phase
 def _count_down_and_find(start, rows, slots, n, left, found):
     """How many rows match; they are the first of `found`."""
     k = np.int64(0)
@@ -184,7 +189,7 @@ def _count_down_and_find(start, rows, slots, n, left, found):
     return k
 
 
-@kernel(inline="always")
+@phase
 def _set_back(start, rows, slots, n, left, size):
     """Sets back the counters that were counted down: how many were."""
     candidates = np.int64(0)

@@ -48,7 +48,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, EventArrays, Room
 from dibs.index.papers.postings import Postings, SlotsRead, slots_of, write_out
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 ROW, INCLUDED, NUMBER = 32, 1 << 31, (1 << 31) - 1  # the parts of a key
@@ -135,6 +135,11 @@ def pass_key(typingctx, keys, at, key):
 @kernel
 def _merge(postings, sizes, slots, lists, events, last_event, room, progress):
     """See index.base.in_parts. An event whose matches do not fit is merged again in the next call."""
+    _merge_events(postings, sizes, slots, lists, events, last_event, room, progress)
+
+
+@phase(inline=False)
+def _merge_events(postings, sizes, slots, lists, events, last_event, room, progress):
     _, _, start, rows = postings
     groups, found = len(sizes), np.int64(0)
     for e in range(progress[NEXT_EVENT], last_event):
@@ -169,7 +174,7 @@ def _merge(postings, sizes, slots, lists, events, last_event, room, progress):
     progress[NEXT_EVENT], progress[PAIRS] = last_event, found
 
 
-@kernel(inline="always")
+@phase
 def _open(start, groups, g, slots, n, m, lists):
     """Adds the lists of group g that have a posting, of the first n slots, to m others: how many there are then."""
     for j in range(n):
@@ -180,7 +185,7 @@ def _open(start, groups, g, slots, n, m, lists):
     return m
 
 
-@kernel(inline="always")
+@phase
 def _take_all(rows, lists, m, e, found, room):
     """Rows of one predicate: each posting is a match. As _conjunction."""
     read = np.int64(0)
@@ -196,7 +201,7 @@ def _take_all(rows, lists, m, e, found, room):
     return found, read, read
 
 
-@kernel(inline="always")
+@phase
 def _order(rows, lists, m, including):
     """The keys of m lists that stand at their beginnings; `including`: how many of them include."""
     key = lists.key
@@ -210,7 +215,7 @@ def _order(rows, lists, m, including):
     key[m] = END
 
 
-@kernel(inline="always")
+@phase
 def _conjunction(rows, size, lists, m, e, found, room):
     """The paper's conjunction algorithm over m lists in order: (pairs found up to now or FULL, rows compared, postings
     at which a list stood)."""
@@ -238,22 +243,7 @@ def _conjunction(rows, size, lists, m, e, found, room):
                     moved += 1
         for q in range(moved - 1, -1, -1):  # the keys behind q are in order
             j = key[q] & NUMBER
-            # The first posting at the target or later: galloping, then halving. (Not a function: handing it the rows, a
-            # loop being in it, costs Numba two atomic counts, as much as the rest of the step.)
-            p, last, step = place[j] + 1, end[j], 1
-            if p < last and np.int64(rows[p]) < target:
-                while p + step < last and np.int64(rows[p + step]) < target:
-                    p += step
-                    step += step
-                # rows[p] is before the target, rows[high] is not (or is past the end)
-                high = min(p + step, last)
-                while high - p > 1:
-                    middle = (p + high) >> 1
-                    if np.int64(rows[middle]) < target:
-                        p = middle
-                    else:
-                        high = middle
-                p = high
+            p, last = _skip_to(rows, target, place[j] + 1, end[j]), end[j]
             own = np.int64(END)
             if p < last:
                 place[j] = p
@@ -264,3 +254,23 @@ def _conjunction(rows, size, lists, m, e, found, room):
                 pass_key(key, i, own)
             m -= p == last
     return found, compared, read
+
+
+@phase
+def _skip_to(rows, target, p, last):
+    """The first posting from p on whose row is the target or a later one, or `last`: galloping, then halving."""
+    if p >= last or np.int64(rows[p]) >= target:
+        return p
+    step = 1
+    while p + step < last and np.int64(rows[p + step]) < target:
+        p += step
+        step += step
+    # rows[p] is before the target, rows[high] is not (or is past the end)
+    high = min(p + step, last)
+    while high - p > 1:
+        middle = (p + high) >> 1
+        if np.int64(rows[middle]) < target:
+            p = middle
+        else:
+            high = middle
+    return high

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
 from dibs.index.groups import ClauseArrays
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 
 FIRST, CELLS, EXCLUSIONS = range(3)  # the columns of block
 FLOOR, CEILING = range(2)  # the columns of limits
@@ -262,7 +262,7 @@ def _write_postings(clauses, kept, block, entries, group, groups, ends, rows):
                 at += groups
 
 
-@kernel
+@phase
 def slots_of(events, e, postings, slots):
     """The slots that event e reads: (how many are in `included`, and in `excluded`)."""
     attribute, cell, block, limits = events.attribute, events.lo, postings.block, postings.limits
