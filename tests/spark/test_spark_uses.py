@@ -217,3 +217,24 @@ def test_a_driver_too_small_for_the_subscriptions(spark: SparkSession, tmp_path:
         assert match(events, tmp_path / "index").count() == 0
     finally:
         settings.set("spark.driver.maxResultSize", before)
+
+
+IDLE = """
+import os, socket
+os.environ["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "true"  # as Spark sets it
+from pyspark import daemon
+from dibs.spark.daemon import end_quietly
+
+ours, spark = socket.socketpair()
+spark.close()
+try:
+    print(daemon.worker(ours, True))
+except BrokenPipeError:
+    print("broken pipe")
+print(end_quietly(daemon.worker)(ours, True))
+"""
+
+
+def test_a_worker_that_spark_closes_when_idle_says_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", IDLE], capture_output=True, text=True, timeout=120)
+    assert (done.stdout.split("\n"), done.stderr) == (["broken pipe", "1", ""], "")
