@@ -91,6 +91,23 @@ def test_numbers_are_ordered_by_mathematical_value():
     assert number_key(-0.0) == number_key(0) == number_key(0.0)
 
 
+def test_numbers_of_attributes_with_many_few_and_no_constants_are_searched_together():
+    """More values than are searched at once; the first attribute and the last have no number."""
+    texts = ["a = 'x'", "b = 5", *(f"c >= {7 * n}" for n in range(100)), "z = 'x'"]
+    domains, clauses, _ = coded(*texts)
+    batch = [{"a": n, "b": n % 7, "c": 7 * (n % 101) - 1, "z": n} for n in range(-1, 200)]
+    values = read_events(batch, ["a", "b", "c", "z"])
+    coded_batch = code_events(values, domains)
+    found = create("scan", clauses).match(coded_batch, 1)
+    pairs = set(zip(found.event.tolist(), found.row.tolist(), strict=True))
+    wanted = {(e, 1) for e, event in enumerate(batch) if event["b"] == 5}
+    wanted |= {(e, 2 + n) for e, event in enumerate(batch) for n in range(100) if event["c"] >= 7 * n}
+    assert pairs == wanted
+    for e, event in enumerate(batch):
+        cells = [cell_of(literal(event[name]), domains.number_of[name, Facet.VALUE], domains) for name in "abcz"]
+        assert coded_batch.lo[coded_batch.offsets[e] : coded_batch.offsets[e + 1]].tolist() == cells
+
+
 def test_constants_without_rests_take_events_that_have_one():
     """2 ** 53 + 1 has the float of its neighbour below, and 2 ** 53 + 3 that of the one above."""
     domains, clauses, _ = coded("x = 9007199254740992", "x > 9007199254740992", "x < 9007199254740996")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME, Arranged
-from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell
+from dibs.coding.domain import NUMBER_BASE, number_cell_at, string_cell, time_cell
 from dibs.coding.groups import CodedRoom, Constants, Lookup, Texts
 from dibs.coding.lookup_kernels import (
     first_slot,
@@ -25,7 +25,6 @@ from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch
 
 _BLOCK = 128  # values that are looked up together
-_AHEAD = 16  # values whose constants are asked for before they are needed
 
 
 class Open(NamedTuple):
@@ -33,6 +32,16 @@ class Open(NamedTuple):
 
     entry: NDArray[np.int64]
     hash: NDArray[np.uint64]
+
+
+class Sought(NamedTuple):
+    """Numbers of a block that are searched together, a step of each at a time, so that they wait for memory together.
+    Of each: where it stands among the entries, and that its place is one of at ... at + left."""
+
+    entry: NDArray[np.int64]
+    value: NDArray[np.float64]
+    at: NDArray[np.int64]
+    left: NDArray[np.int64]
 
 
 @kernel
@@ -43,17 +52,21 @@ def code_values(own, *arrays):
     values, texts, lookup = Arranged(*arrays[:5]), Texts(*arrays[5:7]), Lookup(*arrays[7:12])
     constants, room = Constants(*arrays[12:24]), CodedRoom(*arrays[24:])
     still = Open(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.uint64))
-    return _code_values(values, texts, own, lookup, constants, room, still)
+    places = np.empty((3, _BLOCK), np.int64)
+    sought = Sought(places[0], np.empty(_BLOCK, np.float64), places[1], places[2])
+    return _code_values(values, texts, own, lookup, constants, room, still, sought)
 
 
 code_few_values = keeping(code_values)
 
 
 @phase(inline=False)
-def _code_values(values, texts, own, lookup, c, room, still):
+def _code_values(values, texts, own, lookup, c, room, still, sought):
     asked, several = _ask_for(values, own, room)
     for first in range(0, asked, _BLOCK):
-        likely = _code_block(values, texts, first, asked, lookup, c, room, still)
+        count, numbers = _code_block(values, texts, first, min(first + _BLOCK, asked), lookup, c, room, still, sought)
+        _search_numbers(values, numbers, c, room, sought)
+        likely = _keep_likely(values, count, lookup, room, still)
         for k in range(likely):
             p, h = still.entry[k], still.hash[k]
             if values.kind[room.place[p]] == STRING:
@@ -85,35 +98,63 @@ def _ask_for(values, own, room):
 
 
 @phase
-def _code_block(values, texts, first, asked, lookup, c, room, still):
-    """Cells of a block of entries, from the first on. A value that may be looked up gets the cell of a gap; if it is
-    likely a constant, it is kept open, and its slot is asked for. Returns how many there are of those."""
+def _code_block(values, texts, first, last, lookup, c, room, still, sought):
+    """Cells of the entries first to last, but for numbers, which are sought together. A value that may be looked up
+    gets the cell of a gap and is kept open. Returns how many there are of those, and of numbers."""
     looked = len(lookup.numbers) > 0
-    count = 0
-    for entry in range(first, min(first + _BLOCK, asked)):
-        if entry + _AHEAD < asked:
-            _ask_for_constants(values, room.place[entry + _AHEAD], room.attribute[entry + _AHEAD], looked, lookup, c)
+    count = numbers = 0
+    for entry in range(first, last):
         p = np.uint64(entry)
         i, a = np.uint64(room.place[p]), np.uint64(room.attribute[p])
         kind, key = values.kind[i], values.key[i]
-        if kind == NUMBER and looked and lookup.numbers[a]:
+        if kind == NUMBER:
+            if not (looked and lookup.numbers[a]):
+                begin = c.number_offsets[a]
+                sought.entry[numbers], sought.value[numbers] = entry, np.int64(key).view(np.float64)
+                sought.at[numbers], sought.left[numbers] = begin, c.number_offsets[a + np.uint64(1)] - begin
+                numbers += 1
+                continue
             room.cell[p] = NUMBER_BASE
             h = number_hash(a, key)
         elif kind == STRING and looked and lookup.strings[a]:
             room.cell[p] = c.string_base[a]
             h = string_hash(a, texts.data, texts.starts[np.uint64(key)], texts.starts[np.uint64(key + 1)])
         else:
-            room.cell[p] = _search(kind, key, values.rest[i], a, texts, c)
+            room.cell[p] = _search(kind, key, a, texts, c)
             continue
         still.entry[count], still.hash[count] = entry, h
         prefetch(lookup.likely, likely_word(lookup.likely, h))
         count += 1
-    return _keep_likely(values, count, lookup, room, still)
+    return count, numbers
+
+
+@phase
+def _search_numbers(values, numbers, c, room, sought):
+    """The cells of the numbers that are sought. See domain.lower_bound for a step."""
+    longest = 0
+    for k in range(numbers):
+        longest = max(longest, sought.left[k])
+    while longest > 0:
+        for k in range(np.uint64(numbers)):
+            at, half = (
+                sought.at[k],
+                (sought.left[k] + 1) >> 1,
+            )  # none left: a look at the one before, which counts nothing
+            sought.at[k] = at + half * np.int64(c.number_value[at + half - 1] < sought.value[k])
+            sought.left[k] -= half
+        longest >>= 1
+    for k in range(numbers):
+        p = sought.entry[k]
+        a, rest = room.attribute[p], values.rest[room.place[p]]
+        first, last = c.number_offsets[a], c.number_offsets[a + 1]
+        cell = number_cell_at(sought.at[k], sought.value[k], rest, first, last, c.number_value, c.number_rests)
+        room.cell[p] = NUMBER_BASE + cell
 
 
 @phase
 def _keep_likely(values, count, lookup, room, still):
-    """Without a branch that nobody can predict: what is not likely a constant is overwritten by the next."""
+    """Those of the open values that are likely constants, and asks for their slots. Without a branch that nobody can
+    predict: what is not likely a constant is overwritten by the next."""
     kept = 0
     for k in range(count):
         h = still.hash[k]
@@ -129,18 +170,8 @@ def _keep_likely(values, count, lookup, room, still):
 
 
 @phase
-def _ask_for_constants(values, i, a, looked, lookup, c):
-    """Asks for the middle of the numbers among which a value will be searched."""
-    if values.kind[i] == NUMBER and not (looked and lookup.numbers[a]):
-        prefetch(c.number_value, (c.number_offsets[a] + c.number_offsets[a + 1]) >> 1)
-
-
-@phase
-def _search(kind, key, rest, a, texts, c):
-    """The cell of a value among the constants of its attribute."""
-    if kind == NUMBER:
-        value, first, last = np.int64(key).view(np.float64), c.number_offsets[a], c.number_offsets[a + 1]
-        return NUMBER_BASE + number_cell(value, rest, first, last, c.number_value, c.number_rests)
+def _search(kind, key, a, texts, c):
+    """The cell of a value that is no number among the constants of its attribute."""
     if kind == STRING:
         start, end = texts.starts[key], texts.starts[key + 1]
         first, last = c.string_offsets[a], c.string_offsets[a + 1]

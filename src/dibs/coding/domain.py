@@ -200,7 +200,12 @@ def number_cell(value, rest, first, last, values, rests):
     """The cell of a number among the constants [first, last), counted from the section's start. The search takes the
     same steps for every value, without a branch that depends on it: mispredicted ones cost five times as much.
     rests: see Domains.number_rests."""
-    a = lower_bound(value, first, last, values)
+    return number_cell_at(lower_bound(value, first, last, values), value, rest, first, last, values, rests)
+
+
+@kernel(inline="always")
+def number_cell_at(a, value, rest, first, last, values, rests):
+    """The same, for a value whose lower bound is known."""
     if len(values) == 0:
         return np.int64(0)
     at = min(a, len(values) - 1)
