@@ -136,10 +136,8 @@ def _search_numbers(values, numbers, c, room, sought):
         longest = max(longest, sought.left[k])
     while longest > 0:
         for k in range(np.uint64(numbers)):
-            at, half = (
-                sought.at[k],
-                (sought.left[k] + 1) >> 1,
-            )  # none left: a look at the one before, which counts nothing
+            # Where none is left, this looks at the one before and counts nothing.
+            at, half = sought.at[k], (sought.left[k] + 1) >> 1
             sought.at[k] = at + half * np.int64(c.number_value[at + half - 1] < sought.value[k])
             sought.left[k] -= half
         longest >>= 1

@@ -50,10 +50,11 @@ def put(connection: sqlite3.Connection, state: CatalogState, changes: RowChanges
     old, old_sums = _delete(connection, list(final))
     new_sums = [checksum_of(entry, seed) for entry in new]
     gone_sums = [checksum_of(entry, seed) for entry in gone]
-    for entry, checksum in zip(new, new_sums):
-        connection.execute(INSERT, (*entry, checksum))
-    for entry, checksum in zip(gone, gone_sums):
-        connection.execute(INSERT_REMOVED, (entry.id, entry.version, entry.time, checksum))
+    if new:
+        connection.executemany(INSERT, ((*entry, checksum) for entry, checksum in zip(new, new_sums)))
+    if gone:
+        rows = ((entry.id, entry.version, entry.time, checksum) for entry, checksum in zip(gone, gone_sums))
+        connection.executemany(INSERT_REMOVED, rows)
     return state._replace(
         version=state.version + len(changes),
         subscriptions=state.subscriptions - old + len(new),
