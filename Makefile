@@ -10,7 +10,7 @@ READY := $(VENV)/.dibs-ready
 # processes, and each would compile all sources and all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-kafka test-kills check bench setup clean
+.PHONY: help demo test test-fast test-kafka test-kills check bench wheel setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
 	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
+	@echo "make wheel   dist/*.whl with compiled kernels, for this Python and for x86-64 processors of the last ten years"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
 	@echo "make clean   remove caches and outputs ($(VENV) stays; remove it by hand for a new set-up)"
 
@@ -53,6 +54,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+wheel: $(READY)
+	$(BIN)/python -m dibs.warming.shipping build/compiled
+	DIBS_COMPILED=build/compiled $(BIN)/python -m hatchling build -t wheel -d dist
 
 setup: $(READY)
 

@@ -1,6 +1,6 @@
 """Three plain matchers to measure against: what a good engineer would write in an afternoon for integers only.
 
-They take the arrays of `dibs.workloads.boolean` as they are: no coding, no updates, one closed interval for each
+They take the arrays of `dibs.papers.workloads.boolean` as they are: no coding, no updates, one closed interval for each
 predicate, one value for each attribute of an event. They see the events beforehand, so their order of predicates is
 the best one that the frequencies of attributes can give. That is an advantage over Dibs, on purpose.
 
@@ -21,7 +21,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dibs.workloads.boolean import Workload
+from dibs.papers.workloads.boolean import Workload
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, subscription
 FULL = -1  # a kernel's answer when the room for pairs is used up

@@ -30,7 +30,7 @@ from dibs.coding.events import WantedNames, read_events
 from dibs.history.coded.answers import Answering, one_view
 from dibs.history.plan import plan_of
 from dibs.language.printer import JOIN
-from dibs.workloads.joins import SHAPES, JoinWorkload, Market, generate, offers, spell
+from dibs.papers.workloads.joins import SHAPES, JoinWorkload, Market, generate, offers, spell
 
 WAYS = [(order, prefilter) for order in ("joins", "constants") for prefilter in (False, True)]
 KINDS = ("equated key and bound", "not seen before", "bound and constant", "least of a key", "count in a window")

@@ -25,9 +25,9 @@ from dibs.coding.events import WantedNames, read_events
 from dibs.index import create
 from dibs.index.base import do_pending
 from dibs.matcher import Matcher
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.boolean import Workload
 from dibs.segments.segment import Segment
-from dibs.workloads import boolean
-from dibs.workloads.boolean import Workload
 
 Say = Callable[[str], None]  # tells the terminal what is going on
 MICRO = 1e6

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dibs.experiments.pictures import set_plain_ticks
+from dibs.papers.experiments.pictures import set_plain_ticks
 from words import STAGES, number
 
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")

@@ -21,8 +21,8 @@ from rich.table import Table as RichTable
 import plots
 import tables
 import tables_outside
-from dibs.experiments import EXPERIMENTS, pictures, standing, verdicts
-from dibs.experiments.results import read
+from dibs.papers.experiments import EXPERIMENTS, pictures, standing, verdicts
+from dibs.papers.experiments.results import read
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

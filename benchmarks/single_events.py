@@ -69,7 +69,7 @@ def segments(matcher: Any) -> list[dict[str, Any]]:
 def generated(
     matcher: Any, shape: dict[str, int], rows: int, events: int, cuts: Iterable[int] = ()
 ) -> list[dict[str, Any]]:
-    from dibs.workloads import boolean
+    from dibs.papers.workloads import boolean
 
     workload = boolean.generate(boolean.Shape(**shape), rows, events=events)
     table, first = workload.subscription_table(), 0

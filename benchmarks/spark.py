@@ -39,8 +39,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dibs.matcher import Matcher
+from dibs.papers.workloads import boolean
 from dibs.spark import compile, explain, match, session, stream, versions
-from dibs.workloads import boolean
 
 STARTING = 3  # batches of a stream that do not count
 PATIENCE = 60  # seconds: of a join that takes longer the first run counts

@@ -33,10 +33,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from dibs.matcher import Matcher
+from dibs.papers.workloads.blocks import BLOCK
+from dibs.papers.workloads.independent import Independent
 from dibs.spark import compile, explain, match, session
 from dibs.spark.workloads import make_events, make_subscriptions
-from dibs.workloads.blocks import BLOCK
-from dibs.workloads.independent import Independent
 from spark import processor_seconds, tree
 
 SUBSCRIPTIONS, EVENTS = 10_000_000, 100_000

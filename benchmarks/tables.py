@@ -85,7 +85,7 @@ def _all_promises(sections: dict[str, Any]) -> Iterator[Promise]:
     if "parsing" in sections:
         parsing = sections["parsing"]
         yield at_most(
-            "fast lane / sqlglot", "sparse", 0.1, None, parsing["fast lane"]["of sqlglot's time"]["fast lane"]
+            "templates / sqlglot", "sparse", 0.1, None, parsing["templates"]["of sqlglot's time"]["templates"]
         )
         yield at_most("ms to add 40 factors", "", 50, None, parsing["40 factors"]["milliseconds to add"])
     if "json" in sections:
@@ -211,7 +211,7 @@ def _growth(sections: dict[str, Any]) -> str:
 
 def _parsing(sections: dict[str, Any]) -> str:
     parsing = sections["parsing"]
-    lane, factors = parsing["fast lane"], parsing["40 factors"]
+    lane, factors = parsing["templates"], parsing["40 factors"]
     table = markdown(
         ["", "microseconds per text", "of sqlglot's time"],
         [[name, t, lane["of sqlglot's time"][name]] for name, t in lane["microseconds per text"].items()],

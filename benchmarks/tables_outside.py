@@ -6,11 +6,11 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from dibs.experiments import EXPERIMENTS
-from dibs.experiments import results as files
-from dibs.experiments.claims import FAILS, HOLDS, IN_PART
-from dibs.experiments.experiment import MEASURES
-from dibs.experiments.pictures import group
+from dibs.papers.experiments import EXPERIMENTS
+from dibs.papers.experiments import results as files
+from dibs.papers.experiments.claims import FAILS, HOLDS, IN_PART
+from dibs.papers.experiments.experiment import MEASURES
+from dibs.papers.experiments.pictures import group
 from words import markdown
 
 HERE = Path(__file__).parent
@@ -92,8 +92,9 @@ def write_figures(folder: Path) -> str:
         "Written by `make bench`. [VERDICTS.md](../../VERDICTS.md) judges what the papers say about them; "
         "[Benchmarks](../../BENCHMARKS.md) has the short form. `dibs bench figure NAME` measures one at any scale. "
         "Sizes are the paper's times the scale; data that cannot be had are stand-ins "
-        "([`dibs.workloads`](../../src/dibs/workloads) says which). Processor time, one thread, coded events, the best "
-        "of several rounds in which all take turns; all structures of a point have found the same matches.",
+        "([`dibs.papers.workloads`](../../src/dibs/papers/workloads) says which). Processor time, one thread, "
+        "coded events, the best of several rounds in which all take turns; all structures of a point have found the "
+        "same matches.",
     ]
     for figure, names in group(list(EXPERIMENTS)).items():
         results = [files.read(name, folder) for name in names]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dibs.experiments import EXPERIMENTS
-from dibs.experiments.results import COLUMNS, path_of
 from dibs.matcher import Matcher
-from dibs.workloads import boolean
+from dibs.papers.experiments import EXPERIMENTS
+from dibs.papers.experiments.results import COLUMNS, path_of
+from dibs.papers.workloads import boolean
 
 pytestmark = pytest.mark.slow  # most of it is a tiny run of all benchmarks
 
@@ -94,7 +94,7 @@ def test_every_rival_agreed_before_it_was_timed(results: dict[str, Any]) -> None
 def test_sections_have_their_figures(results: dict[str, Any]) -> None:
     sections = results["sections"]
     assert 0 < sections["first-use"]["README's first example, empty cache"]["clock"] < 20
-    assert sections["parsing"]["fast lane"]["of sqlglot's time"]["fast lane"] > 0
+    assert sections["parsing"]["templates"]["of sqlglot's time"]["templates"] > 0
     assert 0 < sections["parsing"]["40 factors"]["milliseconds to add"] < 1000
     assert sections["bulk"]["predicates"] > 1000 and sections["bulk"]["bytes per subscription"]["index"] > 0
     points = sections["growth-dense"]["points"]

@@ -9,15 +9,27 @@ from typing import Any
 
 import pytest
 
-from dibs.experiments import EXPERIMENTS, measure, standing, verdicts
-from dibs.experiments.claims import FAILS, HOLDS, IN_PART, Claim, best, changes_more, falls, less, rank, rises, steady
-from dibs.experiments.experiment import MEASURES, Size
-from dibs.experiments.measure import DifferentMatches, measure_point
-from dibs.experiments.remarks import REMARKS
-from dibs.experiments.results import Result, run
-from dibs.experiments.whys import explain, explain_change
 from dibs.index import INDEXES, options_of
 from dibs.index.options import check_options
+from dibs.papers.experiments import EXPERIMENTS, measure, standing, verdicts
+from dibs.papers.experiments.claims import (
+    FAILS,
+    HOLDS,
+    IN_PART,
+    Claim,
+    best,
+    changes_more,
+    falls,
+    less,
+    rank,
+    rises,
+    steady,
+)
+from dibs.papers.experiments.experiment import MEASURES, Size
+from dibs.papers.experiments.measure import DifferentMatches, measure_point
+from dibs.papers.experiments.remarks import REMARKS
+from dibs.papers.experiments.results import Result, run
+from dibs.papers.experiments.whys import explain, explain_change
 
 TINY = Size(0.00003, events=10, repeats=1)
 OWN = [name for name, its in EXPERIMENTS.items() if not its.points_of]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dibs
@@ -103,3 +105,43 @@ def test_names_in_any_order(steps: list[list[str]]) -> None:
             expected = sorted(id for id, text in added.items() if matches(parse(text), event))
             assert m.match(event) == expected
             assert list(m.match_batch(pa.Table.from_pylist([event]))) == [expected]
+
+
+MASKS = {"look_cost": 1e9, "mask_cost": -1.0, "one_by_one_events": 0}
+RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+
+
+def many_values(random: Random) -> Any:
+    """A value, a range, or an array of many of both."""
+    constants = range(-5, 60)
+    count = random.choice([1, 1, 1, 2, 12, 40, 200])
+    found = [random.choice(constants) + random.choice([0, 0, 0.5]) for _ in range(count)]
+    if random.random() < 0.3:
+        found += [dibs.Range(x, x + random.choice([0, 1, 7, 30])) for x in found[: random.choice([1, 5])]]
+    return found if len(found) > 1 else found[0]
+
+
+@pytest.mark.parametrize("index", ["auto", "propagation", "betree", "kindex"])
+@pytest.mark.parametrize("setting", [{}, MASKS, RECORDS, smallest()], ids=["default", "masks", "records", "smallest"])
+@settings(max_examples=max(settings.default.max_examples // 4, 3))
+@given(st.integers(0, 2**32))
+def test_events_of_many_values_beside_others(setting: dict[str, Any], index: str, seed: int) -> None:
+    """Events of many values are searched in other ways than those of few, in one batch."""
+    random = Random(seed)
+    rules = []
+    for i in range(60):
+        a, b = sorted(random.sample(range(-5, 60), 2))
+        listed = ", ".join(map(str, random.sample(range(-5, 60), random.choice([2, 20, 40]))))
+        texts = [f"n >= {a}", f"n < {b}", f"n BETWEEN {a} AND {b}", f"n = {a}", f"n <> {a}", f"n IN ({listed})"]
+        texts += [f"n NOT IN ({listed}) AND m > {a}", f"n = {a} OR m = {b}", f"n NOT BETWEEN {a} AND {b}"]
+        rules.append((i, random.choice(texts)))
+    events = [
+        {name: many_values(random) for name in ("n", "m") if random.random() < 0.8}
+        for _ in range(random.choice([1, 3, 30, 90]))
+    ]
+    with dibs.Matcher(index="scan") as oracle, using(setting), dibs.Matcher(index=index) as matcher:
+        oracle.add_many(rules)
+        matcher.add_many(rules)
+        right = list(oracle.match_batch(events))
+        assert list(matcher.match_batch(events)) == right
+        assert [matcher.match(event) for event in events[:10]] == right[:10]

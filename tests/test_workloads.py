@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dibs
+from dibs.papers.workloads import boolean
 from dibs.reference import matches as reference_matches
-from dibs.workloads import boolean, shop
+from dibs.workloads import shop
 
 
 def expected_pairs(workload: boolean.Workload) -> set[tuple[int, int]]:

@@ -9,9 +9,9 @@ from typing import Any
 import dibs
 from dibs.coding.clauses import code_clauses
 from dibs.index import create
+from dibs.papers.workloads import boolean
 from dibs.segments.compile import compile_texts
 from dibs.segments.ids import IdIndex
-from dibs.workloads import boolean
 from measure import Say, Size, forget_peak, peak_bytes, resident_bytes, timed, warm_up
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 import dibs
 from dibs.index import create
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.boolean import Workload
 from dibs.segments.segment import Segment
-from dibs.workloads import boolean
-from dibs.workloads.boolean import Workload
 from measure import (
     MICRO,
     Keys,

@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow as pa
 
 from dibs.matcher import Matcher
+from dibs.papers.workloads import boolean
 from dibs.storage import store
 from dibs.storage.catalog import Catalog
-from dibs.workloads import boolean
 from measure import Keys, Say, Size, timed
 from sections.durable_changes import Job, changing, expected, job_of
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from baselines import AccessLists
 from dibs.matcher import Matcher
-from dibs.workloads import boolean
-from dibs.workloads.boolean import Workload
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.boolean import Workload
 from measure import Keys, Say, Size, timed
 
 TEXTS = 20_000  # of changes; used again when there are more changes

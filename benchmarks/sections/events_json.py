@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from dibs.matcher import Matcher
-from dibs.workloads import boolean
+from dibs.papers.workloads import boolean
 from measure import MICRO, Say, Size, WrongMatches
 
 EVENTS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dibs.index import create
-from dibs.workloads import boolean
+from dibs.papers.workloads import boolean
 from measure import (
     Keys,
     Say,

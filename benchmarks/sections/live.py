@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dibs.matcher import Matcher
-from dibs.workloads import boolean
+from dibs.papers.workloads import boolean
 from measure import Say, Size, WrongMatches, timed
 from sections.durable import filesystem_of, warm_up
 from sections.durable_changes import latency

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baselines import AccessLists
-from dibs.workloads.boolean import Workload
+from dibs.papers.workloads.boolean import Workload
 from measure import WrongMatches
 
 

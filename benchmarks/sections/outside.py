@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from dibs.matcher import Matcher
-from dibs.workloads import boolean
-from dibs.workloads.boolean import Workload
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.boolean import Workload
 from measure import Keys, Say, Size
 from sections import engines
 

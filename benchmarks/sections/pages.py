@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.index import create
-from dibs.index.papers.pbtree.folder import PREFIX
-from dibs.index.papers.pbtree.layout import (
+from dibs.matcher import Matcher
+from dibs.papers.structures.pbtree.folder import PREFIX
+from dibs.papers.structures.pbtree.layout import (
     CELLS,
     EQUAL,
     GREATER,
@@ -47,10 +48,9 @@ from dibs.index.papers.pbtree.layout import (
     UNEQUAL,
     capacity,
 )
-from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree
-from dibs.matcher import Matcher
+from dibs.papers.structures.pbtree.pbtree import LEAST_MEMORY, PBTree
+from dibs.papers.workloads import boolean
 from dibs.segments.segment import Segment
-from dibs.workloads import boolean
 from measure import (
     Keys,
     Say,

@@ -1,4 +1,4 @@
-"""Every figure and table of the papers' evaluations (dibs.experiments), at a scale; VERDICTS.md follows from them.
+"""Every figure and table of the papers' evaluations (papers.experiments), at a scale; VERDICTS.md follows from them.
 
 A process for each core measures one experiment after the other: structures take turns inside a process, and processor
 time counts, so the other process disturbs all of them alike.
@@ -14,9 +14,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from dibs.experiments import EXPERIMENTS, standing, verdicts
-from dibs.experiments import results as files
-from dibs.experiments.experiment import Size as FigureSize
+from dibs.papers.experiments import EXPERIMENTS, standing, verdicts
+from dibs.papers.experiments import results as files
+from dibs.papers.experiments.experiment import Size as FigureSize
 from measure import Say, Size
 
 # The share of a paper's sizes that a full run measures, by the longest beginning of a name that is here. BE-Tree makes

@@ -1,4 +1,4 @@
-"""How fast is a text read: the fast lane against sqlglot's own parser, and the expression of 40 factors."""
+"""How fast is a text read: templates against sqlglot's own parser, and the expression of 40 factors."""
 
 from __future__ import annotations
 
@@ -9,35 +9,31 @@ from typing import Any
 import sqlglot
 
 import dibs
-from dibs.language.bulk import parse_simple
-from dibs.workloads import boolean
+from dibs.language.reading import read
+from dibs.papers.workloads import boolean
 from measure import MICRO, Say, Size, interleaved
 
 FACTORS = 40
 
 
 def run(size: Size, say: Say) -> dict[str, Any]:
-    return {"fast lane": _fast_lane(size, say), "40 factors": _factors(size, say)}
+    return {"templates": _templates(size, say), "40 factors": _factors(size, say)}
 
 
-def _fast_lane(size: Size, say: Say) -> dict[str, Any]:
+def _templates(size: Size, say: Say) -> dict[str, Any]:
     if not _compiled():
         sys.exit(
             "sqlglot's compiled modules are missing, so the comparison would flatter Dibs: pip install 'sqlglot[c]'"
         )
     texts = next(boolean.make_named("sparse", size.texts).subscription_batches(rows=size.texts))["expression"]
     strings = texts.to_pylist()
-    say(f"checking the trees of {len(strings):,} texts")
-    lane = parse_simple(texts)
-    assert lane.simple.all(), "the fast lane left out a text of the sparse workload"
-    assert lane.trees() == [dibs.parse(s) for s in strings], "the fast lane's trees differ from the general lane's"
+    assert read(texts).taken.all(), "templates left out a text of the sparse workload"
     say(f"parsing {len(strings):,} texts with everybody")
     seconds = interleaved(
         {
             "sqlglot.parse_one": lambda: [sqlglot.parse_one(s, read="spark") for s in strings],
-            "fast lane": lambda: parse_simple(texts),
-            "fast lane, with trees": lambda: parse_simple(texts).trees(),
-            "general lane (dibs.parse)": lambda: [dibs.parse(s) for s in strings],
+            "templates": lambda: read(texts),
+            "grammar (dibs.parse)": lambda: [dibs.parse(s) for s in strings],
         },
         max(size.repeats // 2, 1),
     )

@@ -13,9 +13,9 @@ from baselines import AccessLists
 from dibs.coding.batch import code_events
 from dibs.coding.events import read_events
 from dibs.matcher import Matcher
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.boolean import Workload
 from dibs.segments.segment import Segment
-from dibs.workloads import boolean
-from dibs.workloads.boolean import Workload
 from measure import (
     MICRO,
     Keys,

@@ -113,17 +113,18 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 def indexes() -> dict[str, str]:
     """The names that Matcher(index=...) takes, and what each is and supports."""
-    from dibs.index import INDEXES, supports
+    from dibs.jit.undisturbed import bring
 
-    return {name: supports(name) for name in INDEXES}
+    index = bring("dibs.index")
+    return {name: index.supports(name) for name in index.names()}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dibs' has no attribute {name!r}")
-    import importlib
+    from dibs.jit.undisturbed import bring
 
-    value = getattr(importlib.import_module(_HOME.get(name, "dibs.errors")), name)
+    value = getattr(bring(_HOME.get(name, "dibs.errors")), name)
     globals()[name] = value
     return value
 

@@ -3,10 +3,11 @@ found and what is expected; no call fails somewhere inside because of what it wa
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any, Literal, NoReturn, Union
 
 import numpy as np
 
@@ -16,6 +17,14 @@ OnError = Literal["raise", "skip"]
 Id = Union[str, int]
 DEFAULT_WEIGHT = 1.0
 MOST_THREADS = 1_024
+
+
+def refuse_copies() -> NoReturn:
+    """What a matcher says when it is pickled or copied."""
+    raise ArgumentError(
+        "a matcher cannot be copied or sent to another process: save() it and load() it there, or open the same folder "
+        "with read_only=True"
+    )
 
 
 def check_on_error(on_error: object) -> None:
@@ -75,9 +84,21 @@ def check_path(path: Any) -> Path:
         if not isinstance(text, str):
             raise ArgumentError(f"a path is a string or a Path, not bytes: decode it with os.fsdecode({show(path)})")
         if text and "\0" not in text and _is_file_name(text):
+            _check_length(text)
             return Path(text)
         raise ArgumentError(f"no file can be called {show(text)}: expected the path of a file or folder")
     raise ArgumentError(f"a path is a string or a Path, not {show(path)}")
+
+
+def _check_length(text: str) -> None:
+    """By the filesystem's own limits."""
+    try:
+        os.lstat(text)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ArgumentError(
+                f"no file can be called {show(text)}: the name is too long; use a shorter one"
+            ) from None
 
 
 def _is_file_name(text: str) -> bool:
@@ -91,7 +112,12 @@ def _is_file_name(text: str) -> bool:
 def check_several(values: Any, expected: str, one: str) -> Iterable[Any]:
     """Anything to go through but what is a mistake: a single text, or a table, which would give its columns' names.
     one: what takes one."""
-    is_mistake = isinstance(values, (str, bytes, bytearray)) or hasattr(values, "columns")
-    if is_mistake or not isinstance(values, Iterable):
+    is_mistake = isinstance(values, (str, bytes, bytearray, memoryview)) or hasattr(values, "columns")
+    if is_mistake or not is_several(values):
         raise ArgumentError(f"expected {expected}, not {show(values)}; {one}")
     return values
+
+
+def is_several(values: object) -> bool:
+    """Whether it can be gone through, which an array without dimensions only looks like."""
+    return isinstance(values, Iterable) and not (isinstance(values, np.ndarray) and values.ndim == 0)

@@ -12,13 +12,27 @@ what only a service can refuse (tokens, limits) is a ServiceError. Needs: pip in
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+import numpy as np
 import orjson
 
-from dibs.arguments import DEFAULT_WEIGHT, Id, OnError
+from dibs.arguments import (
+    DEFAULT_WEIGHT,
+    Id,
+    OnError,
+    check_flag,
+    check_number,
+    check_on_error,
+    check_several,
+    check_text,
+    is_integer,
+)
+from dibs.client_texts import batches_of, check_header, event_of, integer_of, json_of, lines_of, path_of
 from dibs.coding.values import EventProblem
 from dibs.errors import (
     ArgumentError,
@@ -30,8 +44,10 @@ from dibs.errors import (
     Rejected,
     SubscriptionErrors,
     UnknownId,
+    show,
 )
 from dibs.explain import Explanation, explain, explain_as_told
+from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.joins import joins_in
 from dibs.language.sql import parse
 from dibs.segments.state import Subscription
@@ -43,7 +59,7 @@ if TYPE_CHECKING:
 TOKEN = "DIBS_TOKEN"  # the environment variable for a token that is not given
 JSON, LINES = "application/json", "application/jsonl"
 AT_ONCE = 20_000  # subscriptions of one request
-BYTES_AT_ONCE = 16 << 20  # of events
+LONGEST = 1_000_000  # seconds to wait for an answer
 
 
 class ServiceError(DibsError):
@@ -74,6 +90,7 @@ class ServedMatches:
 
     def top(self, k: int) -> list[list[Id]]:
         """Of matches that were asked for with top=: the k heaviest of each event."""
+        k = check_number("k", k)
         return [ids[:k] for ids in self._found]
 
     def pairs(self) -> pa.Table:
@@ -106,19 +123,28 @@ class Client:
             import httpx
         except ImportError:
             raise DibsError("dibs.Client needs another package: pip install 'dibs[client]'") from None
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise ArgumentError(f"url must be the address of a service, like http://127.0.0.1:8080, not {url!r}")
-        secret = os.environ.get(TOKEN, "") if token is None else token
+        _check_url(url)
+        check_text("tenant", tenant)
+        if (not is_integer(timeout) and not isinstance(timeout, (float, np.floating))) or not 0 < timeout <= LONGEST:
+            raise ArgumentError(f"timeout must be a number of seconds, not {show(timeout)}")
+        if not isinstance(verify, (bool, ssl.SSLContext)):
+            raise ArgumentError(f"verify must be True, False or an ssl.SSLContext, not {show(verify)}")
+        secret = _check_token(os.environ.get(TOKEN, "") if token is None else token)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._params = {} if tenant is None else {"tenant": tenant}
         verify = verify if url.startswith("https://") else False
-        self._http: httpx.Client = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=verify)
+        try:
+            http = httpx.Client(base_url=url, headers=headers, timeout=float(timeout), verify=verify)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ArgumentError(f"url must be the address of a service, not {show(url)}: {error}") from None
+        self._http: httpx.Client = http
         self.url = url
 
     # ---- subscriptions ----
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT, **more: Any) -> None:
         """Adds a subscription; more: owner, labels, destination, mode, paused. Raises ExpressionError, DuplicateId."""
+        id, weight = check_id(id), check_weight(weight)
         try:
             self._put(id, {"expression": expression, "weight": weight, **more}, {"If-None-Match": "*"})
         except ServiceError as error:
@@ -128,38 +154,65 @@ class Client:
 
     def put(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT, **more: Any) -> None:
         """Adds a subscription, or replaces all of it; more: as add()."""
+        id, weight = check_id(id), check_weight(weight)
         self._put(id, {"expression": expression, "weight": weight, **more}, {})
 
     def put_destination(self, name: str, kind: str, **more: Any) -> dict[str, Any]:
         """Adds a destination, or changes it: kind is webhook, stream or kafka; more: target, secret, limit, when_full,
         paused. A new one comes with its secret."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"name must be a string, not {show(name)}")
+        check_text("name", name)
         path = f"/v1/destinations/{quote(name, safe='')}"
-        found: dict[str, Any] = orjson.loads(self._ask("PUT", path, _json({"kind": kind, **more}), JSON).content)
+        found: dict[str, Any] = orjson.loads(self._ask("PUT", path, json_of({"kind": kind, **more}), JSON).content)
         return found
 
     def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items. Those of one request, some 20,000, are added all or
         none (SubscriptionErrors); on_error="skip" adds the good ones and returns the others."""
+        check_on_error(on_error)
+        given = iter(check_several(items, "(id, expression) items", "use add for one subscription"))
         rejected: list[Rejected] = []
-        waiting: list[tuple[Any, ...]] = []
         done = 0
-        for item in items:
-            waiting.append(tuple(item))
-            if len(waiting) == AT_ONCE:
-                rejected += self._add(waiting, on_error, done)
-                done, waiting = done + len(waiting), []
-        return rejected + (self._add(waiting, on_error, done) if waiting else [])
+        while some := list(islice(given, AT_ONCE)):
+            rejected += self._add(some, on_error, done)
+            done += len(some)
+        return rejected
 
-    def _add(self, items: list[tuple[Any, ...]], on_error: OnError, first: int) -> list[Rejected]:
-        rows = [dict(zip(("id", "expression", "weight"), item)) for item in items]
+    def _add(self, items: list[Any], on_error: OnError, first: int) -> list[Rejected]:
+        """Those of one request. What is no subscription at all is not even sent."""
+        rows: list[dict[str, Any]] = []
+        places: list[int] = []  # of those rows
+        bad: list[Rejected] = []
+        for place, item in enumerate(items, first):
+            try:
+                rows.append(dict(zip(("id", "expression", "weight"), check_item(item))))
+                places.append(place)
+            except DibsError as error:
+                shown = (*item, None, None) if isinstance(item, (tuple, list)) else (None, None)
+                bad.append(Rejected(place, shown[0], shown[1], error))
+        if bad and on_error == "raise":
+            raise SubscriptionErrors(bad)
         params = {"mode": "add", "on_error": on_error}
-        answer = self._ask("POST", "/v1/subscriptions", _lines(rows), LINES, params, first=first)
-        return [_read_rejected(each, first) for each in orjson.loads(answer.content)["rejected"]]
+        answer = self._ask("POST", "/v1/subscriptions", lines_of(rows), LINES, params, first=first)
+        for each in orjson.loads(answer.content)["rejected"]:
+            bad.append(_read_rejected({**each, "position": places[each["position"]]}, 0))
+        return sorted(bad, key=lambda rejected: rejected.position)
 
     def add_table(self, table: Any, on_error: OnError = "raise") -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight."""
-        names = [name for name in ("id", "expression", "weight") if name in table.column_names]
-        columns = [table[name].to_pylist() for name in names]
+        from dibs.intake import as_table
+
+        rows = as_table(table)
+        for name in ("id", "expression", "weight"):
+            number = rows.column_names.count(name)
+            if number > 1 or (number == 0 and name != "weight"):
+                raise ArgumentError(f"the table must have one column {name!r}; its columns are {rows.column_names}")
+        names = [name for name in ("id", "expression", "weight") if name in rows.column_names]
+        try:
+            columns = [rows[name].to_pylist() for name in names]
+        except ValueError as error:  # a text that is not UTF-8
+            raise ArgumentError(f"the table cannot be read: {error}") from None
         return self.add_many(zip(*columns), on_error)
 
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
@@ -177,29 +230,33 @@ class Client:
                     raise
 
     def _put(self, id: Id, body: dict[str, Any], headers: dict[str, str]) -> None:
-        self._ask("PUT", _path(id), _json(body), JSON, _integer(id), headers)
+        self._ask("PUT", path_of(id), json_of(body), JSON, integer_of(id), headers)
 
     def remove(self, id: Id) -> None:
         """Removes a subscription. Raises UnknownId."""
-        self._ask("DELETE", _path(id), params=_integer(id))
+        self._ask("DELETE", path_of(id), params=integer_of(id))
 
     def remove_many(self, ids: Iterable[Id]) -> None:
         """Removes subscriptions: all of them or, when one is not there, none. Raises UnknownId."""
+        sought = [(id, sought_id(id)) for id in check_several(ids, "several ids", "use remove for one")]
+        for given, id in sought:
+            if id is None:
+                raise UnknownId(given)
         try:
-            self._ask("POST", "/v1/subscriptions", _lines([{"id": id, "remove": True} for id in ids]), LINES)
+            self._ask("POST", "/v1/subscriptions", lines_of([{"id": id, "remove": True} for _, id in sought]), LINES)
         except SubscriptionErrors as error:
             raise UnknownId(error.rejected[0].id) from None
 
     def pause(self, id: Id) -> None:
         """Keeps a subscription, which matches nothing until resume(). Raises UnknownId."""
-        self._ask("POST", _path(id) + "/pause", params=_integer(id))
+        self._ask("POST", path_of(id) + "/pause", params=integer_of(id))
 
     def resume(self, id: Id) -> None:
         """Lets a paused subscription match again. Raises UnknownId."""
-        self._ask("POST", _path(id) + "/resume", params=_integer(id))
+        self._ask("POST", path_of(id) + "/resume", params=integer_of(id))
 
     def _get(self, id: Id) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(self._ask("GET", _path(id), params=_integer(id)).content)
+        found: dict[str, Any] = orjson.loads(self._ask("GET", path_of(id), params=integer_of(id)).content)
         return found
 
     def get(self, id: Id) -> Subscription:
@@ -208,6 +265,9 @@ class Client:
 
     def pages(self, limit: int = 1_000, paused: bool | None = None) -> Iterator[list[Subscription]]:
         """All subscriptions in the order of their ids, some at a time; paused: only those that are, or are not."""
+        limit = check_number("limit", limit)
+        if paused is not None:
+            check_flag("paused", paused)
         params = {"limit": str(limit)} | ({} if paused is None else {"paused": str(paused).lower()})
         while True:
             found = orjson.loads(self._ask("GET", "/v1/subscriptions", params=params).content)
@@ -225,10 +285,11 @@ class Client:
         return self.get(id).weight
 
     def __contains__(self, id: object) -> bool:
-        if not isinstance(id, (str, int)) or isinstance(id, bool):
+        sought = sought_id(id)
+        if sought is None:
             return False
         try:
-            self._get(id)
+            self._get(sought)
         except UnknownId:
             return False
         return True
@@ -248,18 +309,19 @@ class Client:
     def match(self, event: Any, top: int | None = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight first,
         at most so many. Raises EventError."""
-        params = {} if top is None else {"top": str(top)}
-        answer = self._ask("POST", "/v1/match", _event(event), JSON, params)
+        params = {} if top is None else {"top": str(check_number("top", top))}
+        answer = self._ask("POST", "/v1/match", event_of(event), JSON, params)
         found: list[Id] = orjson.loads(answer.content)["subscriptions"]
         return found
 
     def match_batch(self, events: Any, on_error: OnError = "raise", top: int | None = None) -> ServedMatches:
         """Matches a batch: a list of dicts or JSON texts, or JSON lines as bytes. on_error="skip": what cannot be read
         is listed in .problems."""
-        params = {"on_error": on_error} | ({} if top is None else {"top": str(top)})
+        check_on_error(on_error)
+        params = {"on_error": on_error} | ({} if top is None else {"top": str(check_number("top", top))})
         found: list[list[Id]] = []
         problems: list[EventProblem] = []
-        for body in _batches(events):
+        for body in batches_of(events):
             first = len(found)
             answer = self._ask("POST", "/v1/match", body, LINES, params, first=first)
             for place, line in enumerate(answer.content.splitlines(), first):
@@ -272,8 +334,9 @@ class Client:
     def publish(self, event: Any, key: str | None = None) -> dict[str, Any]:
         """Matches an event, counts and delivers it: {"event": its id, "count", "deliveries", ...}. key: the same one
         again, within a day, publishes nothing."""
+        check_header("key", key)
         headers = {} if key is None else {"Idempotency-Key": key}
-        answer = self._ask("POST", "/v1/publish", _event(event), JSON, headers=headers)
+        answer = self._ask("POST", "/v1/publish", event_of(event), JSON, headers=headers)
         found: dict[str, Any] = orjson.loads(answer.content)
         return found
 
@@ -285,18 +348,18 @@ class Client:
         expression = parse(text)
         if next(joins_in(expression), None) is None:
             return explain(expression, event, id)
-        body = _json({"event": dict(event), "expression": text})
+        body = json_of({"event": dict(event), "expression": text})
         told = orjson.loads(self._ask("POST", "/v1/explain", body, JSON).content)
         return explain_as_told(expression, event, id, told)
 
     def validate(self, expression: str) -> list[Problem]:
         """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""
-        answer = self._ask("POST", "/v1/validate", _json({"expression": expression}), JSON)
+        answer = self._ask("POST", "/v1/validate", json_of({"expression": expression}), JSON)
         return [Problem(**each) for each in orjson.loads(answer.content)["problems"]]
 
     def backtest(self, expression: str, examples: int = 5) -> dict[str, Any]:
         """What the expression would have matched of the service's recent events."""
-        body = _json({"expression": expression, "examples": examples})
+        body = json_of({"expression": expression, "examples": examples})
         found: dict[str, Any] = orjson.loads(self._ask("POST", "/v1/backtest", body, JSON).content)
         return found
 
@@ -344,70 +407,35 @@ class Client:
         return f"<Client: {self.url}>"
 
 
+def _check_url(url: Any) -> None:
+    """A token in the wrong place, or a password, is not repeated: what an error says ends up in logs."""
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        given = "a token" if isinstance(url, str) and url.strip().startswith("dibs_") else show(url)
+        raise ArgumentError(f"url must be the address of a service, like http://127.0.0.1:8080, not {given}")
+    try:
+        place = urlsplit(url).netloc
+    except ValueError as error:
+        raise ArgumentError(f"url must be the address of a service, like http://127.0.0.1:8080: {error}") from error
+    if "@" in place:
+        raise ArgumentError("url has a user or a password, which a service does not ask for: give a token instead")
+
+
+def _check_token(token: Any) -> str:
+    """Without the line break that files and variables end with. The token itself is not repeated."""
+    if not isinstance(token, str):
+        raise ArgumentError(f"a token is a string, not {type(token).__name__}")
+    found = token.strip()
+    if not (found.isascii() and found.isprintable()) or " " in found:
+        raise ArgumentError(f"the token has a character that no token has: look at what {TOKEN} or token= was given")
+    return found
+
+
 def _subscription(found: dict[str, Any]) -> Subscription:
     from datetime import datetime
 
     moment = datetime.fromisoformat(found["time"].replace("Z", "+00:00"))
     time = round(moment.timestamp() * 1e6)
     return Subscription(found["id"], found["expression"], found["weight"], found["version"], time)
-
-
-def _path(id: Any) -> str:
-    if not isinstance(id, (str, int)) or isinstance(id, bool):
-        raise UnknownId(id)
-    return f"/v1/subscriptions/{quote(str(id), safe='')}"
-
-
-def _integer(id: Id) -> dict[str, str]:
-    return {"integer": "true"} if isinstance(id, int) else {}
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError as error:
-        raise ArgumentError(f"this cannot be said in JSON, which a service is asked in: {error}") from None
-
-
-def _lines(rows: Iterable[Any]) -> bytes:
-    return b"\n".join(map(_json, rows))
-
-
-def _event(event: Any) -> bytes:
-    if isinstance(event, (bytes, bytearray, memoryview)):
-        return bytes(event)
-    if isinstance(event, str):
-        return event.encode()
-    if isinstance(event, Mapping):
-        try:
-            return orjson.dumps(dict(event))
-        except TypeError as error:
-            raise EventError(f"the event cannot be said in JSON, which a service is asked in: {error}") from None
-    raise EventError(
-        f"an event is a dict of attributes, or a JSON text of one, not {type(event).__name__}; "
-        "use match_batch for several"
-    )
-
-
-def _batches(events: Any) -> Iterator[bytes]:
-    """Lines, some megabytes at a time."""
-    from dibs.coding.lines import read_lines
-
-    if isinstance(events, str):
-        events = events.encode()
-    texts: Iterable[bytes] = map(_event, events)
-    if isinstance(events, (bytes, bytearray, memoryview)):
-        texts = (text for lines in read_lines(events) for text in lines.texts)
-    waiting: list[bytes] = []
-    size = 0
-    for text in texts:
-        waiting.append(text.replace(b"\n", b" ") if b"\n" in text else text)
-        size += len(text)
-        if size > BYTES_AT_ONCE:
-            yield b"\n".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"\n".join(waiting)
 
 
 def _problems(given: list[dict[str, Any]]) -> ExpressionError:

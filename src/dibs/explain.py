@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dibs.arguments import check_number
 from dibs.coding.values import Range
 from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Predicate
@@ -71,10 +72,13 @@ def explain(
     """Why the event matches the expression, or why not. `id` is only printed. joins: of each join over history that the
     expression mentions, the values and the reason."""
     found = joins or {}
-    values = {name: of_name for name, of_name in values_of(event).items() if not is_join(name)}
+    nodes = list(children_first(expression))
+    # As matching does: what is not asked for is not looked at, whatever is wrong with it.
+    asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Constant))}
+    values = {name: of_name for name, of_name in values_of(event, asked).items() if not is_join(name)}
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
-    for node in children_first(expression):
+    for node in nodes:
         if isinstance(node, (And, Or)):
             first = len(waiting) - len(node.children)
             waiting[first:] = [_group(node, waiting[first:])]
@@ -157,7 +161,7 @@ class Explanation:
 
     def to_text(self, lines: int = LINES) -> str:
         """The headline and the tree, cut to about this many lines: what decides comes before what does not."""
-        rows = _rows(self.root, max(lines, 3))
+        rows = _rows(self.root, max(check_number("lines", lines), 3))
         width = max(len(row.tree + row.text) for row in rows)
         table = [self.headline]
         for row in rows:

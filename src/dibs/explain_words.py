@@ -21,7 +21,7 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.printer import to_sql
-from dibs.reference import OfNoKind, find_key, key_of, range_ends, satisfies
+from dibs.reference import OfNoKind, find_key, key_of, range_ends, satisfies, satisfying
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40
@@ -101,7 +101,7 @@ def reason_for(predicate: Predicate, truth: bool | None, values: Sequence[Any]) 
     if isinstance(predicate, IsNull):
         return f"{name} is {show_values(values)}"
     if truth:
-        value = next(value for value in readable if satisfies(value, predicate))
+        value = next(satisfying(predicate, readable))
         return f"{name} is {show_value(value)}{several}{_relation(predicate, value)}"
     if several:
         return f"{name} has {len(values):,} values, none of which satisfies this: {show_values(values)}"

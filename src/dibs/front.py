@@ -14,12 +14,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dibs import loading
-from dibs.arguments import check_threads
+from dibs.arguments import check_threads, refuse_copies
 from dibs.cold.matcher import ColdMatcher, NeedsKernels
 from dibs.jit.threads import survive_forks
+from dibs.jit.undisturbed import bring
 
 if TYPE_CHECKING:
     from dibs.history.retention import Retention
@@ -33,9 +34,8 @@ def _full() -> type[Full]:
     """The compiled matcher."""
     if not _is_loaded():
         loading.wait()
-    from dibs.matcher import Matcher
-
-    return Matcher
+    found: type[Full] = bring(FULL).Matcher
+    return found
 
 
 def _is_loaded() -> bool:
@@ -140,6 +140,9 @@ class Matcher(metaclass=_Either):
             return getattr(self._cold, name)
         _become_full(self)
         return getattr(self, name)
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copies()
 
     def __enter__(self) -> Any:
         return self

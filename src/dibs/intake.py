@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, check_number, check_threads
 from dibs.arrays import from_ids, from_numpy, to_numpy
+from dibs.coding.events.arrow_types import check_layout
 from dibs.coding.events.arrow_values import invalid_texts, text_buffers
 from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, UnknownIndex, show
-from dibs.index import INDEXES, find, options_of
+from dibs.index import find, is_known, names, options_of
 from dibs.index.options import check_options
 from dibs.items import check_id as check_id
 from dibs.items import check_item as check_item
@@ -36,7 +37,7 @@ def check_columns(table: Any) -> GivenColumns:
             there = f"{number} columns {name!r}: leave one of them" if number else f"no column {name!r}"
             problem = DibsError(f"the table has {there}{'' if number else f', only {table.column_names}'}")
             raise SubscriptionErrors([Rejected(0, None, None, problem)])
-    ids, texts = _one_array(table["id"]), _one_array(table["expression"])
+    ids, texts = _one_array(table, "id"), _one_array(table, "expression")
     bad: list[Rejected] = []
     good = np.ones(len(table), np.bool_)
 
@@ -73,7 +74,7 @@ def check_columns(table: Any) -> GivenColumns:
     reject(_nulls(ids), "the id is null")
     weights = None
     if "weight" in table.column_names:
-        column = _one_array(table["weight"])
+        column = _one_array(table, "weight")
         if not _is_number(column.type):
             reject(~_nulls(column), f"a weight must be a number, not {column.type}")
             column = pa.nulls(len(table), pa.float64())
@@ -139,10 +140,19 @@ def _show(value: pa.Scalar) -> Any:
         return value.as_buffer().to_pybytes().decode(errors="replace")
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Without dictionaries, and strings in the one form that everybody takes."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+def _one_array(table: pa.Table, name: str) -> pa.Array:
+    """A column without dictionaries, and strings in the one form that everybody takes."""
+    column = table[name]
+    try:
+        for chunk in column.chunks:
+            check_layout(chunk)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+    except pa.ArrowException as error:
+        raise ArgumentError(
+            f"column {name!r} of the table cannot be read: {error}; expected sound Arrow data: pyarrow's "
+            "validate(full=True) tells what is wrong with it"
+        ) from error
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     array = column.combine_chunks()
@@ -161,8 +171,8 @@ def check_choice(index: str, threads: int | None, memory: int | None, options: A
     """The index of a matcher, by its name, and its settings."""
     if not isinstance(index, str):
         raise ArgumentError(f"an index is chosen by its name, not by {show(index)}; dibs.indexes() has the names")
-    if index not in INDEXES:
-        raise UnknownIndex(index, list(INDEXES))
+    if not is_known(index):
+        raise UnknownIndex(index, names())
     check_threads(threads)
     own = tuple(check_options(index, options_of(index), options).items()) if options is not None else ()
     if memory is None:

@@ -5,7 +5,8 @@ missing, a process of its own compiles them, niced (Numba's compiler would hold 
 goes on when this one ends, so that the next one finds them. Then a thread imports everything and runs it once.
 DIBS_WARM=never: no such process, and nothing in the background.
 
-A fork waits until the thread has done with importing, which in a child would never end.
+A fork waits until the thread has done with importing, which in a child would never end. A program that ends meanwhile
+waits for the step that is under way, in silence.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import subprocess
 import sys
 import threading
 
-import dibs.jit.threads  # noqa: F401  its work before a fork comes after ours, which waits for who may be compiling
 from dibs.errors import DibsError
+from dibs.jit.forks import hold, hold_while_forking
 from dibs.jit.ready import is_ready
+from dibs.jit.undisturbed import bring, import_alone
 
 A_MOMENT = 0.3  # seconds after the first match
 A_LOOK = 0.2  # seconds between two looks whether the compiling process has ended
+STEPS = ("numpy", "pyarrow", "numba", "dibs.matcher", "dibs.warming.sample")  # of importing
 WAITING = "Dibs compiles its kernels, once on this machine"
 
 log = logging.getLogger("dibs")
 is_done = False  # everything is imported, and has run once
 is_under_way = False
 
-_importing = threading.Lock()
+_importing = threading.RLock()
 _ends = threading.Event()
 _has_begun = False
 _has_said = False
@@ -51,20 +54,35 @@ def load_in_background() -> None:
 def _load() -> None:
     global is_done, is_under_way
     try:
+        # Others import this later, when it may be too late: it cannot be imported any more when the interpreter ends.
+        import concurrent.futures.thread  # noqa: F401
+
         if _ends.wait(A_MOMENT) or not _wait_for_compiler():
             return
-        with _importing:
-            if _ends.is_set():
-                return
-            is_under_way = True
-            from dibs.warming.sample import run_once
-
-            run_once()
-        is_done = True
+        is_done = _run_steps()
     except Exception:
-        log.warning("the compiled matcher cannot be loaded; matching goes on in plain Python", exc_info=True)
+        if not _is_ending():
+            log.warning("the compiled matcher cannot be loaded; matching goes on in plain Python", exc_info=True)
     finally:
         is_under_way = False
+
+
+def _run_steps() -> bool:
+    """Imports everything and runs it once; whether that was done before the interpreter ended."""
+    global is_under_way
+    with _importing:
+        is_under_way = True
+        for module in STEPS:
+            if _is_ending():
+                return False
+            import_alone(module)
+        from dibs.warming.sample import run_once
+
+        return run_once(_is_ending)
+
+
+def _is_ending() -> bool:
+    return _ends.is_set() or getattr(threading, "_SHUTTING_DOWN", False) or not threading.main_thread().is_alive()
 
 
 def _wait_for_compiler() -> bool:
@@ -96,35 +114,31 @@ def wait() -> None:
     global _has_said
     if _has_said or not is_wanted() or os.environ.get("NUMBA_DISABLE_JIT") or is_ready():
         return
-    _has_said = True
-    from dibs.cli.progress import bar
-    from dibs.warming.processes import guess_kernels, warm
-
+    bar = bring("dibs.cli.progress").bar
+    processes = bring("dibs.warming.processes")
     if not sys.stderr.isatty():
         log.warning("%s: a minute or so (`dibs warm` does it beforehand)", WAITING)
     try:
-        with bar(WAITING, guess_kernels()) as progress:
-            warm(progress=progress)
+        with bar(WAITING, processes.guess_kernels()) as progress:
+            processes.warm(progress=progress)
     except DibsError as error:  # then each is compiled when it is called, and says what is wrong
         log.warning("%s", error)
+    _has_said = True  # unless it was interrupted: then who asks next waits for what is left
 
 
 def _end() -> None:
-    """When the interpreter ends: an import must not be cut off in the middle."""
+    """When the interpreter ends: neither an import nor a kernel must be cut off in the middle."""
     _ends.set()
-    with _importing:
-        pass
+    hold(_importing)
+    _importing.release()
 
 
 def _begin_again_in_a_child() -> None:
     global _importing, _ends, _has_begun, is_under_way
-    _importing, _ends, _has_begun, is_under_way = threading.Lock(), threading.Event(), False, False
+    _importing, _ends, _has_begun, is_under_way = threading.RLock(), threading.Event(), False, False
 
 
 atexit.register(_end)
+hold_while_forking(lambda: _importing)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: _importing.acquire(),
-        after_in_parent=lambda: _importing.release(),
-        after_in_child=_begin_again_in_a_child,
-    )
+    os.register_at_fork(after_in_child=_begin_again_in_a_child)

@@ -11,14 +11,14 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, check_number, check_path, check_text, check_threads
-from dibs.coding.events import WantedNames
+from dibs.arguments import check_flag, check_number, check_path, check_text, check_threads, refuse_copies
+from dibs.coding.events import WantedNames, read_events
 from dibs.describe import describe, describe_plan
 from dibs.errors import (
     ArgumentError,
@@ -32,10 +32,11 @@ from dibs.history.derive import Remembering
 from dibs.history.history import History, Key, check_key, check_no_key, keys_of
 from dibs.history.phases import CONSTANTS, JOINS
 from dibs.history.retention import Retention, check_retain
-from dibs.history.stored import StoredHistory, read_stored
+from dibs.history.stored import StoredHistory, check_whole, read_stored
 from dibs.history.witness import explain_join
 from dibs.index import AUTO
 from dibs.intake import check_choice
+from dibs.jit.undisturbed import bring
 from dibs.language.joins import joins_in
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
@@ -110,7 +111,9 @@ class Matcher(StandingQueries):
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
         of that key is there. Raises EventError when it cannot be read."""
-        if not remember:
+        if remember is not False:
+            check_flag("remember", remember)
+        if key is not None and not remember:
             check_no_key(key)
         text = text_of(event)
         if top is None and remember is False and text is not None:
@@ -145,8 +148,9 @@ class Matcher(StandingQueries):
         on_error="skip": what cannot be read is listed in .problems instead of raised; a value that cannot be read
         makes every predicate on it unknown, an event that cannot be read at all matches nothing.
         remember: as if the events came one after the other, each added to the history before the next is matched; all
-        of them or, when one cannot be read, none. key: the column (attribute) that holds their keys, as in
-        history.load; an event whose key is there already, or came before in the batch, is matched and not added again.
+        of them or, when one cannot be read or kept (a Range, a key that is no string), none. key: the column
+        (attribute) that holds their keys, as in history.load; an event whose key is there already, or came before in
+        the batch, is matched and not added again.
         """
         top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
@@ -193,6 +197,12 @@ class Matcher(StandingQueries):
 
         return turn.history.change(match)
 
+    def check_batch(self, events: Any, attributes: str | None = None) -> int:
+        """Reads a batch as match_batch does, and matches nothing: how many events it has. Raises EventError for the
+        first that cannot be read."""
+        wanted = self._matching.find_wanted([layer.segment for layer in self.snapshot().layers])
+        return read_events(events, wanted, attributes).events
+
     def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs."""
         matching = self._matching
@@ -221,7 +231,7 @@ class Matcher(StandingQueries):
         """How joins over history are answered, for measuring; the matches are the same. order: "joins" or "constants"
         come first (None: whatever is measured to be cheaper). prefilter: whether subscriptions that the present history
         cannot satisfy are found out beforehand (None: when it is worth its time)."""
-        if order not in (None, JOINS, CONSTANTS):
+        if order is not None and not (isinstance(order, str) and order in (JOINS, CONSTANTS)):
             raise ArgumentError(f"order must be 'joins', 'constants' or None, not {show(order)}")
         if prefilter is not None:
             check_flag("prefilter", prefilter)
@@ -253,8 +263,7 @@ class Matcher(StandingQueries):
 
         history: what joins over history see before the first event: documents, as history.load takes them (none by
         default). Each event sees those before it, within what the matcher retains; its own history is left alone."""
-        from dibs.past.replay import replay
-
+        replay: Callable[..., Replay] = bring("dibs.past.replay").replay
         options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history}
         return replay(self, events, attributes=attributes, on_error=on_error, **options)
 
@@ -278,7 +287,7 @@ class Matcher(StandingQueries):
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                history = read_stored(self.history) if len(self.history) else None
+                history = read_stored(self.history)
                 options = dict(self._choice.options)
                 store.save_all(segments, target, self.index, state.version, options, history)
                 return
@@ -287,8 +296,7 @@ class Matcher(StandingQueries):
     def export(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
         """Writes all subscriptions, as they are now, to a .parquet or .jsonl file, in the order of their ids; returns
         how many. Equal subscriptions give equal bytes. Raises StorageError."""
-        from dibs.exchange import export
-
+        export: Callable[..., int] = bring("dibs.exchange").export
         return export(self, path, progress)
 
     def import_from(
@@ -299,24 +307,29 @@ class Matcher(StandingQueries):
     ) -> list[Rejected]:
         """Adds the subscriptions of a file that export() wrote, or of any Parquet file or JSON lines with id,
         expression and, if wanted, weight: all or none, as add_many."""
-        from dibs.exchange import import_from
-
+        import_from: Callable[..., list[Rejected]] = bring("dibs.exchange").import_from
         return import_from(self, path, on_error, progress)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], threads: int | None = None) -> Matcher:
-        """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote.
-        A durable folder is opened as open(read_only=True)."""
+    def load(cls, path: str | os.PathLike[str], threads: int | None = None, history: bool = True) -> Matcher:
+        """Opens what save() wrote, memory-mapped and read-only; or the latest version of what dibs.spark.compile wrote,
+        which has no history. A durable folder is opened as open(read_only=True). history=False: without the documents
+        that were saved, for whoever wants the subscriptions alone."""
         source = check_path(path)
+        check_flag("history", history)
         if store.is_durable(source):
+            if not history:
+                raise ArgumentError(f"history=False is for what save() wrote; {source} is a durable folder")
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
             version = versions.read_version(source)
             return cls.of_state(versions.load_state(source, version), version.index, threads, version.options)
         manifest, segments, documents = store.load_saved(source)
+        if documents is not None and manifest.history is not None and history:
+            check_whole(documents, source / manifest.history)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         state = State(manifest.version, tuple(layers))
-        return cls.of_state(state, manifest.index, threads, manifest.options, documents)
+        return cls.of_state(state, manifest.index, threads, manifest.options, documents if history else None)
 
     @classmethod
     def of_state(
@@ -355,9 +368,8 @@ class Matcher(StandingQueries):
         index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
         Raises WriterActive, StorageError, DamagedError, FormatError."""
-        from dibs.history.durable import DurableHistory  # most programs do without SQLite
-        from dibs.storage.durable import Durable
-
+        history_module = bring("dibs.history.durable")  # most programs do without SQLite
+        storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
         kept = check_retain(retain)
@@ -365,12 +377,12 @@ class Matcher(StandingQueries):
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
             check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
-        durable = Durable.open(folder, read_only, index, options)
+        durable = storage_module.Durable.open(folder, read_only, index, options)
         try:
             matcher = cls(durable.index, threads, memory, options=durable.options)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable
-            matcher.history = history = DurableHistory(durable.catalog.history(), matcher._changes)
+            matcher.history = history = history_module.DurableHistory(durable.catalog.history(), matcher._changes)
             durable.history = weakref.ref(history)
             if read_only:
                 matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"
@@ -400,6 +412,9 @@ class Matcher(StandingQueries):
             self._layers.close()
             if durable is not None:
                 durable.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copies()
 
     def __enter__(self) -> Matcher:
         return self

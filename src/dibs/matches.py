@@ -14,6 +14,7 @@ from dibs.arguments import check_flag, check_number
 from dibs.arrays import from_numpy
 from dibs.coding.values import EventProblem
 from dibs.jit.sorting import order_by_group
+from dibs.segments.id_columns import IdColumns, id_columns
 from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
@@ -138,6 +139,10 @@ class Matches:
 
     def __iter__(self) -> Iterator[list[Id]]:
         return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])
+
+    def columns(self) -> IdColumns:
+        """The same lists as columns, for other parts of Dibs."""
+        return id_columns(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])
 
     def top(self, k: int) -> list[list[Id]]:
         """Each event's k ids of the highest weight, highest first; equal weights in the order of ids."""

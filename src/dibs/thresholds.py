@@ -37,6 +37,9 @@ class Thresholds:
     # cold
     cold_subscriptions: int = _threshold(1_000, 0, "subscriptions that need no kernels until these are there")
     cold_pairs: int = _threshold(2_000_000, 0, "subscriptions times events of a batch, likewise")
+    cold_values: int = _threshold(
+        200_000, 0, "predicates times values of arrays, or pieces of 64 characters, of an event, likewise"
+    )
     # index.base
     first_room: int = _threshold(1 << 12, 1, "pairs that a kernel gets room for at first")
     largest_room: int = _threshold(1 << 22, 64, "pairs in one room, unless nothing fits into it")
@@ -49,10 +52,15 @@ class Thresholds:
     # index.auto.plan: costs in nanoseconds. The smallest file some clauses of a small test as records, some as masks.
     often: float = _threshold(0.01, 0.5, "share of events with the attribute from which on it is filed by its values")
     look_cost: float = _threshold(10.0, 10.0, "what an event pays for a look at a record; of very many, twice that")
+    read_cost: float = _threshold(4.0, 4.0, "what it pays for a record that is read with all others of its attribute")
     values_cost: float = _threshold(25.0, 0.0, "what it pays for each of its values if records are filed by values")
     mask_cost: float = _threshold(0.03, 0.8, "what an event of a batch pays for a clause that is a mask")
     fill_cost: float = _threshold(0.02, 0.0, "what it pays for the mask of a distinct predicate")
     masks_cost: float = _threshold(30.0, 0.0, "what it pays for each of its values if there are masks at all")
+    line_cost: float = _threshold(2.5, 0.2, "what it pays for 512 clauses of a group of vectors, for each attribute")
+    group_cost: float = _threshold(5.0, 1.0, "what it pays for a look at such a group, and for each of its vectors")
+    verify_cost: float = _threshold(15.0, 15.0, "what it pays for a clause that its vectors do not decide")
+    vectors_cost: float = _threshold(5.0, 0.0, "what it pays for each of its values if there are vectors at all")
     worth_planning: float = _threshold(1.25, 1.0, "times less that an event must cost by a new plan")
     sampled_clauses: int = _threshold(20_000, 10, "clauses by which that is judged")
     enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")
@@ -87,10 +95,17 @@ class Thresholds:
     few_records: int = _threshold(50_000, 0, "clauses whose search for few events keeps the interpreter")
     record_spans: int = _threshold(8, 1, "a predicate of more spans is tested by its hull and verified")
     record_entries: int = _threshold(256, 1, "entries of a program that is worth as many records")
-    copies_by_value: int = _threshold(16, 1, "buckets of cells under which one clause is filed; else under larger ones")
+    copies_by_value: int = _threshold(
+        16,
+        1,
+        "buckets of cells under which one clause is filed, or one for each span of a list; else under larger ones",
+    )
     buckets_at_once: int = _threshold(64, 1, "buckets of events that are listed before what stands in them is read")
     guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
+    # index.auto.vectors
+    vector_rows: int = _threshold(256, 1, "clauses over the same attributes that may be vectors")
+    vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a list has 8 more for each span")
     # index.auto.masks
     few_survivors: float = _threshold(
         8.0, 1e9, "events of a block that may pass the entries of a program for it to be reached through them"
@@ -101,20 +116,20 @@ class Thresholds:
     mask_spans: int = _threshold(16, 1, "a predicate of more spans is tested value by value")
     run_one_by_one: int = _threshold(8, 0, "events that pass an entry's tests and are run through its program singly")
     tabulated_cells: int = _threshold(4_096, 1, "cells of a domain that is tabulated; larger ones are searched")
-    # index.papers.counting
+    # papers.structures.counting
     rows_a_posting: int = _threshold(
         16, 0, "with fewer rows for each posting read, all counters are set back instead of those touched"
     )
-    # index.papers.gryphon
+    # papers.structures.gryphon
     gryphon_edges: int = _threshold(256, 0, "edges of a node that are compared one by one, without a directory")
     gryphon_block: int = _threshold(32, 1, "rows of the tree that are passed over together")
-    # index.papers.opindex
+    # papers.structures.opindex
     opindex_segments: int = _threshold(32, 2, "segments of a directory, at most: the paper's b")
     opindex_short_list: int = _threshold(128, 1, "entries of a list that has no extra block")
     opindex_extra: int = _threshold(16, 1, "entries of an extra block, at least")
     opindex_clauses: int = _threshold(64, 1, "clauses of a CNF that is taken: at most the bits of a word")
     opindex_entries: int = _threshold(4_096, 1, "entries of a CNF that is taken")
-    # index.papers.betree
+    # papers.structures.betree
     betree_words: int = _threshold(2_048, 300, "words for the root, the stack and a scratch block: at least 300")
     betree_expected: float = _threshold(1.5, 0.0, "words, for each word of records, that are allocated beforehand")
     betree_capacity: float = _threshold(1.0, 0.01, "rows of an l-node, as a share of the paper's max_cap")
@@ -123,13 +138,13 @@ class Thresholds:
     betree_sample: int = _threshold(16, 1, "one event in so many is watched for its losses")
     betree_window: int = _threshold(64, 1, "operations below a p-node before its rank is looked at, at least")
     betree_cut: int = _threshold(10, 4, "size class (256 words) from which on free blocks are cut up for smaller ones")
-    # index.papers.pstree
+    # papers.structures.pstree
     pstree_walk: int = _threshold(
         8, 1_000_000, "a batch of fewer rows than one for so many leaves is not worth a walk along all leaves"
     )
     pstree_sorted: int = _threshold(1_000, 0, "predicates that are worth sorting")
     pstree_block: int = _threshold(1_024, 1, "candidates that are collected before they are looked at")
-    # index.papers.tatbul
+    # papers.structures.tatbul
     tatbul_slots: int = _threshold(512, 0, "slots of an attribute whose vectors are words")
     tatbul_block: int = _threshold(8, 1, "bits of a place that tell places which are ruled out together: 256 of them")
     tatbul_differences: float = _threshold(
@@ -150,8 +165,8 @@ class Thresholds:
     # additions
     added_one_by_one: int = _threshold(16, 1, "subscriptions of one call that are added without making columns")
     predicates_for_a_segment: int = _threshold(10_000, 1, "predicates of one call that are worth a segment")
-    # language.bulk
-    texts_at_once: int = _threshold(1 << 17, 1, "texts that are parsed by one call of the kernel")
+    # language.reading
+    texts_at_once: int = _threshold(1 << 14, 1, "texts that are read by one call of the kernel")
     # coding.arrange
     longest_event: int = _threshold(1_000, 0, "values of an event; those of longer ones are sorted in another way")
     # coding.lookup
@@ -159,6 +174,7 @@ class Thresholds:
     constants_searched: int = _threshold(32, 0, "constants of an attribute that are searched rather than looked up")
     # coding.patterns
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the expressions that RE2 matches in one pass")
+    patterns_alone: int = _threshold(16, 0, "patterns that may hold for a long string, of which each is tried alone")
     pattern_steps: int = _threshold(64, 0, "bytes compared for each byte of a string before RE2 decides instead")
     # matches
     ties_selected: int = _threshold(1_000, 1, "pairs of an event of which the first are selected rather than sorted")
@@ -169,6 +185,9 @@ class Thresholds:
     # history
     history_tail: int = _threshold(
         64, 2, "documents of an ordered index that are not sorted in with the older ones yet"
+    )
+    history_entries: int = _threshold(
+        64, 1, "entries of a document in an index, for each of its values there, with more of which it has none"
     )
     few_joins: int = _threshold(
         32, 0, "joins that are always answered before the constants of subscriptions are matched"
@@ -203,7 +222,7 @@ class Thresholds:
     spark_history: int = _threshold(100_000, 5, "documents of a history that every worker gets rather than some")
     spark_history_parts: int = _threshold(32, 1, "micro-batches whose documents are not yet put together into one part")
     spark_collected: int = _threshold(100_000, 5, "subscriptions that are compiled on the driver rather than by a job")
-    # index.papers.pbtree
+    # papers.structures.pbtree
     pbtree_page: int = _threshold(4096, 128, "bytes of a page: a larger list or tree has several")
     pbtree_most_ranges: int = _threshold(16, 1, "ranges of a predicate that are filed; one of more is verified")
     pbtree_entries_outside: int = _threshold(64, 1, "entries outside the limits that are never worth building again")

@@ -7,10 +7,10 @@ import json
 
 from typer.testing import CliRunner
 
-from dibs.cli.bench import judge
 from dibs.cli.commands import app
-from dibs.experiments import EXPERIMENTS, results
-from dibs.experiments.measure import measure_point
+from dibs.papers.commands import judge
+from dibs.papers.experiments import EXPERIMENTS, results
+from dibs.papers.experiments.measure import measure_point
 
 VALUES = list(EXPERIMENTS["opindex-7"].values)
 

@@ -15,8 +15,8 @@ import pytest
 import dibs
 from command_line import found, json_rows, lines_of, run
 from dibs.cli import generate
-from dibs.workloads import boolean
-from dibs.workloads.generators import GENERATORS
+from dibs.papers.workloads import boolean
+from dibs.papers.workloads.generators import GENERATORS
 
 # ---- explain ----
 

@@ -155,3 +155,32 @@ def test_interrupting_is_quiet_while_the_command_starts(delay: float, subs: Path
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, b"")
+
+
+DROPS_INTERRUPTS = """
+import time
+end = time.monotonic() + 1.0
+while time.monotonic() < end:
+    try:
+        time.sleep(0.01)
+    except BaseException:  # as extension modules do
+        pass
+"""
+IMPORTS_IT = """
+import os, signal, threading
+from dibs.cli.importing import import_undisturbed
+import_undisturbed()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    import drops_interrupts
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_no_import_drops_an_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "drops_interrupts.py").write_text(DROPS_INTERRUPTS)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_IT], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)

@@ -9,7 +9,11 @@ from dibs.coding.patterns import PatternSet
 from dibs.language.regex import refusal
 
 PATTERN_THRESHOLDS = st.fixed_dictionaries(
-    {"pattern_steps": st.sampled_from([64, 0, 1]), "instructions_of_a_set": st.sampled_from([1 << 16, 1, 20])}
+    {
+        "pattern_steps": st.sampled_from([64, 0, 1]),
+        "patterns_alone": st.sampled_from([16, 0, 2]),
+        "instructions_of_a_set": st.sampled_from([1 << 16, 1, 20]),
+    }
 )
 LETTERS = ["a", "b", "ab", "abba", "k", "s", "S", "é", "É", "ſ", "\u212a", "😀", "1", "-", ".", "%", "_", "\n", "\0"]
 ELEMENTS = [

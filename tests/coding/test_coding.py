@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs.coding.batch import cell_of, code_events
+from dibs.coding.batch_kernels import code_numbers
 from dibs.coding.clauses import code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains, move_clauses
-from dibs.coding.values import integer_keys, number_key
+from dibs.coding.values import Range, integer_keys, number_key
 from dibs.index import create
 from dibs.language.expression import Kind, literal
 from dibs.language.flatten import is_conjunction
@@ -170,6 +171,21 @@ def test_programs_have_one_predicate_for_each_of_the_expression():
     form = normal_form(parse(factors))
     assert not is_conjunction(form)
     assert len(compile_forms([form]).table.attribute) == 80
+
+
+def test_without_attributes_no_kernel_looks_for_constants(monkeypatch):
+    """It would ask for those of attribute 0 ahead of time, behind the end of the offsets."""
+
+    def with_constants(own, name, value, rest, offsets, *constants):
+        assert len(offsets) > 1, "there is no attribute"
+        return code_numbers(own, name, value, rest, offsets, *constants)
+
+    domains, clauses, _ = coded("TRUE")
+    many = read_events([{"n": Range(1, 2), "m": [*range(100)], "s": "x", "b": True}], ["b", "m", "n", "s"])
+    monkeypatch.setattr("dibs.coding.batch.code_numbers", with_constants)
+    found = code_events(many, domains)
+    assert (len(found), len(found.attribute)) == (1, 0)
+    assert create("scan", clauses).match(found, 1).row.tolist() == [0]
 
 
 def test_entries_of_an_event_are_sorted_and_distinct():

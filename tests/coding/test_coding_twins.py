@@ -1,4 +1,4 @@
-"""The kernels that code tables agree with their plain twins, and rows that are read one by one with the fast lane."""
+"""The kernels that code tables agree with their plain twins, and texts read one by one with texts in columns."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 from coding_twin import plain_bases, plain_code_clauses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_bulk import LEFT, TAKEN
+from test_reading import TAKEN
 
 from dibs.coding.clause_kernels import spans_of
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.constant_kernels import lay_out
 from dibs.coding.domain import Domains
-from dibs.language.bulk import BulkParse, parse_simple
 from dibs.language.expression import Kind, number_key
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import to_sql
-from dibs.language.rows import SimpleRow, read_simple, rows_table
+from dibs.language.reading import read
+from dibs.language.rows import read_row
 from dibs.language.sql import parse
 from dibs.language.table import Facet, Op, PredicateTable, concatenate
 from dibs.segments.compile import compile_forms, compile_mixed, compile_texts, form_of
@@ -192,7 +192,7 @@ def test_one_version_of_each_kernel():
     code_clauses(compile_texts(column).table)
     code_clauses(compile_mixed(column, forms).table)
     code_clauses(compile_mixed(column, [forms[0], None, None]).table)
-    code_clauses(rows_table([forms[0]]))
+    code_clauses(read(column[:1]).table)
     code_clauses(compile_forms([]).table)
     assert len(lay_out.signatures) == len(spans_of.signatures) == 1
 
@@ -200,30 +200,31 @@ def test_one_version_of_each_kernel():
 # ---- rows that are read one by one ----
 
 
-@pytest.mark.parametrize("text", TAKEN)
-def test_simple_texts_are_rows(text):
-    row = read_simple(text)
-    assert isinstance(row, SimpleRow)
-    assert form_of(text) == row
-    assert BulkParse(np.ones(1, np.bool_), rows_table([row])).trees() == [parse(text)]
-
-
-@pytest.mark.parametrize("text", LEFT)
-def test_other_texts_are_none(text):
-    assert read_simple(text) is None
-
-
 @given(st.lists(expressions(max_leaves=4), min_size=1, max_size=6))
-def test_rows_are_what_the_fast_lane_reads(trees):
+def test_rows_are_what_columns_have(trees):
+    """Names, operators, literals and jumps of each text, whether it is read alone or with others."""
     texts = [to_sql(t) for t in trees]
-    bulk = parse_simple(pa.array(texts))
-    rows = [read_simple(t) for t in texts]
-    assert [row is not None for row in rows] == bulk.simple.tolist()
-    if taken := [row for row in rows if row is not None]:
-        table = rows_table(taken)
-        assert_same(code_clauses(table), code_clauses(bulk.table))
-        assert table.attributes == sorted(table.attributes)
-        assert len(set(table.texts)) == len(table.texts)
+    column = read(pa.array(texts))
+    rows = [read_row(t) for t in texts]
+    assert [row is not None for row in rows] == column.taken.tolist()
+    table = column.table
+    assert len(set(table.texts)) == len(table.texts)
+    for r, place in enumerate(column.order.tolist()):
+        own = range(table.offsets[r], table.offsets[r + 1])
+        steps = rows[place].steps(texts[place])
+        values_only = all(table.attributes[table.attribute[p]][1] == Facet.VALUE for p in own)
+        assert (steps is not None) == values_only
+        for p, step in zip(own, steps or []):
+            assert (step.name, step.operator) == (table.attributes[table.attribute[p]][0], table.operator[p])
+            span = slice(table.literal_offsets[p], table.literal_offsets[p + 1])
+            bits = table.number[span].view(np.int64).tolist()
+            for kind, number, integer, value in zip(table.kind[span], bits, table.integer[span], step.literals):
+                assert (kind, number) == (value.kind, value.bits)
+                assert (table.texts[integer] == value.text) if kind == Kind.STRING else integer == value.integer
+            assert len(step.literals) == span.stop - span.start
+            if r >= table.conjunctions:
+                base = table.offsets[table.conjunctions]
+                assert (step.on_true, step.on_false) == (table.on_true[p - base], table.on_false[p - base])
 
 
 SIMPLE = st.sampled_from(TAKEN).filter(bool)
@@ -240,9 +241,8 @@ def test_mixtures_of_what_is_read_and_what_is_not(items):
     assert sorted(mixed.order.tolist()) == list(range(len(items)))
     assert mixed.errors == {}
     assert by_text(mixed) == by_text(whole)
-    if all(form is not None for form in forms):  # then also in the same order
-        assert mixed.order.tolist() == whole.order.tolist()
-        assert_same(code_clauses(mixed.table), code_clauses(whole.table))
+    assert mixed.order.tolist() == whole.order.tolist()
+    assert_same(code_clauses(mixed.table), code_clauses(whole.table))
 
 
 def by_text(compiled) -> dict[int, list]:
@@ -264,11 +264,11 @@ def by_text(compiled) -> dict[int, list]:
 
 def test_tables_without_rows_add_nothing():
     empty = compile_forms([]).table
-    one = rows_table([read_simple("b = 'x' AND a = 1")])
+    one = read(pa.array(["b = 'x' AND a = 1"])).table
     other = compile_forms([normal_form(parse("a = 'x' OR c = 'y'"))]).table
     assert concatenate([empty, one, empty]) is one
     assert concatenate([empty, empty]) is empty
     joined = concatenate([one, empty, other])
-    assert joined.attributes == [("a", 0), ("b", 0), ("c", 0)]
+    assert joined.attributes == [("b", 0), ("a", 0), ("c", 0)]
     assert (len(joined), joined.conjunctions, joined.texts) == (2, 1, [b"x", b"y"])
-    assert joined.on_true is other.on_true
+    assert joined.on_true.tolist() == other.on_true.tolist()

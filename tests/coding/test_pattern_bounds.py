@@ -106,6 +106,7 @@ HOSTILE = {
     "many parts": ("%qwertyui" + "%a" * 500 + "%b%", "qwertyui" + "a" * 50_000 + "b", True),
     "a part that is almost there": ("%qwertyui%" + "a" * 5_000 + "%", "qwertyui" + ("a" * 4_999 + "b") * 20, False),
     "the same with characters": ("%qwertyui%" + "a" * 2_000 + "_b%", "qwertyui" + "a" * 50_000, False),
+    "a very long part with characters": ("%" + "a" * 20_000 + "_b%", "a" * 1_000_000, False),
     "a long text that is almost there": ("%" + "a" * 20_000 + "%", ("a" * 19_999 + "b") * 10, False),
     "many characters": ("%a" + "_" * 2_999 + "b%c", "ab" * 20_000 + "c", False),
     "many characters beyond ASCII": ("%é" + "_" * 2_999 + "ü%c", "éü" * 20_000 + "c", False),

@@ -5,8 +5,8 @@ purpose, and tests must fail.
     PYTHONPATH=src python tests/index/mutations.py gryphon    those whose names contain this word
 
 Each mutation is made in a copy of src/ in a temporary folder. Numba compiles the kernels of the changed file again, and
-those of other files that have it compiled in are named in the table. Exit code 1 if one was not caught, 2 if the table
-no longer fits the source.
+those of other files that have it compiled in. Exit code 1 if one was not caught, 2 if the table no longer fits the
+source.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ SECONDS = 300  # for the tests of one mutation; more means that it never ends
 
 class Mutation(NamedTuple):
     name: str
-    file: str  # under src/dibs
-    old: str  # is there exactly once
+    function: str  # in which the text stands, wherever in src/dibs that is
+    old: str  # is there exactly once, in one function of this name
     new: str
     tests: tuple[str, ...]  # what pytest is to run
 
@@ -44,431 +45,446 @@ def updates(*names: str) -> tuple[str, ...]:
     return suite(*names, test="test_updates")
 
 
-EVENTS = "coding/events/"
-PATTERNS = "coding/patterns/"
-SINGLE = "segments/single/"
 LANE = ("tests/coding/test_json_lane.py", "tests/coding/test_json_blocks.py")
 WAITING = ("tests/segments/test_waiting.py", "-k", "every_operator or single_events")
-PS = "index/papers/pstree/"
-TATBUL = "index/papers/tatbul/"
-BETREE = "index/papers/betree/"
 MUTATIONS = (
     Mutation(
         "scan",
-        "index/kernels.py",
+        "holds",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
         "ok = (low < slots.hi[a]) & (slots.lo[a] <= high)",
         suite("scan"),
     ),
     Mutation(
         "records: a test",
-        "index/auto/record_tests.py",
+        "test_record",
         "& LOW) > (test & LOW))",
         "& LOW) >= (test & LOW))",
         suite("auto"),
     ),
     Mutation(
         "records: verifying",
-        "index/kernels.py",
+        "holds",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] <= high)",
         "ok = (low <= slots.hi[a]) & (slots.lo[a] < high)",
         suite("auto"),
     ),
     Mutation(
         "records: guards",
-        "index/auto/record_bucket_kernels.py",
+        "_collect",
         "& LOW) <= (guard & LOW))",
         "& LOW) < (guard & LOW))",
         suite("auto"),
     ),
     Mutation(
         "records: buckets",
-        "index/auto/shares.py",
+        "buckets_of",
         "return max(np.int64(x >> shift), behind), np.int64(y >> shift) + 1",
         "return max(np.int64(x >> shift), behind), max(np.int64(y >> shift), np.int64(x >> shift) + 1)",
         suite("auto"),
     ),
     Mutation(
         "records: larger buckets",
-        "index/auto/shares.py",
+        "is_larger",
         "b + LARGER <= behind",
         "b + LARGER <= behind + 1",
         ("tests/index/test_auto.py", "-k", "every_length"),
     ),
     Mutation(
         "records: listed buckets",
-        "index/auto/record_bucket_kernels.py",
+        "list_buckets",
         "listed += np.uint64(inside) &",
         "listed += np.uint64(b > 1) &",
         suite("auto"),
     ),
     Mutation(
         "records: what needs no test",
-        "index/auto/record_buckets.py",
+        "list_known",
         "if level[i] == 0:",
         "if level[i] >= 0:",
         suite("auto"),
     ),
     Mutation(
         "masks: tabulated",
-        "index/auto/mask_filling.py",
+        "_sort_by_cell",
         "rank[block.lo[space.order[i]] + 1] += 1",
         "rank[block.lo[space.order[i]]] += 1",
         suite("auto"),
     ),
     Mutation(
         "masks: searched",
-        "index/auto/mask_filling.py",
+        "_at_most",
         "if block.lo[space.order[m]] <= cell:",
         "if block.lo[space.order[m]] < cell:",
         suite("auto"),
     ),
     Mutation(
+        "vectors: segments",
+        "_mark_spans",
+        "border[base + x] = border[base + y + 1] = True",
+        "border[base + x] = True",
+        suite("auto"),
+    ),
+    Mutation(
+        "vectors: several values",
+        "_list_segments",
+        "begin, end = max(x if x > 0 else 1 - x, behind), abs(y)",
+        "begin, end = max(x if x > 0 else 1 - x, behind), y",
+        suite("auto"),
+    ),
+    Mutation(
+        "vectors: verifying",
+        "_report_line",
+        "if index.exact[g] == 0:",
+        "if index.exact[g] == 2:",
+        ("tests/index/test_vectors.py", "-k", "rectangles"),
+    ),
+    Mutation(
         "access sets",
-        "index/auto/access_sets.py",
+        "_weigh",
         "NOWHERE if lo[p] == 0 and hi[p] >= 0 else share[p]",
         "NOWHERE if lo[p] == 1 and hi[p] == 0 else share[p]",
         ("tests/index/test_access_sets.py",),
     ),
     Mutation(
         "planner",
-        "index/auto/planner.py",
+        "_for_few_events",
         "if few is not None and few.masks is masks:",
         "if few is not None:",
         ("tests/index/test_auto.py", "-k", "old_plan"),
     ),
     Mutation(
         "complete",
-        "index/complete.py",
+        "match",
         "if single is None or single.all():",
         "if single is None or single.any():",
         suite("counting"),
     ),
     Mutation(
         "conjunctions",
-        "index/conjunctions.py",
+        "_intersect",
         "if max(low, have_lo) <= min(high, have_hi):",
         "if max(low, have_lo) < min(high, have_hi):",
         suite("counting"),
     ),
     Mutation(
         "operators",
-        "index/operators.py",
+        "_operators",
         "within = floor[a] <= low and high <= ceiling[a]",
         "within = floor[a] <= low",
         ("tests/index/test_operators.py",),
     ),
     Mutation(
         "operators: the floor",
-        "index/operators.py",
+        "_operators",
         "within = floor[a] <= low and high <= ceiling[a]",
         "within = high <= ceiling[a]",
         ("tests/index/test_operators.py",),
     ),
     Mutation(
         "counting",
-        "index/papers/counting.py",
+        "_count_down_and_find",
         "k += now == 0",
         "k += now == 1",
         suite("counting"),
     ),
     Mutation(
         "postings",
-        "index/papers/postings.py",
+        "slots_of",
         "limits[a, FLOOR] <= v and v <= limits[a, CEILING]",
         "limits[a, FLOOR] < v and v <= limits[a, CEILING]",
         suite("counting", "kindex"),
     ),
     Mutation(
         "kindex",
-        "index/papers/kindex.py",
+        "_skip_to",
         "np.int64(rows[p + step]) < target:",
         "np.int64(rows[p + step]) <= target:",
         (SUITE, "tests/index/test_kindex.py", "-k", "kindex"),
     ),
     Mutation(
         "propagation: sorted lists",
-        "index/papers/propagation/kernels.py",
+        "_first_at_least",
         "below = key[begin + half] < cell",
         "below = key[begin + half] <= cell",
         suite("propagation"),
     ),
     Mutation(
         "propagation: spans",
-        "index/papers/propagation/kernels.py",
+        "_test_spans",
         "np.uint64(span_end[s] >= low)",
         "np.uint64(span_end[s] > low)",
         suite("propagation"),
     ),
     Mutation(
         "propagation: entries of several cells",
-        "index/papers/propagation/kernels.py",
+        "_test_group",
         "_first_at_least(key, first, end, high + 1)",
         "_first_at_least(key, first, end, high)",
         ("tests/segments/test_single_patterns.py",),
     ),
     Mutation(
         "propagation: unequal to one of several",
-        "index/papers/propagation/kernels.py",
+        "_test_group",
         "_set_run(bits, after, end)",
         "_set_run(bits, after + 1, end)",
         suite("propagation"),
     ),
     Mutation(
         "gryphon: edge by edge",
-        "index/papers/gryphon/kernels.py",
+        "_follow_all",
         "(words[x + np.uint64(LO)] <= v)",
         "(words[x + np.uint64(LO)] < v)",
         suite("gryphon"),
     ),
     Mutation(
         "gryphon: directories",
-        "index/papers/gryphon/kernels.py",
+        "_follow_entry",
         "n += v <= nodes[np.uint64(x), HI]",
         "n += v < nodes[np.uint64(x), HI]",
         suite("gryphon"),
     ),
     Mutation(
         "opindex: BETWEEN",
-        "index/papers/opindex/kernels.py",
+        "_scan_nested",
         "if far[at] < x:",
         "if far[at] <= x:",
         suite("opindex", "opindex-bs"),
     ),
     Mutation(
         "opindex: limits",
-        "index/papers/opindex/kernels.py",
+        "_search",
         "(op == LE or op == NE) and x < floor[a]",
         "(op == NE) and x < floor[a]",
         suite("opindex", "opindex-bs"),
     ),
     Mutation(
         "opindex: insertion",
-        "index/papers/opindex/blocks.py",
+        "_merge",
         "if p >= start and key[p] > key[q]:",
         "if p >= start and key[p] < key[q]:",
         updates("opindex", "opindex-bs"),
     ),
     Mutation(
         "betree: meeting an event",
-        BETREE + "match.py",
+        "meets",
         "if lo <= search.slot_hi[attribute] and",
         "if lo < search.slot_hi[attribute] and",
         suite("betree"),
     ),
     Mutation(
         "betree: what needs no test",
-        BETREE + "leaves.py",
+        "settle",
         "if entry.lo == lo and entry.hi == hi:",
         "if entry.lo == lo:",
         suite("betree"),
     ),
     Mutation(
         "betree: intervals after deletions",
-        BETREE + "cluster.py",
+        "cluster",
         "interval.lo, interval.hi = least, most",
         "interval.lo, interval.hi = min(least, interval.lo), max(most, interval.hi)",
         updates("betree"),
     ),
     Mutation(
         "betree-batch",
-        BETREE + "batch.py",
+        "_first",
         "np.where(chosen < 0, clauses.attributes, chosen)",
         "np.where(chosen <= 0, clauses.attributes, chosen)",
         suite("betree-batch"),
     ),
     Mutation(
         "pstree: spaces",
-        PS + "kernels.py",
+        "find_spaces",
         "if v < leaf[np.uint64(link), START]:",
         "if v <= leaf[np.uint64(link), START]:",
         suite("pstree"),
     ),
     Mutation(
         "pstree: verifying",
-        PS + "matching.py",
+        "verify",
         "ok = low <= v and v <= high",
         "ok = low <= v and v < high",
         suite("pstree", "pstbloom", "psthash"),
     ),
     Mutation(
         "pstbloom",
-        PS + "pstbloom_kernels.py",
+        "_ask_others",
         "n += np.uint64((w & bits) == bits)",
         "n += np.uint64((w & bits) != bits)",
         suite("pstbloom"),
     ),
     Mutation(
         "psthash",
-        PS + "psthash_match.py",
+        "_choose_spaces",
         "m += cover[space[i], SIZE] > 0",
         "m += cover[space[i], SIZE] > 1",
         suite("psthash"),
     ),
     Mutation(
         "cluster",
-        TATBUL + "cluster.py",
+        "find_cluster",
         "np.int64(nodes[n, LEFT]) if v < nodes[n, KEY]",
         "np.int64(nodes[n, LEFT]) if v <= nodes[n, KEY]",
         suite("cluster"),
     ),
     Mutation(
         "interval",
-        TATBUL + "interval.py",
+        "find_elementary",
         "elif v > nodes[m, LAST]:",
         "elif v >= nodes[m, LAST]:",
         suite("interval"),
     ),
     Mutation(
         "hybrid",
-        TATBUL + "hybrid.py",
+        "_find",
         "tree.leaf[first + leaf + 1], v)",
         "tree.leaf[first + leaf + 1] - 1, v)",
         suite("hybrid"),
     ),
     Mutation(
         "segment-tree",
-        TATBUL + "segment_tree.py",
+        "_collect",
         "at += v >= tree.cells[low + right]",
         "at += v > tree.cells[low + right]",
         suite("segment-tree"),
     ),
     Mutation(
         "interval-tree",
-        TATBUL + "interval_tree.py",
+        "_count_by_first",
         "while k < end and bounds[k] <= v:",
         "while k < end and bounds[k] < v:",
         suite("interval-tree"),
     ),
     Mutation(
         "tatbul: combination",
-        TATBUL + "combination.py",
+        "_compare_with_sizes",
         "some |= counts[p] == size[p]",
         "some |= counts[p] > size[p]",
         suite("interval"),
     ),
     Mutation(
         "tatbul: stretches",
-        TATBUL + "stretches.py",
+        "_mark_sorted_runs",
         "if entries[m] < group[a]:",
         "if entries[m] <= group[a]:",
         (SUITE, "-k", "test_constants_of_several_kinds and segment-tree and pivots"),
     ),
     Mutation(
         "tatbul: bit vectors",
-        TATBUL + "bit_vectors.py",
+        "runs_of_slots",
         "if runs[m, GONE] < runs[m, GONE_END]:",
         "if runs[m, GONE] > runs[m, GONE_END]:",
         ("tests/index/test_tatbul.py", "-k", "lists_of_differences"),
     ),
     Mutation(
         "json: numbers",
-        EVENTS + "json_numbers.py",
+        "_read_digits",
         "at += count",
         "at += min(count, 7)",
         LANE,
     ),
     Mutation(
         "json: eight digits",
-        EVENTS + "json_numbers.py",
+        "read_number",
         "if digits == 0 or not fits",
         "if digits == 0 or digits == 16 or not fits",
         ("tests/coding/test_json_blocks.py",),
     ),
     Mutation(
         "json: UTF-8",
-        EVENTS + "json_strings.py",
+        "_character_size",
         "highest = 0x9F  # above are surrogates",
         "highest = 0xBF  # above are surrogates",
         LANE,
     ),
     Mutation(
         "json: keys twice",
-        EVENTS + "json_kernels.py",
+        "_read_key",
         "if work.seen[node] >= work.object[depth]:",
         "if work.seen[node] > work.object[depth]:",
         LANE,
     ),
     Mutation(
         "json: long names",
-        EVENTS + "paths.py",
+        "_find",
         "and (size <= 8 or _same_bytes(",
         "and (size <= 16 or _same_bytes(",
         ("tests/coding/test_json_blocks.py",),
     ),
     Mutation(
         "json: members",
-        EVENTS + "json_member_kernels.py",
+        "_find_member",
         "if times == 1 else (start, start)",
         "if times >= 1 else (start, start)",
         ("tests/coding/test_json_members.py",),
     ),
     Mutation(
         "lookup: numbers that share a slot",
-        "coding/lookup_kernels.py",
+        "number_found",
         "at = _next_slot(slots, at)\n    return np.int64(NUMBER_BASE)",
         "break\n    return np.int64(NUMBER_BASE)",
         ("tests/coding/test_lookup.py",),
     ),
     Mutation(
         "patterns: LIKE at its end",
-        PATTERNS + "like_kernels.py",
-        "return YES if start == end else NO",
-        "return YES",
+        "between_ends",
+        "return start == end, first, first, start, end",
+        "return True, first, first, start, end",
         ("tests/coding/test_patterns.py",),
     ),
     Mutation(
         "patterns: other texts",
-        PATTERNS + "search_kernels.py",
-        "if begin < start or length > end - begin or",
-        "if length > end - begin or",
+        "_look",
+        "            if begin < start:\n                is_open = True\n                continue\n",
+        "",
         ("tests/coding/test_patterns.py",),
     ),
     Mutation(
         "single: rows that are gone",
-        SINGLE + "kernels.py",
+        "_drop_gone",
         "kept += 1 - np.int64((gone[r >> 3] >> (r & 7)) & 1)",
         "kept += 1",
         ("tests/segments/test_single.py", "-k", "gone"),
     ),
     Mutation(
         "single: several values",
-        SINGLE + "coding_kernels.py",
+        "add_entry",
         "single = lo == hi and not (at < last and attribute[at] == a)",
         "single = lo == hi",
         ("tests/segments/test_single.py",),
     ),
     Mutation(
         "single: what a clause of the sieve needs",
-        "index/auto/singles.py",
+        "fill_sieve",
         "if fails_without and a != np.uint64(group) and presence[a] < share:",
         "if a != np.uint64(group) and presence[a] < share:",
         ("tests/segments/test_sieve.py",),
     ),
     Mutation(
         "single: numbers that share a float",
-        SINGLE + "coding_kernels.py",
+        "_cell_of",
         "if exact and (domain.number_rest[at] | found.rest[i]) != 0:",
         "if False:",
         ("tests/segments/test_single.py", "-k", "json_does_not_have"),
     ),
     Mutation(
         "waiting: BETWEEN",
-        SINGLE + "waiting_kernels.py",
+        "_test",
         "inside = last < 0 or (last == 0 and operator == _BETWEEN)",
         "inside = last < 0",
         WAITING,
     ),
     Mutation(
         "waiting: kinds of a list",
-        SINGLE + "waiting_kernels.py",
+        "_test_list",
         "and least <= kind and kind <= most",
         "",
         WAITING,
     ),
     Mutation(
         "waiting: what is needed",
-        SINGLE + "waiting.py",
+        "_needed",
         "if steps[at].operator != Op.IS_NULL:",
         "if True:",
         WAITING,
@@ -476,9 +492,31 @@ MUTATIONS = (
 )
 
 
+@cache
+def functions(source: Path) -> dict[str, list[tuple[Path, int, int]]]:
+    """Of each name: the file, and where in it the text of the function begins and ends."""
+    found: dict[str, list[tuple[Path, int, int]]] = {}
+    for path in sorted(source.rglob("*.py")):
+        text = path.read_text()
+        for head in re.finditer(r"^( *)def (\w+)", text, re.M):
+            below = re.compile(rf"^ {{0,{len(head[1])}}}[^\s)]", re.M)
+            behind = below.search(text, text.index("\n", head.end()))
+            found.setdefault(head[2], []).append((path, head.start(), behind.start() if behind else len(text)))
+    return found
+
+
+def places(m: Mutation, source: Path) -> list[tuple[Path, int]]:
+    """Where the old text stands: file, and place in it."""
+    return [
+        (path, start + found.start())
+        for path, start, end in functions(source).get(m.function, [])
+        for found in re.finditer(re.escape(m.old), path.read_text()[start:end])
+    ]
+
+
 def misfits() -> list[Mutation]:
-    """Those whose old text does not stand in their file exactly once."""
-    return [m for m in MUTATIONS if (ROOT / "src/dibs" / m.file).read_text().count(m.old) != 1]
+    """Those whose old text does not stand in their function exactly once."""
+    return [m for m in MUTATIONS if len(places(m, ROOT / "src/dibs")) != 1]
 
 
 def main(words: list[str]) -> int:
@@ -486,7 +524,7 @@ def main(words: list[str]) -> int:
     chosen = [m for m in MUTATIONS if not words or any(word in m.name for word in words)]
     wrong = misfits()
     for m in wrong:
-        print(f"{m.name}: {m.old!r} does not stand in {m.file} exactly once: change the table", file=sys.stderr)
+        print(f"{m.name}: {m.old!r} does not stand in {m.function} exactly once: change the table", file=sys.stderr)
     if wrong or not chosen:
         return 2
     missed = 0
@@ -504,8 +542,9 @@ def run(m: Mutation) -> str | None:
     with tempfile.TemporaryDirectory(prefix="dibs-mutation-") as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source)
-        file = source / "dibs" / m.file
-        file.write_text(file.read_text().replace(m.old, m.new))
+        [(file, start)] = places(m, source / "dibs")
+        text = file.read_text()
+        file.write_text(text[:start] + m.new + text[start + len(m.old) :])
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *m.tests]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
         try:

@@ -13,7 +13,7 @@ from coded import events_of, expected, pairs_of, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.conjunctions import select
-from dibs.index.papers.pbtree.pbtree import LEAST_MEMORY, PBTree, PBTreeMemory
+from dibs.papers.structures.pbtree.pbtree import LEAST_MEMORY, PBTree, PBTreeMemory
 
 SMALL = 128  # bytes, the smallest page: items for 3 keys, 8 children, 6 rows of different keys
 FLOOR, CEILING = 1, 100  # cells of one attribute in the examples; cell = constant

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dibs.index.papers.pbtree.filing import GONE, rows_of
-from dibs.index.papers.pbtree.layout import (
+from dibs.papers.structures.pbtree.filing import GONE, rows_of
+from dibs.papers.structures.pbtree.layout import (
     COUNT,
     FENCE,
     FREE,
@@ -28,7 +28,7 @@ from dibs.index.papers.pbtree.layout import (
     VALUE,
     capacity,
 )
-from dibs.index.papers.pbtree.lists import FIRST_LEAF
+from dibs.papers.structures.pbtree.lists import FIRST_LEAF
 
 
 class Item(NamedTuple):

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import dibs
-from coded import conjunctions_of, events_of, expected, random_clauses, random_events
+from coded import conjunctions_of, events_of, expected, random_clauses, random_events, rows_of
 from dibs.coding.batch import CodedEvents
 from dibs.index import create, statistics
 from dibs.index.auto.plan import plan_clauses
-from dibs.index.auto.planner import Auto
+from dibs.index.auto.planner import Auto, Parts
+from dibs.index.auto.shares import measure_shares
 from dibs.index.base import do_pending
+from dibs.language.table import ACCEPT, REJECT
 from dibs.thresholds import thresholds, using
 
 
@@ -27,12 +29,16 @@ def pairs_of(index, events, threads=1):
 
 NO_OVERHEAD = {"values_cost": 0.0, "masks_cost": 0.0, "fill_cost": 0.0}
 RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+BY_ATTRIBUTE = {"often": 2.0, "read_cost": 0.0}  # no value spares any reading
 MASKS = {"look_cost": 1e9, "mask_cost": -1.0, **NO_OVERHEAD}
+VECTORS = {"vector_rows": 1, "line_cost": -1e3, "look_cost": 1e6, "mask_cost": 1e6, **NO_OVERHEAD}
 PLACES = {
-    "records": {"often": 2.0, **RECORDS},
+    "records": {**BY_ATTRIBUTE, **RECORDS},
     "values": {"often": 0.0, **RECORDS},
     "single cells": {"often": 0.0, "copies_by_value": 1_000_000, **RECORDS},
     "masks": MASKS,
+    "vectors": VECTORS,
+    "coarse vectors": {"vector_bytes": 0.25, **VECTORS},
     "both": {"often": 0.5, "look_cost": 1.0, "mask_cost": 0.1, **NO_OVERHEAD},
 }
 
@@ -61,13 +67,15 @@ def test_random_clauses(place, seed, several, cells):
     assert pairs_of(Auto.restore(clauses, index.arrays()), events) == wanted
 
 
-def test_planner_uses_both(place):
+def test_planner_uses_all_parts(place):
     rng = np.random.default_rng(1)
     plan = create("auto", random_clauses(rng, 300, 6, 20, programs=0.1)).plan()
-    assert plan["records"] + plan["masks"] == 300
-    assert (plan["guards"] > 0) == (place in ("values", "single cells", "both"))
+    assert plan["records"] + plan["masks"] + plan["vectors"] == 300
+    assert (plan["guards"] > 0) == (place not in ("records", "masks"))
     if place == "masks":
         assert plan["records"] == 0
+    elif place.endswith("vectors"):
+        assert plan["vectors"] > 150 and plan["groups"] < plan["vectors"]
     elif place == "both":
         assert 30 < plan["records"] < 270
     else:
@@ -81,8 +89,24 @@ def test_copies_are_bounded(monkeypatch):
     for copies in (1, 3, 16):
         with using({"often": 0.0, "copies_by_value": copies, **RECORDS}):
             index = create("auto", clauses)
-        assert index.plan()["guards"] <= copies * index.plan()["records"]
+        spans = np.where(clauses.hi < 0, -clauses.hi, 1)
+        most = np.maximum.reduceat(np.append(spans, 0), clauses.offsets[:-1])[np.diff(clauses.offsets) > 0]
+        assert index.plan()["guards"] <= np.maximum(copies, most).sum()
         assert pairs_of(index, events) == expected(clauses, events)
+
+
+def test_long_lists_are_filed_under_each_of_their_values():
+    """Not under large buckets, which scattered values cover whole: an event looks at the lists that have its value."""
+    rng = np.random.default_rng(5)
+    constants = np.arange(1, 100_000, 2)
+    lists = [np.sort(rng.choice(constants, 200, replace=False)).tolist() for _ in range(300)]
+    rows = [[(0, [(v, v) for v in values]), (1, [(1 + r % 50, 99)])] for r, values in enumerate(lists)]
+    clauses = conjunctions_of(rows, 2)
+    events = events_of([{0: int(cell), 1: 60} for cell in rng.choice(constants, 200)])
+    index = create("auto", clauses)
+    assert index.plan()["records"] == 300 and index.plan()["guards"] == 300 * 200
+    assert pairs_of(index, events) == expected(clauses, events)
+    assert index.match(events, 1).candidates < 2 * 200 * 300 * 200 / 50_000
 
 
 def test_long_lists_of_spans(place):
@@ -249,7 +273,7 @@ def test_what_was_filed_for_an_old_plan_does_not_serve_a_new_one():
         assert do_pending(index) and index.plan()["one by one"]
     with using(few | PLACES["both"]):
         plan = plan_clauses(clauses, index._plan.shares, statistics.highest_cells(clauses))
-        index._parts = plan.records, plan.masks
+        index._parts = Parts.of(plan)
         assert index._parts[0].size and index._parts[1].size and index.plan()["one by one"]
         assert {(e, r) for e, one in enumerate(singles) for _, r in pairs_of(index, one)} == expected(clauses, events)
 
@@ -292,3 +316,68 @@ def test_new_segments_are_planned_by_what_the_largest_has_seen():
     m.compact()
     (whole,) = (x.segment for x in m._layers.state.layers)
     assert "larger part" in whole.index.plan()["grounds"] and m.match({"a4": 1, "a5": 1, "often": 3}) == expected
+
+
+def mixed_rules(kind):
+    """Rules over network events (attributes 0 to 2) and as many over process events (3 to 5), each about one value in a
+    thousand of each attribute: conjunctions, or three tests with OR, or an AND with such an OR."""
+    rng = np.random.default_rng(6)
+    cells = (1 + 2 * rng.integers(0, 1_000, (3_000, 3))).tolist()
+    tests = [[(3 * (r % 2) + k, [(c, c)]) for k, c in enumerate(own)] for r, own in enumerate(cells)]
+    if kind == "conjunctions":
+        return conjunctions_of([own[:1] + [(a, [(1, c[0][0])]) for a, c in own[1:]] for own in tests], 6)
+    if kind == "or":
+        jumps = [(ACCEPT, 1), (ACCEPT, 2), (ACCEPT, REJECT)]
+    else:  # the first, and one of the others
+        jumps = [(1, REJECT), (ACCEPT, 2), (ACCEPT, REJECT)]
+    return rows_of([], 6, [(own, jumps) for own in tests])
+
+
+class MixedEvents:
+    """Batches of events that have the attributes from a first one on, matched by an index over such rules."""
+
+    def __init__(self, kind):
+        clauses = mixed_rules(kind)
+        self._scan, self.index = create("scan", clauses), create("auto", clauses)
+        self._rng = np.random.default_rng(7)
+
+    def looks(self, first):
+        """How many rules an event of the next batch looks at."""
+        cells = (1 + 2 * self._rng.integers(0, 1_000, (500, 3))).tolist()
+        events = events_of([{first + k: c for k, c in enumerate(own)} for own in cells])
+        found = self.index.match(events, 1)
+        assert set(zip(found.event.tolist(), found.row.tolist())) == pairs_of(self._scan, events)
+        do_pending(self.index)
+        return found.candidates / len(events)
+
+    def plan_for_network_events(self):
+        for _ in range(12):
+            self.looks(0)
+        self.index._plan_again(index_shares(self.index))
+        assert self.looks(0) < 50
+
+
+@pytest.mark.parametrize("kind", ["conjunctions", "or", "and with or"])
+def test_plans_follow_the_mix_of_events(kind):
+    """What is filed for network events is filed anew when process events come, within some thousand of them: an event
+    then looks at what has its values, not at all rules over its attributes."""
+    with using({"vector_rows": 10**9, "read_cost": 0.0}):  # so that what seems rare is filed under the attribute
+        mixed = MixedEvents(kind)
+        mixed.plan_for_network_events()
+        changed = mixed.looks(3)
+        after = [mixed.looks(3) for _ in range(14)]
+        assert changed > 1_000 and after[-1] < 50 and mixed.index.plan()["plans"] >= 3
+
+
+@pytest.mark.parametrize("kind", ["conjunctions", "or", "and with or"])
+def test_many_rules_over_a_rare_attribute_are_filed_by_values(kind):
+    """So the first process events already look at what has their values, by the plan for network events."""
+    with using({"vector_rows": 10**9}):
+        mixed = MixedEvents(kind)
+        mixed.plan_for_network_events()
+        assert mixed.looks(3) < 50
+
+
+def index_shares(index):
+    """What the index has measured."""
+    return measure_shares(*index._presence.latest(), index._presence.share(), statistics.highest_cells(index._clauses))

@@ -13,10 +13,10 @@ from coded import events_of, expected, random_clauses, random_events
 from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.conjunctions import select
-from dibs.index.papers.betree import betree as betree_module
-from dibs.index.papers.betree.batch import BETreeBatch
-from dibs.index.papers.betree.betree import BETree, guide_capacity
-from dibs.index.papers.betree.layout import (
+from dibs.papers.structures.betree import betree as betree_module
+from dibs.papers.structures.betree.batch import BETreeBatch
+from dibs.papers.structures.betree.betree import BETree, guide_capacity
+from dibs.papers.structures.betree.layout import (
     ALIVE,
     C_NODE,
     C_NODES,

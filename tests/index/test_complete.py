@@ -11,8 +11,8 @@ from dibs.coding.clauses import Clauses, concatenate_clauses
 from dibs.index.base import Takes
 from dibs.index.complete import Completed
 from dibs.index.conjunctions import select
-from dibs.index.growing import GrowingClauses
 from dibs.index.scan import Scan
+from dibs.papers.structures.growing import GrowingClauses
 
 
 class Points(Scan):

@@ -14,11 +14,11 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index import create
 from dibs.index.conjunctions import select
-from dibs.index.papers import postings
-from dibs.index.papers.counters import AT_ONCE, changes, counters, set_back, zeros
-from dibs.index.papers.counting import Counting
-from dibs.index.papers.kindex import KIndex
-from dibs.index.papers.postings import write_out
+from dibs.papers.structures import postings
+from dibs.papers.structures.counters import AT_ONCE, changes, counters, set_back, zeros
+from dibs.papers.structures.counting import Counting
+from dibs.papers.structures.kindex import KIndex
+from dibs.papers.structures.postings import write_out
 from dibs.thresholds import smallest, using
 
 

@@ -43,10 +43,14 @@ DYNAMIC = [name for name in NAMES if (part := takes(name)) and part.updates]
 DYNAMIC_VARIANTS = [name for name, (index, _) in VARIANTS.items() if index in DYNAMIC]
 SETTINGS = {"default": {}, "smallest": smallest(), "random 1": at_random(1), "random 2": at_random(2)}
 RECORDS = {"look_cost": 0.0, "mask_cost": 1e9}
+# A sample of all clauses: in the smallest one, groups as small as those here are not seen.
+VECTORS = {"line_cost": -1e3, "look_cost": 1e6, "mask_cost": 1e6, "sampled_clauses": 20_000}
 PLACES = {
-    "attributes": {"often": 2.0, **RECORDS},
+    "attributes": {"often": 2.0, "read_cost": 0.0, **RECORDS},
     "values": {"often": 0.0, **RECORDS},
     "masks": {"look_cost": 1e9, "mask_cost": -1.0},
+    "vectors": {**VECTORS, "vector_bytes": 32.0},
+    "coarse vectors": VECTORS,
 }
 # Where the planner files clauses decides which of its structures sees them, so it has some settings more.
 NAMES_AND_SETTINGS = [(name, s) for name in NAMES for s in SETTINGS] + [("auto", s) for s in PLACES]
@@ -77,7 +81,7 @@ def cells_as_they_are(attributes, cells):
 
 
 def labels_for_cells(rng, attributes, cells):
-    """A run of labels for each cell, in order and up to 2**31 - 2, as coding.labels gives them: (where the cells of an
+    """A run of labels for each cell, in order and up to 2**31 - 2: (where the cells of an
     attribute start, the first, the last label of each). The cell behind the last is that of what cannot be read."""
     first, last = [], []
     for _ in range(attributes):
@@ -120,7 +124,7 @@ def settled(index, matched, most=8):
     for _ in range(most):
         matched()
         do_pending(index)
-        plan = {k: v for k, v in index.plan().items() if k in ("records", "masks", "one by one")}
+        plan = {k: v for k, v in index.plan().items() if k in ("records", "masks", "vectors", "one by one")}
         if plan == before:
             return
         before = plan

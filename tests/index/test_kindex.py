@@ -13,8 +13,8 @@ import dibs
 from coded import events_of, expected, random_clauses, random_events
 from dibs.index import create
 from dibs.index.conjunctions import select
-from dibs.index.papers.counting import Counting
-from dibs.index.papers.kindex import AT_ONCE, END, KIndex, pass_key
+from dibs.papers.structures.counting import Counting
+from dibs.papers.structures.kindex import AT_ONCE, END, KIndex, pass_key
 
 A, B, C, D, E = range(5)
 TOP = 15  # the values are 1, 2, ..., 15

@@ -14,7 +14,11 @@ from dibs.coding.clauses import code_clauses, concatenate_clauses
 from dibs.index.base import do_pending
 from dibs.index.complete import Completed
 from dibs.index.operators import BETWEEN, EQ
-from dibs.index.papers.opindex.blocks import (
+from dibs.language.flatten import program_table
+from dibs.language.normal_form import normal_form
+from dibs.language.sql import parse
+from dibs.language.table import ACCEPT, REJECT
+from dibs.papers.structures.opindex.blocks import (
     DEAD,
     DIRECTORIES,
     DIRECTORY,
@@ -32,12 +36,8 @@ from dibs.index.papers.opindex.blocks import (
     WIDE,
     signature_bit,
 )
-from dibs.index.papers.opindex.forms import CNF, DNF, LISTS, OTHER, RANK_BITS, program_forms, rank_of
-from dibs.index.papers.opindex.opindex import OpIndex, OpIndexBS
-from dibs.language.flatten import program_table
-from dibs.language.normal_form import normal_form
-from dibs.language.sql import parse
-from dibs.language.table import ACCEPT, REJECT
+from dibs.papers.structures.opindex.forms import CNF, DNF, LISTS, OTHER, RANK_BITS, program_forms, rank_of
+from dibs.papers.structures.opindex.opindex import OpIndex, OpIndexBS
 from dibs.thresholds import thresholds, using
 
 KINDS = [OpIndex, OpIndexBS]

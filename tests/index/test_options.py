@@ -129,7 +129,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_wide_subscriptions_are_refused_unless_their_cells_are_bounded(monkeypatch):
-    monkeypatch.setattr("dibs.index.papers.pstree.psthash.MOST_IN_ALL", 500)
+    monkeypatch.setattr("dibs.papers.structures.pstree.psthash.MOST_IN_ALL", 500)
     wide = [(i, f"a > {i} AND b > {i}") for i in range(300)]
     m = dibs.Matcher(index="psthash")
     with pytest.raises(dibs.IndexTooLarge, match=r"options=\{'cells': 256\}"):

@@ -15,9 +15,9 @@ from pbtree_pages import Plain, check
 
 from coded import events_of, expected, pairs_of
 from dibs.coding.clauses import Clauses
-from dibs.index.papers.counters import counters, take_zeros
-from dibs.index.papers.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS
-from dibs.index.papers.pbtree.pbtree import PBTreeMemory
+from dibs.papers.structures.counters import counters, take_zeros
+from dibs.papers.structures.pbtree.layout import ADJUSTED, EQUAL, GREATER, HEAD, ITEM, KEYS, LESS, LISTS
+from dibs.papers.structures.pbtree.pbtree import PBTreeMemory
 
 Build = Callable[[Clauses], Any]
 

@@ -33,8 +33,8 @@ from coded import random_clauses, random_events
 from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index import create, restore
-from dibs.index.papers.pbtree.folder import _remove_abandoned
-from dibs.index.papers.pbtree.pbtree import PBTree
+from dibs.papers.structures.pbtree.folder import _remove_abandoned
+from dibs.papers.structures.pbtree.pbtree import PBTree
 
 MB = 1 << 20
 PAGE = 4096

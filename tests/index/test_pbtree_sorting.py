@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.index.papers.pbtree.folder import PageFolder
-from dibs.index.papers.pbtree.lists import TreeEntries
-from dibs.index.papers.pbtree.sorting import SORTED, Sorting
+from dibs.papers.structures.pbtree.folder import PageFolder
+from dibs.papers.structures.pbtree.lists import TreeEntries
+from dibs.papers.structures.pbtree.sorting import SORTED, Sorting
 
 MOST = 40  # entries that there is memory for
 

@@ -27,8 +27,8 @@ from coded import coded_cases, expected, random_events
 from dibs.coding.clauses import Clauses
 from dibs.index import create
 from dibs.index.conjunctions import select
-from dibs.index.papers.pbtree.layout import KEYS, LISTS
-from dibs.index.papers.pbtree.pbtree import PBTreeMemory
+from dibs.papers.structures.pbtree.layout import KEYS, LISTS
+from dibs.papers.structures.pbtree.pbtree import PBTreeMemory
 from dibs.thresholds import smallest, using
 
 predicates = st.lists(st.tuples(st.sampled_from(["=", "<=", ">=", "!="]), st.integers(2, 30)), max_size=60)

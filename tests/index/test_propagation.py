@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.auto.bit_layout import EQ, true_predicate
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation.layout import EQ, true_predicate
-from dibs.index.papers.propagation.propagation import Propagation
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guess_presence, highest_cells, probabilities
+from dibs.papers.structures.propagation import Propagation
 
 
 def ranges_of(rows: list[list[tuple[int, int, int]]], attributes: int) -> Clauses:

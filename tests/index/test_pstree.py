@@ -15,8 +15,9 @@ from coded import conjunctions_of, events_of, expected, random_clauses, random_e
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs
 from dibs.index.complete import Completed
-from dibs.index.papers.pstree.chunks import chunk_size, chunk_sizes
-from dibs.index.papers.pstree.groups import (
+from dibs.jit.kernel import kernel
+from dibs.papers.structures.pstree.chunks import chunk_size, chunk_sizes
+from dibs.papers.structures.pstree.groups import (
     AT,
     BEFORE,
     CODE,
@@ -29,13 +30,12 @@ from dibs.index.papers.pstree.groups import (
     ROOT,
     SIZE,
 )
-from dibs.index.papers.pstree.kernels import find_spaces
-from dibs.index.papers.pstree.pstbloom import PSTBloom
-from dibs.index.papers.pstree.pstbloom_kernels import NOTHING, _bits, _hash, _place
-from dibs.index.papers.pstree.psthash import PSTHash
-from dibs.index.papers.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
-from dibs.index.papers.pstree.pstree import PSTree
-from dibs.jit.kernel import kernel
+from dibs.papers.structures.pstree.kernels import find_spaces
+from dibs.papers.structures.pstree.pstbloom import PSTBloom
+from dibs.papers.structures.pstree.pstbloom_kernels import NOTHING, _bits, _hash, _place
+from dibs.papers.structures.pstree.psthash import PSTHash
+from dibs.papers.structures.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
+from dibs.papers.structures.pstree.pstree import PSTree
 
 KINDS = [PSTree, PSTBloom, PSTHash]
 ALL = 1 << 40

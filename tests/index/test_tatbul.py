@@ -16,9 +16,9 @@ from coded import expected, random_clauses, random_events
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index import create, find
-from dibs.index.papers.tatbul.bit_vectors import RANK, WORD
-from dibs.index.papers.tatbul.cluster import best_key, split
-from dibs.index.papers.tatbul.interval import elementary
+from dibs.papers.structures.tatbul.bit_vectors import RANK, WORD
+from dibs.papers.structures.tatbul.cluster import best_key, split
+from dibs.papers.structures.tatbul.interval import elementary
 from dibs.thresholds import thresholds
 
 NAMES = ["cluster", "interval", "hybrid", "segment-tree", "interval-tree"]

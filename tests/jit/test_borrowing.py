@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from dibs.jit.borrowing import array_at, number_at, pointer_to, pointer_to_write, rows_at
+from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.pointers import pointer_to, pointer_to_write
 
 
 @kernel

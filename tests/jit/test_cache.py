@@ -17,13 +17,13 @@ from dibs.jit import place
 
 PACKAGE = Path(dibs.__file__).parent
 
-# Reads two texts by the kernel pack_text, which calls kernels of another file, and tells how it came by it.
+# Reads two texts by the kernel read_alone, compiled with functions of other files, and tells how it came by it.
 READ = """
 import json
-from dibs.language import row_kernels
-from dibs.language.rows import read_simple
-rows = [read_simple(text) for text in ("price <= 580", "price ~ <= 580")]
-stats = row_kernels.pack_text.stats
+from dibs.language import shape_kernels
+from dibs.language.rows import read_row
+rows = [read_row(text) for text in ("price <= 580", "price ~ <= 580")]
+stats = shape_kernels.read_alone.stats
 how = {"loaded": sum(stats.cache_hits.values()), "compiled": sum(stats.cache_misses.values())}
 print(json.dumps({"read": [row is not None for row in rows], **how}))
 """
@@ -68,7 +68,7 @@ def test_what_calls_an_edited_kernel_of_another_file_is_compiled_again(tmp_path:
     edit(package / "language" / "table.py", "    return prefix[:-1]", "    prefix = prefix[:]\n    return prefix[:-1]")
     assert run(package, cache) == loaded
 
-    edit(package / "language" / "bulk_kernels.py", "_is_space(data[at])", "(_is_space(data[at]) or data[at] == 126)")
+    edit(package / "language" / "pieces.py", "elif CLASSES[c] == _BLANK:", "elif CLASSES[c] == _BLANK or c == 126:")
     assert run(package, cache) == {"read": [True, True], "loaded": 0, "compiled": 1}
 
 

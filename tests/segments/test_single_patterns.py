@@ -65,6 +65,24 @@ def test_expressions_that_re2_decides() -> None:
     assert matcher.match({"t": "blue"}) == []
 
 
+def test_only_strings_that_re2_is_asked_about_leave_the_compiled_call() -> None:
+    """One expression of which nothing is known concerns the events that have its attribute, and no others."""
+    matcher = Matcher(threads=1)
+    matcher.add_many([(i, f"t LIKE '%{i}%' AND n < {i}") for i in range(300)])
+    matcher.add("unknown", "other RLIKE '[0-9]{3}' OR n = 1000")
+    matcher.add("opposite", "NOT (other RLIKE '[a-z]{3}')")
+    matcher.match_batch([{"n": 1}])
+    singles = matcher._matching.singles
+    before = singles.served
+    assert matcher.match({"t": "x 17 y", "n": 5}) == [7, 17]
+    assert matcher.match({"t": "x", "n": 1000}) == ["unknown"]
+    assert matcher.match({"other": 7, "n": 1000}) == ["unknown"]  # no string
+    assert singles.served == before + 3
+    assert matcher.match({"other": "a123", "n": 3, "t": "4"}) == [4, "opposite", "unknown"]
+    assert matcher.match({"other": "abc", "n": 3}) == []
+    assert singles.served == before + 3
+
+
 @fewer
 @given(
     st.lists(expressions(kinds=[Kind.STRING, Kind.NUMBER], max_leaves=4), min_size=1, max_size=12),

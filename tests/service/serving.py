@@ -103,7 +103,7 @@ class Processes:
             self.said.append(line)
             if found := re.search(r" at (http\S+) ", line):
                 self.url = found[1]
-            if found := re.search(r"shown this once: (\S+)|may do everything", line):
+            if found := re.search(r"shown this once: (dibs_[\w-]+)|may do everything", line):
                 self.token = found[1] or ""
                 break
         threading.Thread(target=self._listen, daemon=True).start()

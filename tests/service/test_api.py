@@ -25,8 +25,7 @@ def admin(served: Running) -> httpx.Client:
 @pytest.fixture
 def clean(served: Running, admin: httpx.Client) -> httpx.Client:
     """Without subscriptions."""
-    found = admin.get("/v1/subscriptions?limit=1000").json()["subscriptions"]
-    if found:
+    while found := admin.get("/v1/subscriptions?limit=1000").json()["subscriptions"]:
         body = lines(*({"id": each["id"], "remove": True} for each in found))
         assert admin.post("/v1/subscriptions", content=body, headers=JSON_LINES).status_code == 200
     return admin
@@ -166,6 +165,33 @@ def test_many_at_once(clean: httpx.Client, served: Running) -> None:
     assert clean.get("/v1/subscriptions?owner=o").json()["subscriptions"] == []
 
 
+def test_what_is_rejected_is_told_by_its_line(clean: httpx.Client) -> None:
+    """Whatever was wrong with it, in a body of many slices too. Before, lines after a bad one were told by the place
+    that they would have had without it."""
+    good = [json.dumps({"id": n, "expression": f"a = {n}", "owner": "x" * 100}) for n in range(2_000)]
+    bad = ["no JSON", '{"id": "b", "expression": "a <"}', '{"id": "c"}', '{"id": "none", "remove": true}']
+    for at, text in zip((0, 700, 701, 2_003), bad):
+        good.insert(at, text)
+    found = clean.post("/v1/subscriptions?on_error=skip", content="\n".join(good).encode(), headers=JSON_LINES).json()
+    assert [each["position"] for each in found["rejected"]] == [0, 700, 701, 2_003] and found["put"] == 2_000
+
+
+def test_pages_of_long_subscriptions_are_short(clean: httpx.Client) -> None:
+    """Before, a page had as many as were asked for: of 100,000 characters each, 100 MB."""
+    text = "a IN (" + ", ".join(str(n) for n in range(15_000)) + ")"
+    for n in range(30):
+        clean.put(f"/v1/subscriptions/long-{n:02}", json={"expression": text}).raise_for_status()
+    for asked in ("", "&silent=true", "&like=long"):
+        found: list[str] = []
+        after, most = "", 0
+        while after is not None:
+            answer = clean.get(f"/v1/subscriptions?limit=1000{asked}{f'&after={after}' if after else ''}")
+            page = answer.json()
+            found += [each["id"] for each in page["subscriptions"]]
+            after, most = page["next"], max(most, len(answer.content))
+        assert found == [f"long-{n:02}" for n in range(30)] and most < 1_300_000
+
+
 def test_lists_are_paged_and_filtered(clean: httpx.Client) -> None:
     rows = [{"id": i, "expression": f"price < {i}"} for i in range(30)]
     rows += [{"id": f"s{i:02}", "expression": f"color = 'red' AND n = {i}", "owner": f"o{i % 3}"} for i in range(30)]
@@ -251,6 +277,37 @@ def test_misses_fail_on_one_attribute_alone(clean: httpx.Client) -> None:
     }
 
 
+def test_misses_come_by_how_near_they_are(clean: httpx.Client) -> None:
+    event = {"price": 590, "brand": "Acme", "at": "2024-01-02"}
+    rows = {"a-far": "price < 5", "b-near": "price <= 580", "c-just": "price < 590", "d-in": "price IN (1, 600)"}
+    rows |= {"e-word": "brand = 'Acne'", "f-word": "brand = 'Zebra'", "g-kind": "brand = 5", "h-none": "size = 4"}
+    rows |= {"i-both": "price BETWEEN 595 AND 700 AND brand = 'Acme'"}
+    for id, expression in rows.items():
+        put(clean, id, expression)
+    found = clean.post("/v1/misses", json={"event": event}).json()["misses"]
+    assert [(miss["attribute"], miss["subscriptions"]) for miss in found] == [
+        ("price", ["c-just", "i-both", "d-in", "b-near", "a-far"]),
+        ("brand", ["e-word", "f-word", "g-kind"]),
+        ("size", ["h-none"]),
+    ]
+    for miss in found:
+        assert miss["distances"] == sorted(miss["distances"]) and all(0 < far <= 1 for far in miss["distances"])
+
+
+def test_the_preview_says_why_nothing_matches(clean: httpx.Client) -> None:
+    lines = "\n".join(json.dumps({"why_price": n, "why_brand": "Acme"}) for n in range(300))
+    clean.post("/v1/publish", content=lines, headers=JSON_LINES).raise_for_status()
+    expression = "why_prise < 500 AND why_brand = 'Acme' AND why_price = 'x'"
+    found = clean.post("/v1/backtest", json={"expression": expression}).json()
+    events, why = found["events"], found["why"]
+    assert found["count"] == 0 and why["events"] == events >= 300
+    assert [(u["attribute"], u["suggestion"]) for u in why["unseen"]] == [("why_prise", "why_price")]
+    assert [(a["asked"], a["found"]) for a in why["across"]] == [("a string", "a number")]
+    assert [(s["alone"], s["left"]) for s in why["steps"]] == [(0, 0), (300, 0), (0, 0)]
+    assert any(line.startswith(f"{events:,} → 0 → 0 → 0 events") for line in why["lines"])
+    assert clean.post("/v1/backtest", json={"expression": "why_price >= 0"}).json()["why"] is None
+
+
 def test_what_is_published_is_seen(clean: httpx.Client, served: Running) -> None:
     put(clean, "cheap", "price < 10")
     kept = clean.get("/v1/events").json()["kept"]
@@ -308,12 +365,13 @@ def test_destinations_and_what_is_delivered_to_them(clean: httpx.Client) -> None
         rows = stream.iter_lines()
         data = next(row for row in rows if row.startswith("data: "))
     assert json.loads(data.removeprefix("data: "))["event"] == {"x": 1}
-    assert clean.get("/v1/destinations").json()["destinations"][0]["waiting"] == 1
+    assert clean.get("/v1/destinations").json()["destinations"][0]["kept"] == 1
     assert clean.get("/v1/deliveries/dead").json() == {"dead": [], "next": None}
     assert clean.post("/v1/deliveries/dead/none/resend").status_code == 404
     clean.post("/v1/subscriptions/a/pause")
     assert clean.post("/v1/publish", json={"x": 1}).json()["deliveries"] == 0
-    assert clean.delete("/v1/destinations/mine").is_success
+    assert clean.delete("/v1/destinations/mine").json()["subscriptions"] == ["a"]
+    assert clean.delete("/v1/destinations/mine?force=true").is_success
 
 
 def test_documents_numbers_and_the_audit_log(clean: httpx.Client, served: Running) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,38 @@ def test_tokens_by_the_command(served: Running) -> None:
         client.add("a", "x = 1")
         with pytest.raises(dibs.ServiceError, match="1 subscriptions"):
             client.add("b", "x = 1")
+
+
+def test_a_token_that_has_expired_is_not_in_use(served: Running) -> None:
+    folder = str(served.settings.folder)
+    for days in ("0.0000001", "30"):
+        assert run("token", "create", folder, "--tenant", "brief", "--days", days).exit_code == 0
+    time.sleep(0.02)
+    rows = [json.loads(row) for row in run("token", "list", folder, "--json").stdout.splitlines()]
+    states = {row["name"]: row["state"] for row in rows if row["tenant"] == "brief"}
+    assert sorted(states.values()) == ["expired", "in use"]
+    for line in run("token", "list", folder).stdout.splitlines():
+        name, state = line.split()[0], line[10:].split("  ")[0]
+        assert states.get(name, state) == state
+
+
+@pytest.mark.parametrize("end", ["\x00x", "\r\nHost: x", "ä", " x", "\x7f"])
+def test_a_token_is_in_no_error(served: Running, end: str) -> None:
+    """Whatever was given for it, and wherever."""
+    secret = "dibs_" + "s" * 43
+    with pytest.raises(dibs.ServiceError, match="the token is not known") as refused:
+        dibs.Client(served.url, f" {secret}\n").match({})  # as a file has it
+    assert secret not in "".join(traceback.format_exception(refused.value))
+    calls: list[Callable[[], object]] = [
+        lambda: dibs.Client(served.url, secret + end).match({}),
+        lambda: dibs.Client(secret + end),
+        lambda: dibs.Client(f"http://admin:{secret}@127.0.0.1:{served.port}").match({}),
+        lambda: dibs.Client(served.url, secret.encode()),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(dibs.DibsError) as raised:
+            call()
+        assert secret not in "".join(traceback.format_exception(raised.value))
 
 
 def test_catalog_validate_backtest_and_stats_ask_a_service(

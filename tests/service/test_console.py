@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
     pytest.mark.xdist_group("console"),
 ]
+TALLEST = "found => Math.max(...found.map((one) => Number(one.getAttribute('height'))))"
 NASTY = "<img src=x onerror=document.title='broken'>"
 SUBSCRIPTIONS = [
     {"id": "cheap-phones", "expression": "category = 'phone' AND price <= 300", "owner": "anna"},
@@ -184,6 +185,36 @@ def test_what_it_would_have_matched_shows_before_it_is_saved(shop: Running, open
     expect(page.get_by_text("Nothing would have matched")).to_be_visible()
 
 
+def test_matches_and_events_are_drawn_to_one_scale(shop: Running, open_page: Callable[..., Any]) -> None:
+    page = open_page(shop.url)
+    write(page, "color = 'red'")
+    expect(page.get_by_role("img", name="Matches over time")).to_be_visible()
+    found = shop.client(token="").post("/v1/backtest", json={"expression": "color = 'red'"}).json()["histogram"]
+    most = max(found, key=lambda bar: bar["events"])
+    place = "figure.picture svg rect.{}"
+    heights = {name: page.eval_on_selector_all(place.format(name), TALLEST) for name in ("bar", "faint")}
+    assert heights["faint"] == pytest.approx(100)
+    assert heights["bar"] == pytest.approx(100 * max(b["count"] for b in found) / most["events"], rel=0.01)
+    expect(page.locator("figure .key")).to_contain_text(f"events, at most {most['events']}")
+
+
+def test_why_nothing_matches_and_what_was_meant(shop: Running, open_page: Callable[..., Any]) -> None:
+    page = open_page(shop.url)
+    kept = shop.client(token="").get("/v1/events").json()["kept"]
+    write(page, "prise < 300 AND brand = 5 AND category = 'phone'")
+    why = page.locator("#why")
+    expect(why).to_contain_text("prise: never seen. Did you mean price, in")
+    expect(why).to_contain_text("brand = 5 asks for a number, but brand is a string in")
+    expect(page.locator("#left")).to_have_text(f"Events that its conditions leave: {kept} → 0 → 0 → 0")
+    why.get_by_role("button", name="price").click()
+    expect(page.locator("textarea")).to_have_value("price < 300 AND brand = 5 AND category = 'phone'")
+    expect(why).not_to_contain_text("never seen")
+    expect(page.locator("#left")).not_to_contain_text(f"{kept} → 0 ")
+    write(page, f"brand = 'none' AND `{NASTY}` = 1")
+    expect(why).to_contain_text("never seen")
+    assert page.title() != "broken"
+
+
 def test_a_subscription_is_saved_with_a_destination_and_a_mode_and_edited(
     shop: Running, api: httpx.Client, open_page: Callable[..., Any]
 ) -> None:
@@ -240,6 +271,7 @@ def test_an_event_is_inspected(shop: Running, api: httpx.Client, open_page: Call
     assert "✗" in tree.locator(".sign").all_inner_texts()
 
     expect(page.locator("#misses")).to_contain_text("1 subscription fails only on price")
+    expect(page.locator("#misses summary").first).to_contain_text("price")  # a number beside it, not another word
     page.locator("#misses summary", has_text="price").click()
     page.get_by_role("button", name="cheaper-phones").click()
     expect(page.locator("#misses .tree")).to_contain_text("price is 250, above 100")
@@ -311,13 +343,18 @@ def test_broken_deliveries_are_seen_and_sent_again(
     api.put("/v1/destinations/broken", json={"kind": "webhook", "target": "http://127.0.0.1:9/"}).raise_for_status()
     body = {"expression": "price = 1", "destination": "broken"}
     api.put("/v1/subscriptions/unlucky", json=body).raise_for_status()
-    api.post("/v1/publish", json={"price": 1}).raise_for_status()
-    outbox = shop.service.outbox  # as a deliverer that has tried often enough
-    sending = Sending(outbox)
-    lane = next(one for one in sending.lanes()[0] if one.destination.name == "broken")
-    [delivery] = sending.head(lane.number, 5)
-    retry = datetime.now(timezone.utc).timestamp() + 60
-    sending.settle([Outcome(lane.number, delivery.number, "answered 500", retry, given_up=True)])
+    outbox = shop.service.outbox
+
+    def fail(count: int) -> None:
+        """As a deliverer does that has tried often enough."""
+        api.post("/v1/publish", content=b'{"price": 1}\n' * count, headers=JSON_LINES).raise_for_status()
+        sending = Sending(outbox)
+        lane = next(one for one in sending.lanes()[0] if one.destination.name == "broken")
+        retry = datetime.now(timezone.utc).timestamp() + 60
+        waiting = sending.head(lane.number, 99)
+        sending.settle([Outcome(lane.number, d.number, "answered 500", retry, given_up=True) for d in waiting])
+
+    fail(1)
 
     page = open_page(shop.url, "subscriptions")
     expect(page.get_by_role("img", name="something is not delivered")).to_be_visible()
@@ -328,6 +365,12 @@ def test_broken_deliveries_are_seen_and_sent_again(
     expect(page.locator("[data-destination='broken']")).to_contain_text("answered 500")
     page.locator("#dead-letters").get_by_role("button", name="Send again").click()
     expect(page.get_by_text("1 delivery will be sent again")).to_be_visible()
+    wait_until(lambda: outbox.dead_letters("main") == [])
+    outbox.put_destination(outbox.destination("broken", "main"))  # tried again at once
+    fail(70)
+    expect(page.locator("#dead-letters")).to_contain_text("The first 50 of 71")
+    page.locator("#dead-letters").get_by_role("button", name="Send all 71 again").click()
+    expect(page.get_by_text("71 deliveries will be sent again")).to_be_visible()
     wait_until(lambda: outbox.dead_letters("main") == [])
     page.locator("[data-destination='broken']").get_by_role("button", name="Pause").click()
     expect(page.locator("[data-destination='broken']")).to_contain_text("paused")

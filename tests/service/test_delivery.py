@@ -30,7 +30,7 @@ from dibs.service.delivery import (
 from dibs.service.delivery.addresses import Unreachable, parse_target, resolve
 from dibs.service.delivery.kafka import KafkaMissing, check_kafka_target
 from dibs.service.delivery.signing import BadSignature, sign, verify
-from dibs.service.delivery.streams import LiveFeed, Lost, StreamItem, follow, sse_of_stream
+from dibs.service.delivery.streams import WOKEN, LiveFeed, Lost, StreamItem, _Stream, follow, sse_of_stream
 
 FAST = DeliverySettings(Reach(loopback=True), seconds=0.5, first=0.05, longest=0.2, attempts=4)
 
@@ -315,9 +315,9 @@ def test_a_stream_is_followed_from_any_place(outbox: Outbox) -> None:
         following = follow(outbox, "live", "", after)
         if then is not None:
             asyncio.get_running_loop().call_later(0.1, then)
-        async for item in following:
-            found.append(item)
-            if len(found) == count:
+        async for some in following:
+            found += some
+            if len(found) >= count:
                 break
         await following.aclose()  # type: ignore[attr-defined]
         return found
@@ -331,14 +331,40 @@ def test_a_stream_is_followed_from_any_place(outbox: Outbox) -> None:
 
     async def shown() -> bytes:
         async def items() -> Any:
-            yield StreamItem(4, b'{"a": 1}')
-            yield Lost(7)
-            yield None
+            yield [StreamItem(4, b'{"a": 1}'), Lost(7)]
+            yield []
 
         return b"".join([text async for text in sse_of_stream(items())])
 
     lost = b'event: lost\ndata: {"count":7}\n\n'
     assert asyncio.run(shown()) == b'event: delivery\nid: 4\ndata: {"a": 1}\n\n' + lost + b": still here\n\n"
+
+
+def test_followers_are_told_some_at_a_time() -> None:
+    """Else the loop has no time for others until all of them were told."""
+
+    async def work() -> None:
+        stream = _Stream()
+        waiting = [asyncio.ensure_future(stream.wait(stream.looks, 30)) for _ in range(5 * WOKEN)]
+        await asyncio.sleep(0)
+        assert len(stream.waiting) == 5 * WOKEN
+        stream.update(1, 1, [StreamItem(1, b"{}", 1)])
+        waking = asyncio.ensure_future(stream.wake())
+        told = []
+        while not waking.done():
+            await asyncio.sleep(0)
+            told.append(sum(each.done() for each in waiting))
+        assert max(b - a for a, b in zip([0, *told], told)) <= WOKEN
+        assert await asyncio.gather(*waiting) == [True] * 5 * WOKEN
+        assert await stream.wait(0, 30)  # something has come since
+        assert not await stream.wait(stream.looks, 0.01) and not stream.waiting
+        late = asyncio.ensure_future(stream.wait(stream.looks, 30))
+        await asyncio.sleep(0)
+        late.cancel()
+        await asyncio.wait([late])
+        assert late.cancelled() and not stream.waiting
+
+    asyncio.run(work())
 
 
 def test_a_slow_listener_of_a_live_feed_loses_the_oldest_and_is_told() -> None:
@@ -347,8 +373,8 @@ def test_a_slow_listener_of_a_live_feed_loses_the_oldest_and_is_told() -> None:
         with feed.listen(3) as slow, feed.listen() as fast:
             for n in range(5):
                 feed.put(n)
-            assert [await slow.__anext__() for _ in range(4)] == [Lost(2), 2, 3, 4]
-            assert [await fast.__anext__() for _ in range(5)] == list(range(5))
+            assert await slow.__anext__() == [Lost(2), 2, 3, 4]
+            assert await fast.__anext__() == list(range(5))
             assert len(feed) == 2
         assert len(feed) == 0
 

@@ -63,7 +63,7 @@ def test_all_matches_of_an_event_that_go_to_one_destination_are_one_delivery(out
     [body] = waiting(outbox)
     assert body["event"] == {"price": 5} and body["event_id"] == told.event and body["place"] == 1
     assert [m["subscription"] for m in body["matches"]] == ["alice", 7]
-    assert body["delivery"] == f"{outbox.identity}-1"
+    assert body["delivery"] == f"{outbox.identity}-2"  # the destination has the number 1
 
 
 def test_a_key_of_the_publisher_is_enqueued_once(outbox: Outbox, clock: Clock) -> None:
@@ -230,6 +230,32 @@ def test_dead_letters_are_listed_by_tenant_and_sent_again_under_their_ids(outbox
     with pytest.raises(UnknownDestination):
         outbox.destination("ops")
     assert [d.tenant for d in outbox.destinations()] == ["other"]
+
+
+def test_all_dead_letters_are_sent_again_in_their_order(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dibs.service.delivery.outbox.RESENT_AT_ONCE", 7)
+    for name, tenant in (("second", ""), ("ops", "other")):
+        outbox.put_destination(Destination(name, "webhook", "https://example.org/", tenant=tenant))
+    for n in range(120):
+        outbox.enqueue(b"%d" % n, [one(), MatchedDestination("s", "second")])
+        outbox.enqueue(b"%d" % n, [one()], tenant="other")
+    sending = Sending(outbox)
+    lanes = {(lane.destination.tenant, lane.destination.name): lane.number for lane in sending.lanes()[0]}
+    before = {lane: [d.id for d in sending.head(lane, 200)] for lane in lanes.values()}
+    for lane in lanes.values():
+        sending.settle([Outcome(lane, d.number, "no", 0.0, given_up=True) for d in sending.head(lane, 200)])
+    with pytest.raises(UnknownDestination):
+        outbox.resend_all("", "third")
+    assert outbox.resend_all("", "second") == 120
+    assert [d.id for d in sending.head(lanes["", "second"], 200)] == before[lanes["", "second"]]
+    assert sending.head(lanes["", "ops"], 1) == []
+    assert outbox.resend_all() == 120 and outbox.resend_all() == 0
+    assert [d.id for d in sending.head(lanes["", "ops"], 200)] == before[lanes["", "ops"]]
+    assert [(s.destination.tenant, s.dead, s.waiting) for s in outbox.stats()] == [
+        ("", 0, 120),
+        ("", 0, 120),
+        ("other", 120, 0),
+    ]
 
 
 def test_many_threads_and_connections_enqueue(outbox: Outbox) -> None:

@@ -69,3 +69,16 @@ def test_what_comes_meanwhile_is_the_next_batch(matcher: Matcher) -> None:
 
         assert asyncio.run(one_after_another()) == [["cheap"], [], ["dear"]]
         assert gatherer.gathered == 3 and gatherer.batches in (2, 3)
+
+
+def test_a_slow_matcher_is_asked_by_a_thread_and_a_slow_start_is_forgotten(matcher: Matcher) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        gatherer = Gatherer(matcher, pool, None)
+        gatherer._alone = 0.05  # as after a first event whose code had to be loaded
+
+        async def one_by_one() -> None:
+            for _ in range(100):
+                assert await gatherer.match(GOOD[0]) == ["cheap"]
+
+        asyncio.run(one_by_one())
+        assert 1 <= gatherer.batches < 90

@@ -77,7 +77,7 @@ def test_asking_about_joins(served_here: Running) -> None:
     client.post("/v1/subscriptions/new/resume")
     put(client, "seen", "EXISTS d (d.isbn = isbn)")
     near = client.post("/v1/misses", json={"event": {"isbn": 8}}).json()
-    assert near["misses"] == [{"attribute": "isbn", "count": 1, "subscriptions": ["seen"]}]
+    assert near["misses"] == [{"attribute": "isbn", "count": 1, "subscriptions": ["seen"], "distances": [1.0]}]
 
 
 def test_a_client_and_the_command_ask_the_service_why(served_here: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,4 +181,4 @@ def test_a_failure_between_delivery_and_history(
     assert first.status_code >= 500 and len(served_here.matcher.history) == 0
     assert publish(client, {"isbn": 1}, **{"Idempotency-Key": "a"}) == ["new"]
     assert len(served_here.matcher.history) == 1 and publish(client, {"isbn": 1}) == []
-    assert client.get("/v1/destinations/shown").json()["waiting"] == 1
+    assert client.get("/v1/destinations/shown").json()["kept"] == 1

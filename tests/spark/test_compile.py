@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import orc, parquet
+from pyspark.sql import functions as F
 
-from dibs.errors import DibsError, FormatError, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.spark import compile, match, versions
+from dibs.spark import History, Table, backfill, compile, match, versions
+from dibs.spark.frames import table_frame
 from dibs.thresholds import using
 from strategies import typed_expression, typed_rows
 
@@ -93,26 +96,40 @@ def test_only_what_changed_is_written(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_feed_of_changes(spark: SparkSession, tmp_path: Path) -> None:
-    schema = "id int, expression string, deleted boolean"
-    begin = [(i, f"a = {i}", False) for i in range(100)]
-    begin += [(8, "a = 80", False), (8, "a = 8", False), (300, "a = 4", False), (300, None, True)]  # a first one too
-    compile(spark.createDataFrame(begin, schema).coalesce(1), tmp_path / "index", changes=True)
+    schema = "id int, expression string, deleted boolean, at int"
+    begin = [(i, f"a = {i}", False, 2) for i in range(100)]  # a first one too
+    begin += [(8, "a = 80", False, 1), (300, None, True, 2), (300, "a = 4", False, 1)]
+    compile(spark.createDataFrame(begin, schema), tmp_path / "index", changes=True, order="at")
     assert Matcher.load(tmp_path / "index").match({"a": 8}) == [8]
     rows = [
-        (1, "a = 2", False),
-        (2, None, True),
-        (3, "a = ", False),  # bad: 3 stays what it is
-        (100, "a = 5", False),
-        (100, "a = 4", False),  # the last one counts
-        (200, None, True),  # nobody
+        (1, "a = 2", False, 1),
+        (2, None, True, 1),
+        (3, "a = ", False, 1),  # bad: 3 stays what it is
+        (100, "a = 4", False, 2),  # the last one counts
+        (100, "a = 5", False, 1),
+        (200, None, True, 1),  # nobody
+        (4, "a = 9", False, 5),  # which of them is the last? 4 stays what it is
+        (4, None, True, 5),
+        (5, "a = 5", False, 5),  # the same
+        (5, "a = 5", False, 5),
+        (6, "a = 9", False, 1),
+        (6, "a = 6", False, None),
+        (None, "a = 6", False, 1),
+        (None, "a = 7", False, 1),
     ]
-    feed = spark.createDataFrame(rows, schema).coalesce(1)
-    with pytest.raises(SubscriptionErrors) as caught:
-        compile(feed, tmp_path / "index", changes=True)
-    assert [r.position for r in caught.value.rejected] == [2]
+    feed = spark.createDataFrame(rows, schema)
+    with pytest.raises(SubscriptionErrors, match="at does not say which is the last") as caught:
+        compile(feed, tmp_path / "index", changes=True, order="at")
+    bad = [2, 6, 7, 10, 11, 12, 13]
+    assert [r.position for r in caught.value.rejected] == bad
     assert versions.list_versions(tmp_path / "index") == [1]
-    done = compile(feed, tmp_path / "index", changes=True, on_error="skip")
-    assert [(r.position, r.id) for r in done.rejected.collect()] == [(2, 3)]
+    with pytest.raises(SubscriptionErrors, match="give order=") as caught:
+        compile(feed, tmp_path / "index", changes=True)
+    assert [r.position for r in caught.value.rejected] == sorted([*bad, 3, 4])
+    with pytest.raises(ArgumentError, match="order= says which"):
+        compile(feed, tmp_path / "index", order="at")
+    done = compile(feed, tmp_path / "index", changes=True, order="at", on_error="skip")
+    assert sorted(r.position for r in done.rejected.collect()) == bad
     matcher = Matcher.load(tmp_path / "index")
     assert len(matcher) == done.version.subscriptions == 100
     assert [matcher.match({"a": i}) for i in range(6)] == [[0], [], [1], [3], [4, 100], [5]]
@@ -151,7 +168,7 @@ def test_bad_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SubscriptionErrors) as caught:
         compile(table, tmp_path / "index")
     assert len(caught.value.rejected) == 5
-    assert "taken" in str(caught.value)
+    assert "taken already: the table has it twice: keep one row of each id" in str(caught.value)
     assert not versions.list_versions(tmp_path / "index")
     assert not list((tmp_path / "index" / "segments").iterdir())
     done = compile(table, tmp_path / "index", on_error="skip")
@@ -200,7 +217,7 @@ def test_weights_matchers_and_tables_of_a_lake(spark: SparkSession, tmp_path: Pa
     matcher.export(tmp_path / "table.parquet")
     compile(str(tmp_path / "table.parquet"), tmp_path / "two")
     assert Matcher.load(tmp_path / "two").get("x").weight == 2.5
-    with pytest.raises(FormatError, match="no table of subscriptions"):
+    with pytest.raises(FormatError, match="holds no subscriptions"):
         compile(tmp_path / "nothing", tmp_path / "three")
     with pytest.raises(DibsError, match="DataFrame of Spark"):
         compile([("x", "a = 1")], tmp_path / "three")  # type: ignore[arg-type]
@@ -229,6 +246,58 @@ def test_a_place_that_is_no_folder(spark: SparkSession, tmp_path: Path, monkeypa
     assert versions.load_matcher(url).match({"a": 7, "b": 2}) == [1, 7]
     with pytest.raises(DibsError, match="no filesystem opens nowhere://there"):
         compile(frame(spark, texts), "nowhere://there")
+
+
+def test_a_path_or_name_is_what_lies_there(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "expression": ["a = 1", "a > 1"]})
+    for folder in ("parquet", "orc", "json", "csv", "parts/part=0"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("parquet", "parts/part=0"):
+        parquet.write_table(rows, tmp_path / folder / "a.parquet")
+    orc.write_table(rows, tmp_path / "orc" / "a.orc")
+    (tmp_path / "json" / "a.json").write_text("\n".join(map(json.dumps, rows.to_pylist())))
+    (tmp_path / "csv" / "a.csv").write_text("id,expression\n1,a = 1\n2,a > 1\n")
+    table = spark.createDataFrame(rows)
+    table.createOrReplaceTempView("alerts")
+    paths = [*(f"file://{tmp_path / kind}" for kind in ("parquet", "orc")), tmp_path / "json", str(tmp_path / "csv")]
+    for path in (*paths, tmp_path / "parts", "alerts"):
+        frame = table_frame(spark, path)
+        assert frame is not None and sorted(r.id for r in frame.collect()) == [1, 2], path
+    events = spark.createDataFrame([(7, 1)], "id int, a int")
+    assert sorted(map(tuple, match(events, "alerts").collect())) == [(7, 1)]
+    (tmp_path / "other").mkdir()
+    for path, there in ((tmp_path / "none", "which is not there"), (tmp_path / "other", "which is there")):
+        for call in (lambda path=path: match(events, path), lambda path=path: compile(path, tmp_path / "index")):
+            with pytest.raises(FormatError, match=f"{there}.* holds no subscriptions: expected"):
+                call()
+    for url in ("dbfs:/x", "hdfs://nowhere/x"):
+        with pytest.raises(DibsError) as caught:
+            match(events, url)
+        assert len(str(caught.value)) < 1_500
+    with pytest.raises(DibsError, match="no filesystem opens dbfs:/x"):
+        compile(table, "dbfs:/x")
+
+
+def test_spark_whose_own_file_system_is_another(spark: SparkSession, tmp_path: Path) -> None:
+    """Paths of this machine are this machine's all the same."""
+    table = spark.createDataFrame(BAD, "id string, expression string")
+    (tmp_path / "table").mkdir()
+    parquet.write_table(pa.table({"id": ["good"], "expression": ["a = 1"]}), tmp_path / "table" / "a.parquet")
+    (tmp_path / "mounted").mkdir()
+    mount = {"fs.defaultFS": "viewfs://all/", "fs.viewfs.mounttable.all.link./data": f"file://{tmp_path / 'mounted'}"}
+    try:
+        for key, value in mount.items():
+            spark.conf.set(key, value)
+        with pytest.raises(SubscriptionErrors, match="4 subscriptions cannot be added"):
+            compile(table, tmp_path / "index")
+        events = spark.range(1).withColumn("a", F.lit(1))
+        told = backfill(
+            events, Table(str(tmp_path / "table")), lambda d, _: d.collect(), tmp_path / "state", history=History()
+        )
+        assert told.matches == 1
+    finally:
+        for key in mount:
+            spark.conf.unset(key)
 
 
 def test_options_of_a_structure(spark: SparkSession, tmp_path: Path) -> None:

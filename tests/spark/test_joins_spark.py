@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import dibs
 from dibs.coding.events import read_events
@@ -22,8 +24,10 @@ from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.spark import History, backfill, compile, explain, match, stream
 from dibs.spark.access import Cuts
-from dibs.spark.joins.growing_log import Landed, Log, Record, number_tasks
-from dibs.spark.joins.growing_worker import Landing, land
+from dibs.spark.joins.growing_log import Log, Record
+from dibs.spark.joins.growing_merging import choose
+from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts, number_part, rekey_part, sort_rows, write_rows
+from dibs.spark.joins.growing_worker import Landing, Reading, land
 from dibs.spark.joins.growing_worker import match as match_growing
 from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys
@@ -90,16 +94,47 @@ def test_equal_values_have_equal_keys() -> None:
     assert all(keys[-1] == EVERY for keys in every)
 
 
-def test_numbers_go_on_from_task_to_task() -> None:
-    assert number_tasks([], 5, 7) == ((), (), 5, 7)
-    assert number_tasks([(2, 3, 40), (0, 2, None)], 5, None) == ((5, 7, 7), (None, None, None), 10, 40)
-    assert number_tasks([(0, 1, 9), (1, 1, 8)], 0, 3) == ((0, 1), (3, 9), 2, 9)
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [None, float("-inf"), -1.0, 0.0, 2.0, float("inf"), float("nan")]),
+        (pa.bool_(), [None, False, True]),
+        (pa.string(), [None, "", "B", "a", "\u00e4"]),
+        (pa.decimal128(9, 2), [None, Decimal("-1.50"), Decimal("1.25")]),
+        (pa.timestamp("us", "UTC"), [None, dt.datetime(1969, 1, 1), dt.datetime(2024, 1, 1)]),
+    ],
+)
+def test_rows_are_sorted_as_spark_sorts_them(tmp_path: Path, kind: pa.DataType, values: list[Any]) -> None:
+    place = Random(4).sample(range(len(values)), len(values))
+    column = pa.array(values, kind).take(pa.array(place))
+    (tmp_path / "p").mkdir()
+    for name, part in (("0", column[:2]), ("1", column[2:])):
+        write_rows(tmp_path / "p" / name, pa.schema([("c0", kind)]), [pa.record_batch({"c0": part})])
+    order = sort_rows(tmp_path, part_of("p", ("0", "1")), [0])
+    assert [place[row] for row in order] == list(range(len(values)))
+
+
+def part_of(name: str, files: tuple[str, ...] = ("rows",), end: int = 0) -> StoredPart:
+    return StoredPart(name, files, end, end, None, ("a",), ("int",), ("a",), "keys")
+
+
+def test_the_newest_parts_are_merged_when_they_are_many(tmp_path: Path) -> None:
+    large, small = part_of("large", end=1_000_000), part_of("small", end=10)
+    with using({"spark_history_parts": 3, "size_ratio": 2}):
+        assert choose((large, small, small, small)) == ()
+        assert choose((large, small, small, small, small)) == (small,) * 4
+        assert choose((small, large, large, large, large)) == (small, large, large, large, large)
+    assert not Kept(number=10).is_left(small)
+    assert Kept(number=9).is_left(small)
+    assert not Kept(time=5).is_left(replace(small, latest=4))
+    assert Kept(time=5).is_left(replace(small, latest=None))
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_homes_see_what_one_matcher_sees(seed: int) -> None:
-    """What workers do, without Spark: events of batches, each at its home with the documents that its keys bring there,
-    and with the limits of retention that it would have among all."""
+def test_homes_see_what_one_matcher_sees(tmp_path: Path, seed: int) -> None:
+    """What driver and workers do, without Spark: batches are landed by two tasks, numbered and merged, and each event
+    is matched at its home with the documents that its keys bring there, and with the limits of retention that it would
+    have among all."""
     random = Random(seed)
     retain = dibs.Retain(*[(None,), (7,), (None, dt.timedelta(minutes=6), "time")][seed % 3])
     texts = texts_of(random, 30)
@@ -108,26 +143,44 @@ def test_homes_see_what_one_matcher_sees(seed: int) -> None:
     with Matcher(retain=retain) as one:
         one.add_many(texts.items())
         expected = {(event, id) for event, ids in enumerate(one.match_batch(table, remember=True)) for id in ids}
-    places = list(range(table.num_columns))
-    landing = Landing(
-        places, table.column_names, None, sorted(one_attributes(texts)), list(map(tuple, keys.pairs)),  # type: ignore[arg-type]
-        keys.key_attributes, "time" if retain.age is not None else None,
-    )  # fmt: skip
-    (landed,) = land(table.combine_chunks().to_batches(), landing, 0, lambda rows: None)
-    kept, asks = landed["keys"].to_pylist(), landed["asks"].to_pylist()
-    homes = [random.randrange(3) for _ in asks]
-    found = set()
+    names = table.column_names
+    pairs = [(pair.event, pair.document) for pair in keys.pairs]
+    by = "time" if retain.age is not None else None
+    attributes = sorted(one_attributes(texts))
+    parts: tuple[StoredPart, ...] = ()
+    newest, found = None, set()
     with Matcher() as matcher:
         matcher.add_many(texts.items())
         for start in range(0, 60, 20):
-            for home in range(3):
-                own = [event for event in range(start, start + 20) if homes[event] == home]
-                wanted = {key for event in own for key in asks[event]}
-                guests = [d for d in range(start + 20) if keys.unkeyed or wanted & set(kept[d])]
-                rows = [(event, 1) for event in own] + [(d, 0) for d in guests] * 2
-                found |= set(
-                    match_at(home, sorted(rows, key=lambda row: (row[0], -row[1])), landed, matcher, retain, start)
-                )
+            key_attributes = keys.key_attributes if start else keys.key_attributes[:1]
+            landing = Landing(list(range(len(names))), names, None, attributes, pairs, key_attributes, by)
+            shuffled = table.slice(start, 20).take(pa.array(random.sample(range(20), 20)))
+            name = f"part{start}"
+            (tmp_path / name).mkdir()
+            told = [
+                next(land(shuffled.slice(first, 10).combine_chunks().to_batches(), landing, str(tmp_path / name), 0))
+                for first in (0, 10)
+            ]
+            files = tuple(each["file"][0].as_py() for each in told)
+            own = StoredPart(name, files, 0, 0, None, tuple(names), ("?",) * len(names), tuple(key_attributes), "keys")
+            order = sort_rows(tmp_path, own, [names.index("number")])
+            own, after = number_part(tmp_path, own, order, start, newest)
+            kept = Kept(start - retain.count if retain.count else 0)
+            if len(parts) == 2:
+                parts = (merge_parts(tmp_path, "merged", parts, [(name, "?") for name in names], kept),)
+            reading = Reading(
+                str(tmp_path), parts, own, kept, 3, bool(keys.unkeyed), tuple(names), None, "number", (), None, retain
+            )
+            counted: dict[int, Counts] = {}
+            output = MatchColumns(text_ids=False, weight=False, subscription_version=False)
+            homes = [pa.record_batch({"id": [0, 1]}), pa.record_batch({"id": [2]})]
+            rows = [row for batch in match_growing(homes, reading, matcher, output, counted.__setitem__)
+                    for row in batch.to_pylist()]  # fmt: skip
+            found |= {(row["event_id"], row["subscription_id"]) for row in rows}
+            assert sum(counts.matches for counts in counted.values()) == len(rows)
+            assert sum(counts.events for counts in counted.values()) == 20
+            own = rekey_part(tmp_path, own, names, None, keys.key_attributes)
+            parts, newest = (*parts, own), after
     assert found == expected
 
 
@@ -135,29 +188,6 @@ def one_attributes(texts: dict[int, str]) -> frozenset[str]:
     with Matcher() as matcher:
         matcher.add_many(texts.items())
         return matcher.attributes
-
-
-def match_at(
-    home: int, rows: list[tuple[int, int]], landed: pa.RecordBatch, matcher: Matcher, retain: dibs.Retain, start: int
-) -> list[tuple[int, int]]:
-    place = pa.array([row[0] for row in rows], pa.int64())
-    what = pa.array([row[1] for row in rows], pa.int32())
-    names = landed.schema.names[: landed.num_columns - 7]
-    columns = [
-        place,
-        what,
-        landed["newest"].take(place),
-        place,
-        *(landed.column(i).take(place) for i in range(len(names))),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
-    counted: list[Counts] = []
-    output = MatchColumns(text_ids=False, weight=False, subscription_version=False)
-    found = match_growing([batch], matcher, names, None, retain, start, False, output, counted.append)
-    pairs = [(r["event_id"], r["subscription_id"]) for part in found for r in part.to_pylist()]
-    assert counted[0].matches == len(pairs)
-    assert counted[0].events == sum(row[1] for row in rows)
-    return pairs
 
 
 def test_shards_take_no_joins() -> None:
@@ -171,18 +201,19 @@ def test_shards_take_no_joins() -> None:
 
 def test_a_gap_in_the_log_is_told(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    part = Landed("p", ("a",), ("a",), (0,), (None,))
-    record = Record((), part, 0, None, 3, 17, 1)
+    record = Record((), part_of("p"), 0, None, 3, 17, 1)
     log.write(4, record, "q")
     assert log.read(4, "q") == record
     assert log.read_before(5, "q") == record
     assert log.read(4, "another") is None
     with pytest.raises(DibsError, match="ends with batch 4, and this is batch 7"):
         log.read_before(7, "q")
-    (tmp_path / "history" / "parts" / "lost").mkdir(parents=True)
-    log.tidy(5, "q")
+    for name in ("lost", "being merged"):
+        (tmp_path / "history" / "parts" / name).mkdir(parents=True)
+    log.tidy(5, "q", more=["being merged"])
     assert log.read(4, "q") == record
-    assert not list((tmp_path / "history" / "parts").iterdir())
+    assert log.read_last({None, "another", "q"}) == record
+    assert [path.name for path in (tmp_path / "history" / "parts").iterdir()] == ["being merged"]
 
 
 # ---- batches ----
@@ -300,7 +331,9 @@ def test_documents_before_the_first_event_and_a_backfill(spark: SparkSession, tm
         expected = {(30 + n, id) for n, ids in enumerate(matcher.match_batch(table, remember=True)) for id in ids}
     shuffled = table.take(pa.array(np.random.default_rng(1).permutation(30)))
     history = History(spark.createDataFrame(documents), order="number", retain=retain, every=True)
-    for _ in range(2):  # the second time it was all there
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    for turn in range(2):  # the second time it was all there
+        jobs = scheduler.nextJobId()
         told = backfill(
             spark.createDataFrame(shuffled),
             tmp_path / "subscriptions",
@@ -314,6 +347,16 @@ def test_documents_before_the_first_event_and_a_backfill(spark: SparkSession, tm
         assert {(row["event_id"], row["subscription_id"]) for row in found} == expected
         assert (told.events, told.matches) == (30, len(expected)) == (30, len(found))
         assert told.lag_seconds is not None
+        assert scheduler.nextJobId() - jobs <= 3 - turn  # the documents, the events, their matches
+    with pytest.raises(DibsError, match=r"'n' of the events is of the type string, and of the type \w+ in the history"):
+        backfill(
+            spark.createDataFrame(shuffled).selectExpr("*").withColumn("n", F.col("n").cast("string")),
+            tmp_path / "subscriptions",
+            tmp_path / "matches",
+            tmp_path / "checkpoint",
+            event_id="number",
+            history=History(order="number", retain=retain, every=True),
+        )
 
 
 @pytest.mark.spark

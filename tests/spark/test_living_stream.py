@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,19 +16,25 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
-from dibs.errors import ArgumentError, DibsError, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher
-from dibs.spark import Table, Webhook, backfill, compile, sinks, stream, versions
+from dibs.spark import History, Table, Webhook, backfill, compile, match, sinks, stream, versions
 from dibs.spark.applying import apply_changes, become
+from dibs.spark.fed import Heard
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import DurableFolder
+from dibs.spark.ordering import Ranked, find_order, settle
+from dibs.spark.places import is_unfinished
 from dibs.spark.snapshots import BASES, Follower
+from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
+from dibs.spark.tables import TableFeed
 from dibs.spark.webhook import post
 from dibs.thresholds import using
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CARRY = ("version", "subscription_version")
 
@@ -219,6 +227,134 @@ def test_a_table_is_read_again_when_it_changes_and_a_backfill_gives_the_same(
 
 
 @pytest.mark.spark
+def test_a_table_that_is_overwritten_while_a_stream_runs(
+    spark: SparkSession, inbox: Inbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever becomes of it, the last good version stays until there is another, and the progress says so."""
+    folder = tmp_path / "subs"
+
+    def write(count: int, ids: Any = str, **columns: Any) -> None:
+        table = {"id": [ids(i) for i in range(count)], "expression": ["n = 1"] * count, **columns}
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table({k: v for k, v in table.items() if v is not None}), folder / "a.parquet")
+
+    def batch() -> tuple[int, str | None]:
+        inbox.put({"n": 1})
+        query.processAllAvailable()
+        assert query.lastProgress is not None and query.lastProgress["dibs"]["notice"] == query.metrics[-1].notice
+        assert query.metrics[-1].matches == query.metrics[-1].subscriptions
+        return query.metrics[-1].matches, query.metrics[-1].notice
+
+    def is_kept(why: str) -> bool:
+        matches, notice = batch()
+        return matches == 40 and notice is not None and why in notice and "last good version (40)" in notice
+
+    write(40)
+    options: dict[str, Any] = dict(event_id="value", attributes="value")
+    with stream(inbox.stream, folder, tmp_path / "out", tmp_path / "checkpoint", **options) as query:
+        assert batch() == (40, None)
+        (folder / "a.parquet").unlink()  # as Spark's overwrite begins
+        assert is_kept("it has no files")
+        folder.rmdir()
+        assert is_kept("it is not there")
+        (folder / "_temporary" / "0").mkdir(parents=True)
+        write(20)  # the first of its tasks is committed, and the driver dies
+        assert is_kept("it has _temporary and no _SUCCESS")
+        (folder / "_temporary" / "0").rmdir()
+        (folder / "_temporary").rmdir()
+        (folder / "a.parquet").write_bytes((folder / "a.parquet").read_bytes()[:100])
+        assert is_kept("it cannot be read: ")
+        write(40, expression=None)
+        assert is_kept("expected subscriptions with the columns id")
+        write(40, int)
+        assert is_kept("its ids are of the type int64 now, and were strings")
+        write(19)
+        assert is_kept("it has shrunk from 40 subscriptions to 19, by more than 50%")
+        assert batch() == (19, None)
+        write(18)
+        assert batch() == (18, None)
+        assert "it is not there" in caplog.text
+    (folder / "a.parquet").unlink()
+    with stream(inbox.stream, folder, tmp_path / "out", tmp_path / "checkpoint", **options) as query:
+        matches, notice = batch()
+        assert matches == 18 and "it has no files" in str(notice)
+    with pytest.raises(DibsError, match="subs cannot be used: it has no files"):
+        stream(inbox.stream, folder, tmp_path / "out", tmp_path / "new", **options)
+    (folder / "_temporary").mkdir()
+    write(3)
+    with pytest.raises(FormatError, match="it has _temporary and no _SUCCESS"):
+        compile(folder, tmp_path / "index")
+    with pytest.raises(ArgumentError, match="shrink is a share"):
+        Table("x", shrink=2)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", ["subs", "sub*"])
+def test_a_table_that_changes_while_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Of this machine, and one that Spark is asked for."""
+    (tmp_path / "subs").mkdir()
+
+    def write(text: str) -> None:
+        pq.write_table(pa.table({"id": [1], "expression": [text]}), tmp_path / "subs" / "a.parquet")
+
+    def read_slowly(table: Table, spark: SparkSession) -> Any:
+        frame = read(table, spark)
+        write("n = 222")
+        return frame
+
+    write("n = 1")
+    feed = TableFeed(Table(str(tmp_path / path)), spark, tmp_path / "folder", "raise")
+    feed.start(stay=True)
+    assert feed.check() == Heard()
+    write("n = 22")
+    read = Table.read
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "read", read_slowly)
+        heard = feed.check()
+    assert "changed while it was read" in str(heard.notice)
+    assert feed.check() == Heard()
+    feed.close()
+    with Matcher.load(tmp_path / "folder") as matcher:
+        assert matcher.expression(1) == "n = 222"
+    for file, unfinished in [("a.parquet", False), ("_temporary", True), ("_SUCCESS", False)]:
+        (tmp_path / "subs" / file).mkdir(exist_ok=True) if unfinished else (tmp_path / "subs" / file).touch()
+        assert is_unfinished(tmp_path / "subs") == is_unfinished(f"file://{tmp_path / 'subs'}", spark) == unfinished
+
+
+@pytest.mark.spark
+def test_a_table_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    """A view of files, whose changes are seen by these, and one of rows, which is read each time."""
+
+    def write(*texts: str) -> None:
+        pq.write_table(pa.table({"id": list(texts), "expression": list(texts)}), tmp_path / "subs.parquet")
+
+    write("n = 1", "n = 2")
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW named_files AS SELECT * FROM parquet.`file://{tmp_path}/subs.parquet`")
+    spark.createDataFrame([("a", "n = 1")], "id string, expression string").createOrReplaceTempView("named_rows")
+    files = TableFeed(Table("named_files"), spark, tmp_path / "files", "raise")
+    rows = TableFeed(Table("named_rows"), spark, tmp_path / "rows", "raise")
+    try:
+        for feed in (files, rows):
+            feed.start(stay=True)
+            assert feed.check() == Heard()
+        assert [len(feed._matcher) for feed in (files, rows)] == [2, 1]
+        version = files._matcher.version
+        write("n = 1", "n = 2", "n = 3")
+        more = [("a", "n = 1"), ("b", "n = 2")]
+        spark.createDataFrame(more, "id string, expression string").createOrReplaceTempView("named_rows")
+        assert [feed.check() for feed in (files, rows)] == [Heard()] * 2
+        assert [len(feed._matcher) for feed in (files, rows)] == [3, 2]
+        spark.catalog.dropTempView("named_rows")
+        assert "the last good version (2)" in str(rows.check().notice)
+        assert files._matcher.version == version + 1
+    finally:
+        files.close()
+        rows.close()
+
+
+@pytest.mark.spark
 def test_compiled_versions_are_subscriptions_of_a_stream(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
     """Each batch has the newest version, and keeps it when it is run again, even if it was removed meanwhile."""
     first = spark.createDataFrame([("a", "n = 1"), ("b", "n >= 1")], "id string, expression string")
@@ -245,6 +381,30 @@ def test_compiled_versions_are_subscriptions_of_a_stream(spark: SparkSession, in
 
 
 @pytest.mark.spark
+def test_whatever_a_sink_does_events_are_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Partitions that one task does, matches that are computed twice in one job, or in several, or not all of them."""
+    events = spark.range(0, 1_000, 1, 4).selectExpr("id", "id % 10 AS n")
+    subs = spark.createDataFrame([(1, "n = 1"), (2, "n >= 8")], "id int, expression string")
+    sinks_of_all_kinds: list[Any] = [
+        sinks.Parquet(str(tmp_path / "out"), files=1),
+        lambda d, _: d.coalesce(1).collect(),
+        lambda d, _: d.union(d).collect(),
+        lambda d, _: [d.limit(1).collect(), d.coalesce(3).collect(), d.where("subscription_id = 1").count(), d.take(2)],
+    ]
+    for number, sink in enumerate(sinks_of_all_kinds):
+        told = backfill(events, subs, sink, tmp_path / f"checkpoint {number}")
+        assert (number, told.events, told.matches) == (number, 1_000, 300)
+    history = backfill(
+        events,
+        subs.union(spark.createDataFrame([(3, "EXISTS d (d.id = id)")], subs.schema)),
+        lambda d, _: d.union(d).coalesce(1).collect(),
+        tmp_path / "with history",
+        history=History(),
+    )
+    assert (history.events, history.matches) == (1_000, 300)
+
+
+@pytest.mark.spark
 def test_a_stream_of_changes(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
     """Columns as attributes; changes come as a stream, and what is there at the start counts for the first batch."""
     changes = Inbox(spark, tmp_path / "changes")
@@ -258,6 +418,274 @@ def test_a_stream_of_changes(spark: SparkSession, inbox: Inbox, tmp_path: Path) 
     assert query.exception() is None
     rows = pq.read_table(tmp_path / "out").to_pylist()
     assert sorted((r["event_id"], r["subscription_id"]) for r in rows) == [("x", 2), ("x", 3)]
+
+
+def put_changes(folder: Path, name: str, time: int, *changes: dict[str, Any]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("\n".join(map(json.dumps, changes)))
+    os.utime(folder / name, (time, time))
+
+
+CHANGES = "id string, expression string, deleted boolean, at int"
+MANY = [{"id": f"y{i}", "expression": "n = 7"} for i in range(50)]  # Spark reads the largest file first
+
+
+def run_once(events: Any, changes: Any, out: Path, **options: Any) -> list[str]:
+    """The subscriptions that matched."""
+    checkpoint = out.with_name(f"{out.name} checkpoint")
+    query = stream(
+        events, changes, out, checkpoint, event_id="VALUE", attributes=F.col("value"), trigger="availableNow", **options
+    )
+    query.awaitTermination(60)
+    assert query.exception() is None
+    return sorted(pq.read_table(out)["subscription_id"].to_pylist())
+
+
+@pytest.mark.spark
+def test_changes_count_in_the_order_of_their_files(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
+    """By time and name, and in a file by line; not as Spark's tasks read them."""
+    folder = tmp_path / "changes"
+    put_changes(folder, "b.json", 10, {"id": "x", "expression": "n = 1"}, {"id": "z", "expression": "n = 0"})
+    again = [{"id": "z", "expression": "n = 1"}, {"id": "z", "deleted": True}, {"id": "z", "expression": "n = 1"}]
+    put_changes(folder, "a.json", 20, {"id": "x", "deleted": True}, *MANY, *again)
+    put_changes(folder, "c.json", 20, {"id": "w", "expression": "n = 1"}, {"id": "y1", "deleted": True})
+    inbox.put({"n": 1}, {"n": 7})
+    wanted = sorted(["w", "z", *(f"y{i}" for i in range(50) if i != 1)])
+    streamed = spark.readStream.schema(CHANGES).json(str(folder))
+    assert run_once(inbox.stream, streamed, tmp_path / "out") == wanted
+    # Lines that were shuffled have lost their order: those of z are left out, and told.
+    shuffled = streamed.repartition(2)
+    with pytest.raises(SubscriptionErrors, match="whose lines were shuffled: give order="):
+        run_once(inbox.stream, shuffled, tmp_path / "refused")
+    assert run_once(inbox.stream, shuffled, tmp_path / "skipped", on_error="skip") == [id for id in wanted if id != "z"]
+    compile(spark.read.schema(CHANGES).json(str(folder)), tmp_path / "index", changes=True)
+    matcher = Matcher.load(tmp_path / "index")
+    assert sorted(matcher.match({"n": 1}) + matcher.match({"n": 7})) == wanted
+
+
+@pytest.mark.spark
+def test_changes_count_in_the_order_that_is_given(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
+    folder = tmp_path / "changes"
+    put_changes(
+        folder, "b.json", 20, {"id": "x", "expression": "n = 1", "at": 1}, {"id": "x", "deleted": True, "at": 3}
+    )
+    put_changes(folder, "a.json", 10, {"id": "x", "expression": "n = 2", "at": 4}, *MANY)
+    inbox.put({"n": 1}, {"n": 2})
+    streamed = spark.readStream.schema(CHANGES).json(str(folder))
+    shouted = streamed.withColumnsRenamed({"id": "ID", "deleted": "Deleted"})
+    assert run_once(inbox.stream, shouted, tmp_path / "out", order="at") == ["x"]
+    with pytest.raises(ArgumentError, match="order='when' names no single column of the changes"):
+        run_once(inbox.stream, streamed, tmp_path / "out", order=["at", "when"])
+    with pytest.raises(ArgumentError, match="order is the name of a column"):
+        run_once(inbox.stream, streamed, tmp_path / "out", order=7)
+    with pytest.raises(ArgumentError, match="order= says which"):
+        run_once(inbox.stream, Table(str(folder), "json"), tmp_path / "out", order="at")
+    put_changes(folder, "c.json", 30, {"id": "x", "expression": "n = 1", "at": 4})
+    with pytest.raises(SubscriptionErrors, match="at does not say which is the last: it is equal, or null"):
+        run_once(inbox.stream, streamed, tmp_path / "again", order="at")
+
+
+@pytest.mark.spark
+def test_changes_of_a_topic_count_within_its_partitions(spark: SparkSession) -> None:
+    rows = [("x", 0, 7), ("x", 0, 5), ("y", 0, 8), ("y", 1, 3), ("z", 1, 4)]
+    changes = spark.createDataFrame(rows, "id string, partition int, offset long")
+    ordering = find_order(changes, None)
+    ranked = ordering.frame.select("id", "offset", ordering.rank("id", "id").alias("rank")).collect()
+    assert {(r.id, r.offset): r["rank"] for r in ranked} == {
+        ("x", 5): 1, ("x", 7): 2, ("y", 8): None, ("y", 3): None, ("z", 4): 1
+    }  # fmt: skip
+
+
+def test_changes_that_nothing_orders_clash() -> None:
+    """The same change twice is one; two that differ are left out, unless the order tells which is later."""
+    x1, x2 = Ranked("x", "n = 1", None, None), Ranked("x", None, None, None)
+    other = Ranked("y", "n = 1", 2.0, None)
+    assert settle([x1, other, x1], "why") == ([x1, other], [])
+    settled, rejected = settle([x1, other, x2], "nobody knows")
+    assert settled == [other] and [(r.id, r.expression) for r in rejected] == [("x", "n = 1"), ("x", None)]
+    assert "differ, and nobody knows" in str(rejected[0].error)
+    ranked = [x2._replace(rank=2), x1._replace(rank=1), x1._replace(rank=3), x1._replace(rank=3)]
+    assert [change.rank for change in settle(ranked, "why")[0]] == [1, 2, 3]
+    assert settle([*ranked, x2._replace(rank=3)], "why")[0] == []
+    assert settle([*ranked, x2], "why")[0] == []
+
+
+@pytest.mark.spark
+def test_a_stream_is_started_again_in_the_same_process(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
+    """However it ended, and though nobody closed it; one that runs keeps its state for itself."""
+    table, changes = tmp_path / "subs.parquet", tmp_path / "changes"
+    pq.write_table(pa.table({"id": [1], "expression": ["n = 1"]}), table)
+    put_changes(changes, "a.json", 1, {"id": "x", "expression": "n = 1"})
+    failing = True
+    seen: list[int] = []
+
+    def sink(matches: Any, batch: int) -> None:
+        if failing:
+            raise OSError("the sink is away")
+        seen.append(matches.count())
+
+    for number, subs in enumerate([table, spark.readStream.schema(CHANGES).json(str(changes))]):
+        checkpoint = tmp_path / f"checkpoint {number}"
+
+        def start(checkpoint: Path = checkpoint, subs: Any = subs, **options: Any) -> Any:
+            return stream(inbox.stream, subs, sink, checkpoint, event_id="value", attributes="value", **options)
+
+        inbox.put({"n": 1})
+        failing = True
+        query = start()
+        with pytest.raises(Exception, match="the sink is away"):
+            query.processAllAvailable()
+        failing = False
+        again = start()
+        again.processAllAvailable()
+        with pytest.raises(DibsError, match="is the state of a stream that runs, of this process: stop that one first"):
+            start()
+        with pytest.raises(DibsError, match="is the state of a stream that runs"):
+            start(checkpoint=tmp_path / "other", state=checkpoint / "dibs")
+        assert again.isActive
+        again.query.stop()  # Spark's own way
+        inbox.put({"n": 1})
+        with start() as last:
+            last.processAllAvailable()
+            assert [m.replayed for m in last.metrics] == [False]
+        query.stop()
+    assert sum(seen) == 2 + 4
+
+
+PROXY_ERROR = r"py4j.protocol.Py4JJavaError: An error occurred while calling(.|\n)*(java.lang.InterruptedException)"
+
+
+class OfJava:
+    """As Py4J shows an exception of Java."""
+
+    def __init__(self, text: str, cause: OfJava | None = None) -> None:
+        self._text, self._cause = text, cause
+
+    def toString(self) -> str:
+        return self._text
+
+    def getCause(self) -> OfJava | None:
+        return self._cause
+
+
+class FromJava(Exception):
+    def __init__(self, cause: OfJava) -> None:
+        super().__init__("An error occurred while calling o1.parquet.\n" + "\tat a.line.of.Java\n" * 200)
+        self.java_exception = cause
+
+
+@pytest.mark.parametrize("text", ["java.lang.InterruptedException", "SparkException: Job 5, of a cancelled job group"])
+def test_what_stops_a_batch_is_told_shortly(text: str) -> None:
+    """Spark looks through the text by a regular expression, whose stack grows with what it finds."""
+
+    def run(batch: int) -> None:
+        try:
+            raise FromJava(OfJava("org.apache.spark.SparkException: aborted", OfJava(text)))
+        except FromJava as error:
+            raise RuntimeError("a sink that tells it in its own words") from error
+
+    with pytest.raises(Interrupted) as raised:
+        stop_quietly(run)(3)
+    told = "".join(traceback.format_exception(raised.value))
+    found = re.search(PROXY_ERROR, told)
+    assert found is not None
+    assert len(found[0]) < 500
+    with pytest.raises(FromJava):
+        stop_quietly(lambda batch: (_ for _ in ()).throw(FromJava(OfJava("java.io.IOException: full"))).__next__())(3)
+
+
+@pytest.mark.spark
+def test_a_stream_is_stopped_in_the_middle_of_a_batch(spark: SparkSession, inbox: Inbox, tmp_path: Path) -> None:
+    began, seen = threading.Event(), []
+
+    def sink(matches: DataFrame, batch: int) -> None:
+        began.set()
+        try:
+            spark.sql("SELECT java_method('java.lang.Thread', 'sleep', 4000L)").collect()
+        except Exception as error:
+            seen.append(find_interruption(error))
+            raise
+
+    inbox.put({"n": 1})
+    subscriptions = spark.createDataFrame([(1, "n = 1")], "id int, expression string")
+    query = stream(inbox.stream, subscriptions, sink, tmp_path / "checkpoint", event_id="value", attributes="value")
+    assert began.wait(60)
+    query.query.stop()
+    assert query.exception() is None
+    assert len(seen) == 1
+    assert seen[0] is not None
+
+
+@pytest.mark.spark
+def test_what_does_not_fit_the_events_is_told_at_the_start(inbox: Inbox, tmp_path: Path) -> None:
+    events = inbox.stream.selectExpr("from_json(value, 'id string, price double') AS e").select("e.*")
+    arguments: tuple[Any, ...] = (events, tmp_path / "subs", tmp_path / "out", tmp_path / "checkpoint")
+    with Matcher.open(tmp_path / "subs") as matcher:
+        matcher.add(1, "price = '5'")
+        matcher.add(2, "price >= 5")
+        with pytest.raises(DibsError, match="do not fit the events:\n  1 subscription compares 'price' with strings"):
+            stream(*arguments, strict=True)
+        inbox.put({"id": "a", "price": 5})
+        with pytest.warns(UserWarning, match="compares? 'price' with strings"):
+            query = stream(*arguments)
+        with query:
+            query.processAllAvailable()
+            matcher.add(3, "prise = 5")
+            inbox.put({"id": "b", "price": 6})
+            query.processAllAvailable()
+            told = [m.mistakes for m in query.metrics]
+            assert [len(texts) for texts in told] == [1, 2] and "did they mean 'price'?" in told[1][0]
+            assert query.lastProgress is not None and query.lastProgress["dibs"]["mistakes"] == told[1]
+        matcher.add(4, "EXISTS d (d.id = id)")
+        with pytest.raises(DibsError, match="ask for the documents that came before"):
+            stream(*arguments)
+    assert sorted(pq.read_table(tmp_path / "out")["subscription_id"].to_pylist()) == [2, 2]
+
+
+@pytest.mark.spark
+def test_columns_that_are_kept_and_the_heaviest_matches(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a batch; with a history too."""
+    events = spark.range(0, 40, 1, 3).selectExpr("id", "id % 4 AS n", "concat('p', id) AS place", "'v' AS weight")
+    subs = [(1, "n >= 1", 1.0), (2, "n >= 2", 5.0), (3, "n >= 0", 2.0), (4, "n = 3", 5.0)]
+    frame = spark.createDataFrame(subs, "id int, expression string, weight double")
+    options: dict[str, Any] = dict(keep=["PLACE", F.col("n")], top=2)
+    wanted = sorted(map(tuple, match(events, frame, **options).collect()))
+    assert len(wanted) == 10 * 1 + 10 * 2 + 10 * 2 + 10 * 2
+    for history in (None, History()):
+        out = tmp_path / f"out {history is None}"
+        subs_now = (
+            frame
+            if history is None
+            else frame.union(spark.createDataFrame([(5, "EXISTS d (d.id = id)", 9.0)], frame.schema))
+        )
+        told = backfill(
+            events, subs_now, out, f"{out} checkpoint", carry=["weight"], event_id="id", history=history, **options
+        )
+        found = spark.read.parquet(str(out)).drop("batch")
+        assert found.columns == ["event_id", "place", "n", "subscription_id", "weight"]
+        assert sorted(map(tuple, found.collect())) == wanted
+        assert (told.events, told.matches) == (40, len(wanted))
+    with pytest.raises(DibsError, match="keep='weight' is the name of a column of the result"):
+        backfill(events, frame, tmp_path / "out", tmp_path / "refused", keep=["weight"])
+
+
+@pytest.mark.spark
+def test_other_options_with_the_same_checkpoint_are_told(inbox: Inbox, tmp_path: Path) -> None:
+    Matcher.open(tmp_path / "subs").close()
+    inbox.put({"n": 1})
+    arguments: tuple[Any, ...] = (tmp_path / "subs", tmp_path / "out", tmp_path / "checkpoint")
+    options: dict[str, Any] = dict(event_id="value", attributes="value", trigger="available-now")
+    stream(inbox.stream, *arguments, **options).awaitTermination(60)
+    stream(inbox.stream, *arguments, **options).awaitTermination(60)
+    with pytest.raises(DibsError, match="carry= was nothing and is weight: its matches would not go with those in"):
+        stream(inbox.stream, *arguments, carry=["weight"], **options)
+    bytes_of = inbox.stream.selectExpr("CAST(value AS BINARY) AS value")
+    with pytest.raises(DibsError, match="event_id= was of the type string and is of the type binary"):
+        stream(bytes_of, *arguments, **options)
+    with pytest.warns(UserWarning, match="carry= was nothing and is weight: matches from now on differ"):
+        stream(
+            inbox.stream, tmp_path / "subs", lambda *_: None, tmp_path / "checkpoint", carry=["weight"], **options
+        ).awaitTermination(60)
 
 
 @pytest.mark.spark
@@ -279,6 +707,18 @@ def test_what_a_stream_refuses(spark: SparkSession, inbox: Inbox, tmp_path: Path
         start(good, event_time="value")
     with pytest.raises(ArgumentError, match="a sink is a path"):
         start(good, sink=7)
+    for name in ("main.default.matches", "default.matches"):
+        with pytest.raises(
+            ArgumentError, match=f"'{name}' is the path of a folder, and looks like the name of a table"
+        ):
+            start(good, sink=name)
+    with pytest.raises(ArgumentError, match='trigger is "available-now", a time as "10 seconds"'):
+        start(good, trigger="now")
+    with pytest.raises(ArgumentError, match="event_id is the name of a column of the events, not int"):
+        start(good, event_id=7)
+    twice = spark.createDataFrame([(1, "n = 1"), (1, "n = 2")], "id int, expression string")
+    with pytest.raises(SubscriptionErrors, match="the table has it twice: keep one row of each id"):
+        start(twice, checkpoint="twice")
     with pytest.raises(DibsError, match="no path of this machine"):
         stream(inbox.stream, good, "out", "s3a://bucket/checkpoint", event_id="value")
     with pytest.raises(ArgumentError, match="the subscriptions of a stream are"):

@@ -17,11 +17,11 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from dibs.errors import DibsError, FormatError, SubscriptionErrors, UnknownIndex
+from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors, UnknownIndex
 from dibs.jit.ready import processor
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
-from dibs.spark import match, places, problems, worker
+from dibs.spark import match, matching, places, problems, worker
 from dibs.storage import store, versions
 from strategies import typed_expression, typed_rows
 
@@ -76,6 +76,14 @@ def test_columns_are_attributes(spark: SparkSession) -> None:
     assert matches.dtypes == [("event_id", "string"), ("subscription_id", "string")]
     assert pairs(matches) == expected(SHOP, EVENTS)
     assert len(expected(SHOP, EVENTS)) == 11
+
+
+def test_a_match_is_a_step_of_a_chain(spark: SparkSession) -> None:
+    subs = subscriptions(spark, {1: "n > 2"})
+    found = spark.range(5).selectExpr("id AS e", "id AS n").transform(matching(subs, "e", count_only=True))
+    assert sorted(map(tuple, found.collect())) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
+    with pytest.raises(ArgumentError, match=r"call match\(events, ...\) for both"):
+        matching(subs, on_error="skip")
 
 
 def test_a_map_a_struct_or_json_holds_the_attributes(spark: SparkSession) -> None:
@@ -318,7 +326,7 @@ def test_a_saved_index_in_place_of_a_frame(spark: SparkSession, tmp_path: Path) 
     matcher.replace("x", "a = 2", weight=2.5)
     matcher.save(tmp_path / "index")  # workers that have the old one mapped see the new one
     assert pairs(match(events, tmp_path / "index")) == [(2, "x", 2.5)]
-    with pytest.raises(FormatError, match="no saved index"):
+    with pytest.raises(FormatError, match="holds no subscriptions"):
         match(events, tmp_path / "nothing")
     matcher.add(1, "a = 2")
     matcher.save(tmp_path / "mixed")

@@ -25,7 +25,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
 from dibs.errors import DibsError, SubscriptionErrors
-from dibs.spark import compile, explain, match, problems, sources
+from dibs.spark import compile, explain, match, problems, sources, use
 
 builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", 2)
 builder = builder.config("spark.ui.enabled", "false").config("spark.python.daemon.module", "dibs.spark.daemon")
@@ -90,6 +90,21 @@ stream = spark.readStream.schema(events.schema).parquet(str(folder / "in"))
 query = match(stream, subs).writeStream.format("memory").queryName("m").trigger(availableNow=True).start()
 query.awaitTermination(60)
 said["stream"] = pairs(spark.table("m"))
+
+# SQL, with an index that the server gets with the query, and with one that it opens by its path.
+use("alerts", subs, spark, index_dir=folder / "named")
+events.createOrReplaceTempView("events")
+spark.readStream.schema(events.schema).parquet(str(folder / "in")).createOrReplaceTempView("arriving")
+for name in ("alerts", str(folder / "index")):
+    found = spark.sql(f"SELECT id, explode(dibs_match(struct(*), '{name}')) AS s FROM events")
+    said["sql " + name.rpartition("/")[2]] = sorted([row.id, int(row.s)] for row in found.collect())
+lateral = "SELECT e.id, m.subscription_id AS s FROM (SELECT id, struct(*) AS e FROM events) e, "
+lateral += "LATERAL dibs_matches(e.e, 'alerts') m"
+said["lateral"] = sorted([row.id, int(row.s)] for row in spark.sql(lateral).collect())
+arriving = spark.sql("SELECT id, explode(dibs_match(struct(*), 'alerts')) AS s FROM arriving")
+query = arriving.writeStream.format("memory").queryName("q").trigger(availableNow=True).start()
+query.awaitTermination(60)
+said["sql stream"] = sorted([row.id, int(row.s)] for row in spark.table("q").collect())
 print("SAID", json.dumps(said))
 spark.stop()
 """
@@ -125,4 +140,8 @@ def test_spark_connect(tmp_path: Path) -> None:
         "skipped": [True, [9]],
         "carried": [["e3", 5]],
         "stream": expected,
+        "sql alerts": expected,
+        "sql index": changed,
+        "lateral": expected,
+        "sql stream": expected,
     }

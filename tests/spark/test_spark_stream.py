@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Observation
+from pyspark.sql import functions as F
 
 from dibs.errors import DibsError
-from dibs.spark import match, problems
+from dibs.spark import compile, match, problems
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +76,22 @@ def test_a_stream_of_columns_to_memory_with_names_of_ones_own(spark: SparkSessio
     metrics = [p["observedMetrics"] for p in query.recentProgress]
     assert sum(m["first"]["matches"] for m in metrics) == match(events, subs, event_id="key").count()
     assert sum(m["second"]["malformed_events"] for m in metrics) == 0
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_watermark_stays_on_a_column_that_is_kept(spark: SparkSession, tmp_path: Path, shards: int) -> None:
+    compile(subscriptions(spark), tmp_path / "index", shards=shards)
+    plan = "sharded" if shards > 1 else "replicated"
+    (tmp_path / "in").mkdir()
+    for number, minute in enumerate([1, 1, 9]):
+        row = {"id": number, "n": 8, "s": "a", "at": f"2024-03-01 00:0{minute}:00"}
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps(row))
+    stream = spark.readStream.schema("id int, n int, s string, at timestamp").json(str(tmp_path / "in"))
+    timed = match(stream.withWatermark("at", "1 minute"), tmp_path / "index", keep=["at"], plan=plan)
+    counted = timed.groupBy(F.window("at", "1 minute"), "subscription_id").count()
+    name = f"windows{shards}"
+    finished(counted.writeStream.format("memory").queryName(name).trigger(availableNow=True).start())
+    assert {(r.subscription_id, r["count"]) for r in spark.table(name).collect()} == {(id, 2) for id in TEXTS}
 
 
 def test_problems_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:

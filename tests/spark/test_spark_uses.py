@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from dibs.errors import DibsError, FormatError
 from dibs.matcher import Matcher
-from dibs.spark import compile, events, match, places, sources, versions
+from dibs.spark import compile, match, mistakes, places, sources, versions
 from dibs.thresholds import using
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_subscriptions_that_are_no_frame(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_names_and_kinds_that_can_match_nothing_are_told_once(spark: SparkSession) -> None:
-    events._told.clear()
+    mistakes._told.clear()
     frame = spark.createDataFrame([(1, 5.0, "7", (1,))], "id int, price double, size string, o struct<width:int>")
     subs = subscriptions(spark, {1: "prise < 6", 2: "Price < 6", 3: "size = 7", 4: "o.widht = 1", 5: "price < 6"})
     with warnings.catch_warnings(record=True) as told:
@@ -149,13 +149,125 @@ def test_names_and_kinds_that_can_match_nothing_are_told_once(spark: SparkSessio
             assert pairs(match(frame, subs)) == [(1, 5)]
     texts = sorted(str(warning.message) for warning in told)
     assert len(texts) == 4
-    assert "compare 'size' with numbers" in texts[0]
+    assert "1 subscription compares 'size' with numbers" in texts[0]
     assert "'Price', which the events do not have: to them it is always null; did they mean 'price'" in texts[1]
     assert "did they mean 'o.width'" in texts[2]
     assert "did they mean 'price'" in texts[3]
     maps = frame.select("id", F.create_map(F.lit("price"), F.lit("5")).alias("payload"))
-    with pytest.warns(UserWarning, match=r"compare 'Price'.* with numbers, but the values of 'payload' are strings"):
+    with pytest.warns(UserWarning, match=r"compares? 'Price'.* with numbers, but the values of 'payload' are strings"):
         match(maps, subs, attributes="payload")
+
+
+def test_constants_of_another_kind_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever else is compared with the attribute; and refused, if that is wanted."""
+    mistakes._told.clear()
+    schema = "id int, price double, day date, at timestamp, flag boolean, tags array<string>, m map<string,bigint>"
+    frame = spark.createDataFrame([], schema)
+    texts = [
+        "price = '5' OR price > 4",
+        "price IN ('6', '7', 8) AND price <> 'x'",
+        "price NOT IN ('6', '7')",
+        "day = '2024-03-01'",
+        "at < '2024-03-01'",
+        "flag = 'true'",
+        "tags = 5",
+    ]
+    texts += ["m.x IN ('5', '6')", "m.y LIKE '5%'", "day > DATE '2024-03-01'", "flag = TRUE", "tags = 'a'", "m.x = 5"]
+    subs = subscriptions(spark, dict(enumerate(texts)))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        match(frame, subs)
+    said = sorted(str(warning.message) for warning in told)
+    assert [text.split(", which")[0] for text in said] == [
+        "1 subscription compares 'at' with strings, but its values are times",
+        "1 subscription compares 'day' with strings, but its values are times",
+        "1 subscription compares 'flag' with strings, but its values are booleans",
+        "1 subscription compares 'm.x' with strings, but its values are numbers",
+        "1 subscription compares 'm.y' with strings, but its values are numbers",
+        "1 subscription compares 'tags' with numbers, but its values are strings",
+        "3 subscriptions compare 'price' with strings, but its values are numbers",
+    ]
+    assert all(warning.filename == __file__ for warning in told)
+    assert "write numbers without quotes, or cast the column" in said[-1]
+    mistakes._told.clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        compile(subs, tmp_path / "index", shards=1, events=frame)
+    assert sorted(str(warning.message) for warning in told) == said
+    assert all(warning.filename == __file__ for warning in told)
+    with pytest.raises(DibsError, match="do not fit the events"):
+        compile(subs, tmp_path / "strict", shards=1, events=frame, strict=True)
+    with pytest.raises(FormatError, match="holds no"):
+        match(frame, tmp_path / "strict")
+    with pytest.raises(DibsError, match=r"(?s)do not fit the events:.*'flag' with strings.*'price' with strings"):
+        match(frame, subs, strict=True)
+    match(frame, subscriptions(spark, {1: "price > 4 AND m.x = 5 AND tags LIKE 'a%'"}), strict=True)
+
+
+def test_what_spark_compares_in_its_own_way_is_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistakes._told.clear()
+    plain = "named_struct('at', timestamp'2024-02-29 22:00:00') AS o, 1.5BD AS small"
+    frame = spark.sql(
+        f"SELECT 1 AS id, 'Ab' COLLATE UTF8_LCASE AS l, 'ab ' COLLATE UTF8_BINARY_RTRIM AS r, {plain}, "
+        "CAST('12345678901234567.12' AS DECIMAL(30, 2)) AS d, CAST(1 AS DECIMAL(18, 0)) AS whole"
+    )
+    padded = frame.withColumn("c", F.lit("ab   ")).withMetadata("c", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"})
+    with pytest.raises(DibsError, match=r"'l', of the type string collate UTF8_LCASE, and Dibs compares bytes"):
+        match(frame, subscriptions(spark, {1: "l = 'ab'"}))
+    with pytest.raises(DibsError, match="'r', of the type string collate UTF8_BINARY_RTRIM"):
+        match(frame, subscriptions(spark, {1: "r LIKE 'ab%'"}))
+    with pytest.raises(DibsError, match=r"'c', of the type char\(5\), .* give the events rtrim\(column\)"):
+        match(padded, subscriptions(spark, {1: "c = 'ab'"}))
+    nulls = subscriptions(spark, {1: "c IS NOT NULL AND l IS NOT NULL", 2: "small = 1.5 AND whole = 1"})
+    assert pairs(match(padded, nulls, strict=True)) == [(1, 1), (1, 2)]
+    times = subscriptions(spark, {1: "o.at < DATE '2024-03-01'", 2: "d = 12345678901234567.13"})
+    with pytest.warns(UserWarning, match=r"'d', of the type decimal\(30,2\), of whose digits"):
+        match(frame, times)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        with pytest.warns(
+            UserWarning, match=r"compares 'o.at' with times, .* session time zone America/New_York there"
+        ):
+            match(frame, times)
+        with pytest.raises(DibsError, match=r"'o\.at' with times"):
+            match(frame, times, strict=True)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def test_kinds_that_cannot_be_read_are_told(spark: SparkSession) -> None:
+    mistakes._told.clear()
+    schema = (
+        "id int, b binary, d interval day to second, o struct<width:int>, a array<binary>, m map<string,int>, n int"
+    )
+    frame = spark.createDataFrame([], schema)
+    texts = ["b IS NOT NULL", "d IS NULL", "o IS NULL", "a IS NULL", "m IS NULL", "m.x = 1", "o.width = 1", "n = 1"]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        match(frame, subscriptions(spark, dict(enumerate(texts))))
+    said = sorted(str(warning.message) for warning in told)
+    assert [text.split("'")[1] for text in said] == ["a", "b", "d", "m", "o"]
+    assert "of the type binary, which Dibs cannot read: where it is not null, whatever" in said[1]
+    assert "only what is in it is a value" in said[3] and "only what is in it is a value" in said[4]
+
+
+def test_why_is_told_of_maps_and_beside_broken_events(spark: SparkSession) -> None:
+    rows = [(1, {"k": 1}, ({"j": 2},)), (2, None, None)]
+    frame = spark.createDataFrame(rows, "id int, m map<string,int>, o struct<p:map<string,int>>")
+    subs = subscriptions(spark, {1: "m.k = 1 AND o.p.j IN (2, 3)", 2: "m.k IS NULL"})
+    told = {row.event_id: row.why for row in match(frame, subs, explain=True).collect()}
+    assert told.keys() == {1, 2}
+    assert "does not match" not in told[1] + told[2] and "m.k = 1" in told[1]
+    maps = frame.select("id", "m").where("id = 1")
+    (row,) = match(maps, subscriptions(spark, {1: "k = 1"}), attributes="m", explain=True).collect()
+    assert "does not match" not in row.why and "k = 1" in row.why
+    texts = [(1, b'{"k": 1}'), (2, b'{"k": 1'), (3, None), (4, b'{"k": 1, "l": "\xff"}'), (5, b'{"k": 2}')]
+    lines = spark.createDataFrame(texts, "id int, body binary")
+    found = match(lines, subscriptions(spark, {1: "k = 1", 2: "TRUE"}), attributes="body", explain=True).collect()
+    plain = match(lines, subscriptions(spark, {1: "k = 1", 2: "TRUE"}), attributes="body").collect()
+    assert sorted((r.event_id, r.subscription_id) for r in found) == sorted(map(tuple, plain))
+    assert {r.event_id for r in found} >= {1, 5} and all("does not match" not in r.why for r in found)
 
 
 def test_many_subscriptions_are_compiled_by_a_job(spark: SparkSession, tmp_path: Path) -> None:

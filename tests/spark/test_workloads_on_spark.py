@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from dibs.papers.workloads.begen import BEGen
+from dibs.papers.workloads.prefixes import Prefixes
 from dibs.spark.workloads import make_events, make_subscriptions
-from dibs.workloads.begen import BEGen
-from dibs.workloads.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dibs.workloads.blocks import Blocks
+    from dibs.papers.workloads.blocks import Blocks
 
 pytestmark = pytest.mark.spark
 

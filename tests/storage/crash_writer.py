@@ -1,6 +1,6 @@
 """A writer that is killed again and again, run by test_crash.py in a process of its own:
 
-    python tests/crash_writer.py FOLDER ROUNDS SEED moments|operations INDEX...
+    python tests/storage/crash_writer.py FOLDER ROUNDS SEED moments|operations INDEX...
 
 This process has everything imported and compiled, and never has a matcher open when it forks. Each round it forks a
 child, which opens the folder, checks that it holds what it must, and changes it, subscriptions and history, until it is

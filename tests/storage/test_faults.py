@@ -6,6 +6,7 @@ Each damaged folder is opened in a forked process, because the one outcome that 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import random
 import resource
@@ -26,6 +27,7 @@ from hypothesis import settings
 import dibs
 from dibs.errors import RecoveryWarning
 from dibs.storage.manifest import read_manifest
+from dibs.thresholds import using
 
 GOOD_ERRORS = (dibs.FormatError, dibs.StorageError)  # DamagedError is a FormatError
 PAGE = 4096
@@ -601,6 +603,34 @@ def test_a_disk_that_is_full_while_saving(tmp_path):
         return True
 
     assert in_child(child)
+
+
+def test_a_disk_that_is_full_in_the_background_is_told_without_a_traceback(tmp_path):
+    """Saving beside adding fails: one line says so, matching goes on, and nothing is lost."""
+
+    def child() -> list[tuple[str, bool]]:
+        told: list[tuple[str, bool]] = []
+        log = logging.getLogger("dibs")
+        log.addHandler(handler := logging.Handler())
+        handler.emit = lambda record: told.append((record.getMessage(), bool(record.exc_info)))
+        disk = Disk(tmp_path / "disk", 4 << 20)
+        m = dibs.Matcher.open(disk.where / "matcher", threads=1)
+        m.add_many([(i, text(i)) for i in range(4000)])
+        disk.fill()
+        with using({"unsaved_changes": 1000}), warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            m._layers.upkeep.wake()
+            m._layers.upkeep.rest()
+            assert not disk.real or "full" in m.stats()["background problem"]
+        assert len(m.match({"a": 1, "b": -1, "c": "y"})) == 445
+        disk.grow(1 << 26)
+        m.close()
+        with dibs.Matcher.open(disk.where / "matcher", threads=1) as m:
+            assert len(m) == 4000 and m._changes.durable.catalog.check() == []
+        return told if disk.real else [("no real disk: it is full", False)]
+
+    told = in_child(child)
+    assert told and all("full" in message and not traceback for message, traceback in told), told
 
 
 @pytest.mark.parametrize("lost", ["", "writer.lock", "catalog/catalog.seal"])

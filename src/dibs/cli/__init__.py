@@ -15,6 +15,9 @@ INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 
 def main() -> None:
     try:
+        from dibs.cli.importing import import_undisturbed
+
+        import_undisturbed()
         from dibs.cli.commands import app
 
         code = app()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from dibs.cli import (
     backtest,
-    bench,
     catalog,
     compile,
     doctor,
@@ -70,7 +70,7 @@ app.command(help=stats.HELP, no_args_is_help=True)(stats.stats)
 app.command(help=serve.HELP, no_args_is_help=True)(serve.serve)
 app.add_typer(token.app, name="token")
 app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(bench.app, name="bench")
+app.add_typer(import_module("dibs.papers.commands").app, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ Say what Dibs finds on this machine: versions, Java, the processor, compiled ker
     dibs doctor --json    the same as JSON
 """
 
-PACKAGES = ("dibs", "numba", "llvmlite", "numpy", "pyarrow", "sqlglot", "google-re2", "orjson", "pyspark")
+PACKAGES = ("dibs", "numba", "llvmlite", "numpy", "pyarrow", "google-re2", "orjson", "pyspark")
 OPTIONAL = {"pyspark": "needed on Spark only: pip install 'dibs[spark]'"}
 LITTLE_DISK = 200 * 2**20  # bytes
 

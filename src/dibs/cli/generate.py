@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +51,7 @@ Write a workload: OUT/subscriptions.* and OUT/events.*, the same for the same se
     retail      integers over 20,000 attributes, short subscriptions
 
 \b
-and those of the papers, with their parameters as they are by default (other ones: dibs.workloads in Python)
+and those of the papers, with their parameters as they are by default (other ones: dibs.papers.workloads in Python)
     begen         BE-Tree's and PS-Tree's: 400 attributes, an event matches 1 % of all subscriptions
     independent   OpIndex's: 20,000 attributes, subscriptions and events drawn independently
     normal-forms  the same parts as CNF of up to five clauses
@@ -82,8 +83,7 @@ def generate(
     format: Annotated[Format, typer.Option(help="Format of the two files.")] = Format.parquet,
 ) -> None:
     with outcome():
-        from dibs.workloads import boolean, shop
-        from dibs.workloads.generators import GENERATORS
+        from dibs.workloads import shop
 
         if workload is not Workload.shop and (weights or malformed):
             raise typer.BadParameter("--weights and --malformed are for the shop only")
@@ -101,14 +101,11 @@ def generate(
                 )
                 _write(files[0], format, made.subscriptions.schema, made.subscriptions.to_batches())
                 event_batches = made.events.to_batches()
-            elif workload.value in GENERATORS:
-                blocks = GENERATORS[workload.value](subscriptions, events, seed)
-                _write(files[0], format, blocks.subscription_schema, blocks.subscription_batches(), advance)
-                event_batches = list(blocks.event_batches())
             else:
-                integers = boolean.make_named(workload.value, subscriptions, events, seed)
-                _write(files[0], format, integers.subscription_schema, integers.subscription_batches(), advance)
-                event_batches = [integers.event_batch()]
+                generators = import_module("dibs.papers.workloads.generators")
+                papers = generators.make_named(workload.value, subscriptions, events, seed)
+                _write(files[0], format, papers.subscription_schema, papers.subscription_batches(), advance)
+                event_batches = list(papers.event_batches())
         _write_events(files[1], format, event_batches)
         option = "" if format is Format.jsonl else " --attributes attributes"
         say(f"{subscriptions:,} subscriptions and {events:,} events; now try")

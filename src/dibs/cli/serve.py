@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dibs.cli.outcome import BadInput, outcome, say
+from dibs.cli.outcome import BadInput, outcome
 
 if TYPE_CHECKING:
     from dibs.service.settings import Settings
@@ -48,15 +48,28 @@ def serve(
     max_subscriptions: Annotated[int, typer.Option(help="Of each tenant; 0: any number.", min=0)] = 10_000_000,
     rate: Annotated[int, typer.Option(help="Requests per second of each tenant; 0: any number.", min=0)] = 0,
     max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1_000)] = 32 << 20,
+    max_document: Annotated[int, typer.Option(help="Bytes of one JSON document, or line.", min=1_000)] = 1 << 20,
     max_expression: Annotated[int, typer.Option(help="Characters of an expression.", min=1)] = 100_000,
     max_seconds: Annotated[int, typer.Option(help="For a body to come, and for an answer.", min=1)] = 30,
+    max_requests: Annotated[int, typer.Option(help="Under way at once, of each token; 0: any.", min=0)] = 256,
+    max_connections: Annotated[int, typer.Option(help="Of each process; 0: any number.", min=0)] = 2_000,
+    max_streams: Annotated[int, typer.Option(help="Open at once, of all tenants; 0: any.", min=0)] = 1_000,
+    max_bytes: Annotated[int, typer.Option(help="Of bodies and answers under way in a process; 0: any.", min=0)] = 512
+    << 20,
     recent: Annotated[int, typer.Option(help="Events of each tenant that are kept to look at.", min=0)] = 10_000,
     history: Annotated[int | None, typer.Option(help=HISTORY_HELP, min=0)] = None,
     threads: Annotated[int | None, typer.Option(help="Cores that one batch may use; by default all.", min=1)] = None,
     private_targets: Annotated[
         bool, typer.Option("--private-targets", help="Webhooks may go to private networks and this machine.")
     ] = False,
+    secrets_key: Annotated[
+        Path | None, typer.Option(help="File with the key that webhooks' secrets are encrypted with, at rest.")
+    ] = None,
     broker: Annotated[list[str] | None, typer.Option(help="host:port of Kafka, for topics; may be repeated.")] = None,
+    log: Annotated[str, typer.Option(help="How it says something: text, or json for a line of JSON each.")] = "text",
+    log_level: Annotated[
+        str, typer.Option(help="What it says: error, warning, info (each request, too) or debug.")
+    ] = "warning",
     demo: Annotated[bool, typer.Option("--demo", help="Fill it with a shop, and let events flow.")] = False,
 ) -> None:
     with outcome():
@@ -65,7 +78,15 @@ def serve(
             from dibs.service.settings import Limits, Settings
         except ImportError as error:
             raise BadInput(f"the service needs more packages ({error.name}): pip install 'dibs[serve]'") from None
-        limits = Limits(max_subscriptions, rate, max_body, max_expression, max_seconds)
+        limits = Limits(
+            max_subscriptions,
+            rate,
+            max_body,
+            max_expression,
+            max_seconds,
+            document=max_document,
+            requests=max_requests,
+        )
         settings = Settings(
             folder=folder,
             host=host,
@@ -79,7 +100,13 @@ def serve(
             history=history,
             private_targets=private_targets,
             brokers=tuple(broker or ()),
+            secrets_key=secrets_key,
             threads=threads,
+            max_connections=max_connections,
+            max_bytes=max_bytes,
+            max_streams=max_streams,
+            log=log,  # type: ignore[arg-type]
+            log_level=log_level,  # type: ignore[arg-type]
         )
         if demo:
             _run_demo(settings)
@@ -91,9 +118,14 @@ def _run_demo(settings: Settings) -> None:
     import threading
 
     from dibs.service.demo import fill_demo, publish_for_ever
+    from dibs.service.logs import announce, configure_logs
+    from dibs.service.private_files import keep_private
     from dibs.service.server import run
 
-    say(f"dibs: filling {settings.folder} with a shop ...")
+    keep_private()
+
+    configure_logs(settings.log, settings.log_level)
+    announce(f"filling {settings.folder} with a shop ...", settings.log)
     shop = fill_demo(settings.folder)
     stopping = threading.Event()
     publishers: list[threading.Thread] = []
@@ -127,17 +159,18 @@ def _token_of_demo(settings: Settings) -> str:
 
 def _tell(settings: Settings) -> None:
     from dibs.service.database import Database
+    from dibs.service.logs import announce
     from dibs.service.settings import ALL, DATABASE
     from dibs.service.tokens import Tokens, create_token
 
-    say(f"dibs: serving {settings.folder} at {settings.url} (API: {settings.url}/docs)")
+    announce(f"serving {settings.folder} at {settings.url} (API: {settings.url}/docs)", settings.log)
     if settings.open:
-        say("dibs: everybody on this machine may do everything (--open)")
+        announce("everybody on this machine may do everything (--open)", settings.log)
         return
     database = Database(settings.folder / DATABASE)
     try:
         if not Tokens(database):
             _, secret = create_token(database, ALL, ("admin",), "made by the first start")
-            say(f"dibs: the token of the admin, shown this once: {secret}")
+            announce(f"the token of the admin, shown this once: {secret}", settings.log)
     finally:
         database.close()

@@ -69,5 +69,6 @@ def show_backtest(found: dict[str, Any]) -> str:
         return "the service has no recent events"
     per_hour = f", {found['per_hour']:,.1f} per hour" if count else ""
     lines = [f"{count:,} of the {events:,} recent events match ({found['rate']:.2%}){per_hour}"]
+    lines += [f"  {line}" for line in (found.get("why") or {}).get("lines", ())]
     lines += [f"    {each['time'][:19]}  {orjson.dumps(each['event']).decode()}" for each in found["examples"]]
     return "\n".join(lines)

@@ -86,11 +86,13 @@ def list_(folder: Served, json: Annotated[bool, typer.Option("--json", help="JSO
         found = list_tokens(database)
         for token in found:
             if json:
-                sys.stdout.buffer.write(orjson.dumps(vars(token), option=orjson.OPT_APPEND_NEWLINE))
+                about = {**vars(token), "state": token.state}
+                sys.stdout.buffer.write(orjson.dumps(about, option=orjson.OPT_APPEND_NEWLINE))
                 continue
-            state = "revoked" if token.revoked else "in use"
             made = datetime.fromtimestamp(token.created).strftime("%Y-%m-%d")
-            typer.echo(f"{token.name}  {state:<8} {token.tenant:<20} {token.roles:<20} {made}  {token.about}".rstrip())
+            typer.echo(
+                f"{token.name}  {token.state:<8} {token.tenant:<20} {token.roles:<20} {made}  {token.about}".rstrip()
+            )
         say(f"{len(found):,} token{'s' * (len(found) != 1)}")
 
 
@@ -114,6 +116,9 @@ def limits(
     expression: Annotated[int | None, typer.Option(min=0, help="Characters.")] = None,
     seconds: Annotated[int | None, typer.Option(min=0, help="For a body to come, and for an answer.")] = None,
     streams: Annotated[int | None, typer.Option(min=0, help="That are open at once.")] = None,
+    document: Annotated[int | None, typer.Option(min=0, help="Bytes of one JSON document, or line.")] = None,
+    requests: Annotated[int | None, typer.Option(min=0, help="Under way at once, of each token.")] = None,
+    bytes: Annotated[int | None, typer.Option(min=0, help="Of bodies and answers under way, of each token.")] = None,
 ) -> None:
     """Give a tenant limits of its own (0: none), from its next opening on; those not named are the service's."""
     with outcome(), _database(folder) as database:
@@ -122,10 +127,10 @@ def limits(
         from dibs.service.settings import check_tenant
 
         given = {"subscriptions": subscriptions, "rate": rate, "body": body, "expression": expression}
-        given |= {"seconds": seconds, "streams": streams}
+        given |= {"seconds": seconds, "streams": streams, "document": document, "requests": requests, "bytes": bytes}
         chosen = {name: value for name, value in given.items() if value is not None}
         if not chosen:
-            raise ArgumentError("name a limit: --subscriptions, --rate, --body, --expression, --seconds, --streams")
+            raise ArgumentError(f"name a limit: {', '.join(f'--{name}' for name in given)}")
         row = (check_tenant(tenant), orjson.dumps(chosen).decode())
         database.write(lambda c: c.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?)", row))
         say(f"{tenant}: {', '.join(f'{name} {value:,}' for name, value in chosen.items())}")

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.sorting import sort_run
 from dibs.language.expression import Kind
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.coding.values import EventValues
 
+MANY = 128  # values of an event that are no longer sorted by insertion
 UNREADABLE = 4  # a kind after those of Kind
 NUMBER, STRING, TIME, BOOLEAN = (int(k) for k in (Kind.NUMBER, Kind.STRING, Kind.TIME, Kind.BOOLEAN))
 
@@ -142,12 +144,17 @@ def _unpack(kinds, contents, packed, values):
 
 @phase
 def _sort_each(packed, offsets):
-    """Within each event, by insertion: columns mostly come in order, so there is little to move."""
+    """Within each event, by insertion where its values are few: columns mostly come in order, so there is little to
+    move."""
     for e in range(len(offsets) - 1):
-        for i in range(offsets[e] + 1, offsets[e + 1]):
+        first, last = offsets[e], offsets[e + 1]
+        if last - first > MANY:
+            sort_run(packed, first, last)
+            continue
+        for i in range(first + 1, last):
             x = packed[i]
             at = i
-            while at > offsets[e] and packed[at - 1] > x:
+            while at > first and packed[at - 1] > x:
                 packed[at] = packed[at - 1]
                 at -= 1
             packed[at] = x

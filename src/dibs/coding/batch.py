@@ -164,6 +164,8 @@ def number_names(names: list[str], domains: Domains) -> Numbered:
 
 def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     """The coded values, kind by kind."""
+    if not domains.attributes:  # nobody looks at any
+        return
     numbers_of = number_names(values.names, domains)
     own = numbers_of[Facet.VALUE]
     assert own is not None
@@ -198,9 +200,9 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
             to = numbers_of[facet]
             if to is not None:
                 yield from pattern_pieces(s, to, domains, matching=facet == Facet.PATTERN)
-    if len(u.event) and len(domains.cells):
+    if len(u.event):
         attribute = own[u.name]
-        known = attribute >= 0  # of a segment without any attributes, none
+        known = attribute >= 0
         yield _points(u.event[known], attribute[known], domains.cells[attribute[known]])
     if values.ranges:
         yield _range_piece(values.ranges, own, domains)

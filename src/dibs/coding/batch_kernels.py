@@ -29,8 +29,9 @@ def code_numbers(own, name, value, rest, offsets, values, rests):
         if i + 2 * AHEAD < n:
             prefetch(offsets, np.int64(max(own[name[i + 2 * AHEAD]], 0)))
         if i + AHEAD < n:
-            a = max(own[name[i + AHEAD]], 0)
-            prefetch(values, (offsets[a] + offsets[a + 1]) >> 1)
+            a = own[name[i + AHEAD]]
+            if a >= 0:
+                prefetch(values, (offsets[a] + offsets[a + 1]) >> 1)
         a = own[name[i]]
         attribute[i] = a
         cell[i] = 0

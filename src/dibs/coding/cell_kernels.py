@@ -23,6 +23,7 @@ from dibs.coding.lookup_kernels import (
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch
+from dibs.jit.sorting import sort_run
 
 _BLOCK = 128  # values that are looked up together
 
@@ -199,30 +200,26 @@ def _merge_values(room):
     points = True
     kept, p = 0, 0
     for e in range(len(room.offsets) - 1):
-        first = kept
         while p < room.offsets[e + 1]:
-            a, cell = room.attribute[p], room.cell[p]
-            p += 1
-            if kept > first and room.attribute[kept - 1] == a:
-                before = kept
-                kept = _insert_entry(room.attribute, room.cell, first, kept, a, cell)
-                points &= kept == before
-                continue
-            room.attribute[kept], room.cell[kept] = a, cell
-            kept += 1
+            a, first = room.attribute[p], kept
+            while p < room.offsets[e + 1] and room.attribute[p] == a:
+                room.attribute[kept], room.cell[kept] = a, room.cell[p]
+                kept += 1
+                p += 1
+            if kept > first + 1:
+                sort_run(room.cell, first, kept)
+                kept = _drop_repeats(room.cell, first, kept)
+                points &= kept == first + 1
         room.offsets[e + 1] = kept
     return kept, points
 
 
 @phase
-def _insert_entry(attribute, cell, first, kept, a, c):
-    """One more value of an array: by cell, none twice. Entries first to kept are the event's; where they end then."""
-    at = kept
-    while at > first and attribute[at - 1] == a and cell[at - 1] > c:
-        at -= 1
-    if at > first and attribute[at - 1] == a and cell[at - 1] == c:
-        return kept
-    for m in range(kept, at, -1):
-        attribute[m], cell[m] = attribute[m - 1], cell[m - 1]
-    attribute[at], cell[at] = a, c
-    return kept + 1
+def _drop_repeats(cell, first, last):
+    """Of cells in order; where they end then."""
+    kept = first + 1
+    for i in range(first + 1, last):
+        if cell[i] != cell[kept - 1]:
+            cell[kept] = cell[i]
+            kept += 1
+    return kept

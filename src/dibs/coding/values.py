@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.jit.undisturbed import bring
 from dibs.language.expression import Kind, number_key
 from dibs.lazy import lazy
 
@@ -152,9 +153,8 @@ class EventValues:
     @lazy
     def arranged(self) -> Arranged | None:
         """By event and name; None if that cannot be done quickly."""
-        from dibs.coding.arrange import arrange_values  # kernels; who only wants a Range does without
-
-        return arrange_values(self)
+        arranged: Arranged | None = bring("dibs.coding.arrange").arrange_values(self)
+        return arranged  # its kernels are not imported by who only wants a Range
 
 
 class ArrangedValues(EventValues):

@@ -19,9 +19,10 @@ import numpy as np
 
 from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_number, check_on_error, check_several, check_text
 from dibs.cold.subscriptions import Held, Subscriptions, id_order
-from dibs.cold.values import event_of, plain_values, values_by_event
+from dibs.cold.values import event_of, extent, plain_values, values_by_event
 from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors, UnknownId
 from dibs.items import check_id, check_item, check_weight, sought_id
+from dibs.jit.undisturbed import bring
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
@@ -158,12 +159,11 @@ class ColdMatcher:
 
     def move_to(self, full: Matcher) -> None:
         """Gives the compiled matcher all that is here. No change is taken from now on."""
-        from dibs.segments.state import Waiting
-
+        waiting = bring("dibs.segments.state").Waiting
         with self.turn:
             self._moved = True
         state = self._state
-        items = {id: Waiting(*held) for id, held in state.items.items()}
+        items = {id: waiting(*held) for id, held in state.items.items()}
         full.take_over(items, state.version, events=self.events, pairs=self.pairs)
         if self._closed:
             full.close()
@@ -192,10 +192,9 @@ class ColdMatcher:
 
     def get(self, id: Id) -> Subscription:
         """What is known of a subscription. Raises UnknownId."""
-        from dibs.segments.state import Subscription
-
         held = self._hold(id)
-        return Subscription(sought_id(id), held.text, held.weight, held.version)  # type: ignore[arg-type]
+        kind: type[Subscription] = bring("dibs.segments.state").Subscription
+        return kind(sought_id(id), held.text, held.weight, held.version)  # type: ignore[arg-type]
 
     def expression(self, id: Id) -> str:
         """The text of a subscription."""
@@ -245,6 +244,7 @@ class ColdMatcher:
         values = plain_values(event, state)
         if values is None:
             values = values_by_event(self._read([event], None, "raise", state))[0]
+        self._check_extent(extent(values), state)
         found = sorted(state.find(values), key=id_order)
         self.events += 1
         self.pairs += len(found)
@@ -271,8 +271,7 @@ class ColdMatcher:
         """
         if remember is not False or key is not None:
             raise NeedsKernels
-        from dibs.cold.matches import matches_of  # imports Arrow
-
+        matches_of: Callable[..., Matches] = bring("dibs.cold.matches").matches_of  # and Arrow
         k = None if top is None else min(check_number("top", top), MOST_ROWS)
         state = self._state
         values, found = self._find(events, attributes, on_error, state)
@@ -295,23 +294,27 @@ class ColdMatcher:
         if values.events * len(state.items) > thresholds.cold_pairs:
             raise NeedsKernels
         dead = set(values.unreadable_events.tolist())
+        by_event = values_by_event(values)
+        self._check_extent(sum(map(extent, by_event)), state)
         self.events += values.events
-        by_event = enumerate(values_by_event(values))
-        return values, [[] if event in dead else state.find(own) for event, own in by_event]
+        return values, [[] if event in dead else state.find(own) for event, own in enumerate(by_event)]
+
+    def _check_extent(self, extent: int, state: Subscriptions) -> None:
+        if extent and extent * state.predicates > thresholds.cold_values:
+            raise NeedsKernels
 
     def _read(self, events: Any, attributes: str | None, on_error: OnError, state: Subscriptions) -> EventValues:
         """By the reader of the compiled matcher, which has kernels only for what is refused here."""
-        from dibs.coding.events import WantedNames, read_events
-        from dibs.coding.events.dicts import read_dicts
-        from dibs.coding.events.json import attributes_of, json_content, json_lines
-
+        readers, json = bring("dibs.coding.events"), bring("dibs.coding.events.json")
+        read_dicts: Callable[..., EventValues] = bring("dibs.coding.events.dicts").read_dicts
+        read_events: Callable[..., EventValues] = readers.read_events
         check_on_error(on_error)
         self._check()
         check_text("attributes", attributes)
-        wanted = WantedNames(state.names)
+        wanted = readers.WantedNames(state.names)
         if isinstance(events, (bytes, bytearray, memoryview, str)):
-            rows: Iterable[object] = json_lines(json_content(events))
-            return read_dicts(rows if attributes is None else attributes_of(rows, attributes), wanted, on_error)
+            rows: Iterable[object] = json.json_lines(json.json_content(events))
+            return read_dicts(rows if attributes is None else json.attributes_of(rows, attributes), wanted, on_error)
         if not isinstance(events, (list, tuple, Mapping)) and not _has_no_maps(events):
             raise NeedsKernels  # also because what can be read only once must not be begun here
         if hasattr(events, "__len__") and len(events) * len(state.items) > thresholds.cold_pairs:
@@ -320,17 +323,13 @@ class ColdMatcher:
 
     def explain(self, id: Id, event: Any) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate."""
-        from dibs.explain import explain
-
+        explain: Callable[..., Explanation] = bring("dibs.explain").explain
         if not isinstance(event, Mapping):
-            from dibs.segments.single.texts import read_event
-
-            event = read_event(event)
+            event = bring("dibs.segments.single.texts").read_event(event)
         return explain(parse(self.expression(id)), event, id=id)
 
 
 def _has_no_maps(events: Any) -> bool:
     """Whether it is Arrow data without maps, whose keys are found by a kernel."""
-    import pyarrow as pa
-
+    pa = bring("pyarrow")
     return isinstance(events, (pa.Table, pa.RecordBatch)) and "map<" not in str(events.schema)

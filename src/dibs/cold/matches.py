@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from dibs.cold.subscriptions import Held
 
 
+# Arrow imports pandas, if it is there, for the first array that it makes of one of NumPy's: here no interrupt reaches.
+pa.array(np.empty(0, np.int32))
+
+
 class _ColdRows:
     """What `Matches` looks at in a segment."""
 
@@ -41,6 +45,11 @@ class ColdMatches(Matches):
             for e, id in zip(event.tolist(), segment.ids.ids.take(pa.array(rows)).to_pylist()):
                 found[e].append(id)
         return (sorted(ids, key=id_order) for ids in found)
+
+    def by_event(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self.parts)])
+        ends = np.cumsum(np.bincount(event, minlength=len(self)))
+        return np.argsort(event, kind="stable").astype(np.int32), np.append(0, ends).astype(np.int32)
 
 
 def matches_of(items: Mapping[Id, Held], values: EventValues, found: list[list[Id]], top: int | None) -> Matches:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dibs.arguments import Id
 from dibs.language.expression import And, Constant, Expression, Or, attributes
 from dibs.lazy import lazy
-from dibs.reference import ValuesByName, holds_for
+from dibs.reference import ValuesByName, children_first, holds_for
 
 
 class Held(NamedTuple):
@@ -31,6 +31,10 @@ class Subscriptions:
     def names(self) -> frozenset[str]:
         """The attributes that they mention."""
         return frozenset(name for held in self.items.values() for name in attributes(held.form))
+
+    @lazy
+    def predicates(self) -> int:
+        return sum(1 for held in self.items.values() for _ in children_first(held.form))
 
     @lazy
     def leading(self) -> frozenset[str]:

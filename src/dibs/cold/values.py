@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
+from dibs.jit.undisturbed import bring
 from dibs.reference import ValuesByName
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ def event_of(event: object) -> Any:
             found = orjson.loads(event)
             if type(found) is dict:
                 return found
-    from dibs.segments.single.texts import dict_of  # which knows what to say
-
-    return dict_of(event)
+    return bring("dibs.segments.single.texts").dict_of(event)  # which knows what to say
 
 
 def plain_values(event: Mapping[str, Any], asked: Asked) -> ValuesByName | None:
@@ -76,6 +75,13 @@ def _take(path: Any, value: Any, asked: Asked, values: dict[str, list[Any]], dep
     return False
 
 
+def extent(values: ValuesByName) -> int:
+    """By how much the values of an event are more than one short value of each attribute: each is held against every
+    predicate that asks for it."""
+    more = sum(len(of_name) - 1 for of_name in values.values())
+    return more + sum(len(value) >> 6 for of_name in values.values() for value in of_name if type(value) is str)
+
+
 def _is_text(value: str) -> bool:
     try:
         value.encode()
@@ -86,8 +92,7 @@ def _is_text(value: str) -> bool:
 
 def values_by_event(batch: EventValues) -> list[ValuesByName]:
     """What the careful reader has read, as the evaluator takes it."""
-    from dibs.reference import OfNoKind
-
+    of_no_kind = bring("dibs.reference").OfNoKind
     found: list[dict[str, list[Any]]] = [{} for _ in range(batch.events)]
 
     def put(events: Any, names: Any, values: Iterable[Any]) -> None:
@@ -100,7 +105,7 @@ def values_by_event(batch: EventValues) -> list[ValuesByName]:
     put(s.event, s.name, [data[x:y].decode() for x, y in zip(ends, ends[1:])])
     put(t.event, t.name, t.microseconds.astype("datetime64[us]"))
     put(b.event, b.name, map(bool, b.value.tolist()))
-    put(u.event, u.name, [OfNoKind("")] * len(u.event))
+    put(u.event, u.name, [of_no_kind("")] * len(u.event))
     for event, name, range_ in batch.ranges:
         found[event].setdefault(batch.names[name], []).append(range_)
     return list(found)

@@ -4,7 +4,7 @@ Each join that some subscription mentions is answered at most once for an event,
 that share it: this is the join table of section 4.2 of the paper, whose profile bit vectors are the index over the
 subscriptions, in which a join is an attribute like any other.
 
-Joins are answered by kernels (coded/), or, where these do not take one, in plain Python (evaluate.py).
+Joins are answered by kernels (coded/), or, where these do not take one, by the reference.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.events import read_events
+from dibs.coding.events.json import json_content
 from dibs.coding.values import EventValues
 from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, with_answers
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
-from dibs.history.evaluate import answer
 from dibs.history.history import History, Key, states_of_remembered
-from dibs.history.keys import Derived, EventCells, cells_of, events_between, join_events, with_derived
+from dibs.history.keys import Derived, cell_of, cells_of, events_between, join_events, plain_values, with_derived
 from dibs.history.phases import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.plan import plan_of
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
 from dibs.history.state import Part, State
 from dibs.language.joins import text_of
+from dibs.reference import ValuesByName
+from dibs.reference.joins import is_met, values_of_found
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
 
@@ -117,7 +119,7 @@ class Joins:
         self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
     ) -> EventValues:
         """states: one for all events, or one for each."""
-        found = self._answer_in_python(values, needed, states) if self.answering.left else []
+        found = self._answer_by_reference(values, needed, states) if self.answering.left else []
         codes = np.array([values.names.codes[name] for name in self.answering.names], np.int32)  # type: ignore[attr-defined]
         joins = self.answering.bind(snapshot)[0].joins
         size = max(1, thresholds.derived_at_once // max(len(codes), 1))
@@ -168,22 +170,35 @@ class Joins:
         turn.snapshot = snapshot
         return join_events(values, done)
 
-    def _answer_in_python(self, values: EventValues, needed: Needed | None, states: Sequence[State]) -> list[Derived]:
-        """The answers that the kernels do not give."""
-        found: list[Derived] = []
+    def _answer_by_reference(
+        self, values: EventValues, needed: Needed | None, states: Sequence[State]
+    ) -> list[Derived]:
+        """The answers that the kernels do not give: every document is looked at."""
+        answers: list[Derived] = []
         plans = [(place, self.plans[place]) for place in self.answering.left]
         wanted = {name for _, plan in plans for name in plan.event_attributes}
-        events: list[dict[str, EventCells]] = [{} for _ in range(values.events)]
+        asked = sorted({name for _, plan in plans for name in plan.attributes})
+        events: list[dict[str, list[Any]]] = [{} for _ in range(values.events)]
         for name, by_event in cells_of(values, wanted).items():
             for number, cells in by_event.items():
-                events[number][name] = cells
+                events[number][name] = plain_values(cells)
+        documents: dict[int, ValuesByName] = {}
+        fixed: dict[tuple[int, int], list[ValuesByName]] = {}  # state, join: what all events find alike
         for number, event in enumerate(events):
-            state = states[0] if len(states) == 1 else states[number]
+            place_of_state = 0 if len(states) == 1 else number
+            state = states[place_of_state]
             for place, plan in plans:
-                if needed is None or needed[number, place]:
-                    code = values.names.codes[plan.name]  # type: ignore[attr-defined]
-                    found += [(number, code, cell) for cell in answer(plan, state, event)]
-        return found
+                if needed is not None and not needed[number, place]:
+                    continue
+                found = fixed.get((place_of_state, place))
+                if found is None:
+                    rows = (plain_document(state, row, asked, documents) for row in state.rows())
+                    found = [document for document in rows if is_met(plan.join, event, document)]
+                if plan.is_fixed:
+                    fixed[place_of_state, place] = found
+                code = values.names.codes[plan.name]  # type: ignore[attr-defined]
+                answers += [(number, code, cell_of(v)) for v in values_of_found(plan.join, event, found)]
+        return answers
 
     def _codes(self, values: EventValues) -> NDArray[np.bool_]:
         """Which names of a batch are joins."""
@@ -191,6 +206,15 @@ class Joins:
         codes = values.names.codes  # type: ignore[attr-defined]
         is_join[[codes[plan.name] for plan in self.plans]] = True
         return is_join
+
+
+def plain_document(state: State, row: int, names: Sequence[str], known: dict[int, ValuesByName]) -> ValuesByName:
+    """A document as the reference has it. known: those that were asked for before."""
+    found = known.get(row)
+    if found is None:
+        cells = {name: state.column(name)[row - state.base] for name in names}
+        found = known[row] = {name: plain_values(own) for name, own in cells.items() if own}
+    return found
 
 
 class Remembering:
@@ -204,8 +228,8 @@ class Remembering:
         self.attributes = attributes
         self._states: Iterator[State] = iter(())
         self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
-        source = events.encode() if isinstance(events, str) else events  # a path is no event
-        self.rows = documents_of(source)  # which can be read twice, and is the history's own
+        source = json_content(events) if isinstance(events, str) else events  # a path is no event
+        self.rows = documents_of(source, attributes)  # which can be read twice, and is the history's own
 
     def are_all_known(self) -> bool:
         """Whether documents with the keys of all events are there, so that there is nothing to remember."""

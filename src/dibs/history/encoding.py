@@ -22,6 +22,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from dibs.coding.events.depth import DEEPEST, too_deep
 from dibs.coding.events.dicts import BrokenEvent
 from dibs.coding.events.json import attributes_of
 from dibs.coding.events.scalars import UnreadableValue, is_text, read_scalar
@@ -30,7 +31,6 @@ from dibs.errors import EventError
 from dibs.language.expression import Kind
 
 TEXT, ARROW = "json", "arrow"  # forms
-DEEPEST = 200  # objects and arrays inside each other
 TAG = "\0"
 TAGGED = b"\\u0000"  # as JSON writes it
 TIME, NUMBER, INTEGER, UNREADABLE, BROKEN, PAIRS = (
@@ -92,11 +92,19 @@ class StoredLines:
         lines = [line for piece in self.pieces[first : last + 1] for line in piece.split(b"\n")]
         return lines[start - before : end - before]
 
-    def slice(self, start: int, length: int) -> bytes | list[Any]:
-        """Some documents as read_events takes them: as they lie here, if there is nothing in them that JSON lacks."""
-        lines = self.lines(start, length)
-        content = b"\n".join(lines)
-        return [_document(line) for line in lines] if TAGGED in content else content
+    def slice(self, start: int, length: int) -> StoredLines:
+        """Some of them."""
+        return StoredLines([b"\n".join(self.lines(start, length))], [length])
+
+    def readable(self) -> bytes | list[Any]:
+        """The documents as read_events takes them: as they lie here, if there is nothing in them that JSON lacks."""
+        content = b"\n".join(self.pieces)
+        return [_document(line) for line in content.split(b"\n")] if TAGGED in content else content
+
+
+def has_lines(content: bytes | str, size: int) -> bool:
+    """Whether this is the content of so many documents of the form TEXT."""
+    return (content.count("\n") if isinstance(content, str) else content.count(b"\n")) == size - 1
 
 
 # ---- Python objects to JSON ----
@@ -110,6 +118,8 @@ def _line(number: int, document: object) -> bytes:
         return orjson.dumps(_fields(document, 0))
     except _Refused as problem:
         raise EventError(str(problem), number) from None
+    except RecursionError:  # the caller has come far already
+        raise EventError(too_deep(""), number) from None
 
 
 class _Refused(Exception):
@@ -131,7 +141,7 @@ def _fields(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 def _check_depth(depth: int) -> None:
     if depth > DEEPEST:
-        raise _Refused(f"found more than {DEEPEST} objects and arrays inside each other, in a document to be kept")
+        raise _Refused(too_deep(""))
 
 
 def _is_name(key: object) -> bool:
@@ -146,7 +156,7 @@ def _value(value: Any, depth: int) -> Any:
     if value is None or kind is bool:
         return value
     if kind is int:
-        return value if -(2**63) <= value < 2**63 else {INTEGER: str(value)}
+        return value if -(2**63) <= value < 2**63 else {INTEGER: hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {NUMBER: str(value)}
     if isinstance(value, dict):
@@ -205,6 +215,11 @@ def _time(microseconds: int) -> Any:
         return np.datetime64(microseconds, "us")
 
 
+def _integer(text: str) -> int:
+    """In base 16, which may have any number of digits; up to version 0.1 in base 10."""
+    return int(text, 16 if "x" in text else 10)
+
+
 def _pairs(pairs: list[Any]) -> dict[Any, Any]:
     return {OfNoKind("key") if key is None else key: _plain(inner) for key, inner in pairs}
 
@@ -212,7 +227,7 @@ def _pairs(pairs: list[Any]) -> dict[Any, Any]:
 TAGS: dict[str, Callable[[Any], Any]] = {
     TIME: _time,
     NUMBER: float,
-    INTEGER: int,
+    INTEGER: _integer,
     UNREADABLE: OfNoKind,  # a value of no kind
     BROKEN: BrokenEvent,  # what came was no document
     PAIRS: _pairs,  # an object with names that are no strings, which are null here

@@ -6,7 +6,7 @@
     len(m.history), m.history.prune(...)
 
 Whole documents are kept in the form in which they came, because a subscription that is added later may ask for any of
-their attributes; what joins ask for is kept in columns and indexes besides (state.py, ordered.py). States are values,
+their attributes; what joins ask for is kept in columns and indexes besides (state.py, coded/). States are values,
 and a change puts the next one in place by one assignment: readers never wait, and an interrupt leaves the one or the
 other.
 """
@@ -21,30 +21,32 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dibs.arguments import check_number, check_several, check_text
+from dibs.arguments import check_number, check_several, check_text, is_integer
 from dibs.arrays import from_integers
 from dibs.coding.events import read_events
+from dibs.coding.events.scalars import UnreadableValue, read_scalar
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, show
+from dibs.history.ages import latest_time
 from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
-from dibs.history.retention import MICROSECOND, Retain, compact, earlier, with_last, with_recent, without
-from dibs.history.sources import documents_of, own_document
+from dibs.history.retention import Retain, check_retain, compact, earlier, with_last, with_recent, without
+from dibs.history.sources import NO_RANGE, Unkeepable, documents_of, own_document
 from dibs.history.state import Part, State
 from dibs.jit.threads import survive_forks
 from dibs.segments.single.texts import read_event
 from dibs.thresholds import thresholds
 
 Key = str | int
+KEY_BITS = 128  # of an integer: those of a UUID
 T = TypeVar("T")
-_EPOCH = dt.datetime(1970, 1, 1)
 
 
 class History:
     """The documents of a matcher: Matcher.history."""
 
     def __init__(self, retain: Retain):
-        self.retain = retain
+        self.retain = check_retain(retain)
         self.state = State()
         self.refused = ""  # why documents are not taken, when they are not
         self.lock = threading.RLock()  # held while the next state is made
@@ -70,7 +72,10 @@ class History:
         if not isinstance(document, (Mapping, bytes, bytearray, memoryview, str)):
             expected = "a document is a dict of attributes, or a JSON text of one"
             raise EventError(f"{expected}, not {type(document).__name__}; use load for several")
-        document = own_document(read_event(document))
+        try:
+            document = own_document(read_event(document))
+        except Unkeepable as problem:
+            raise EventError(str(problem)) from None
         key = check_key(key)
 
         def add() -> bool:
@@ -92,7 +97,7 @@ class History:
         source, none is added. attributes: as in match_batch. Returns how many were added."""
         check_text("key", key)
         check_text("attributes", attributes)
-        given = documents_of(source)
+        given = documents_of(source, attributes)
         their_keys = None if key is None else keys_of(given, key)
 
         def load() -> int:
@@ -121,6 +126,9 @@ class History:
         given = [each is not None for each in (keep, before, keys)]
         if sum(given) != 1:
             raise ArgumentError("prune takes one of keep=, before= and keys=")
+        if not isinstance(by, str):
+            raise ArgumentError(f"by must be the name of an attribute, not {show(by)}")
+        limit = None if before is None else _microseconds(before)
         sought = (
             []
             if keys is None
@@ -131,8 +139,8 @@ class History:
             state = self.state
             if keep is not None:
                 next_one = with_last(state, check_number("keep", keep, 0, "a number of documents"))
-            elif before is not None:
-                next_one = without(state, earlier(state, by, (TIME,), _microseconds(before)))
+            elif limit is not None:
+                next_one = without(state, earlier(state, by, (TIME,), limit))
             else:
                 found = [self.find_number(state, key) for key in sought]
                 next_one = without(state, [row for row in found if row is not None])
@@ -203,7 +211,7 @@ class History:
     def append(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
         """With one more document, whose cells are those of that event. The documents themselves (parts) are left to the
         caller, and so is retention."""
-        indexes, columns, row = state.indexes.copy(), state.columns.copy(), state.end
+        columns, row = state.columns.copy(), state.end
         place = row - state.base
         columns = {name: column for name, column in columns.items() if name in cells}
         for name, column in columns.items():
@@ -213,12 +221,12 @@ class History:
         state.keys.append(key)
         if key is not None:
             self._by_key[key] = row
-        grown = {
-            names: index.add(row, [columns[name][place] for name in names])
-            for names, index in indexes.items()
-            if all(name in columns for name in names)
+        ages = {
+            name: by_time.add(latest_time(columns[name][place]), row)
+            for name, by_time in state.ages.copy().items()
+            if name in columns
         }
-        return replace(state, end=row + 1, columns=columns, indexes=grown, answers={})
+        return replace(state, end=row + 1, columns=columns, ages=ages)
 
     def extend_by(
         self, state: State, part: Part, keys: list[Any] | None, values: EventValues, singly: bool = False
@@ -241,7 +249,7 @@ class History:
         state.keys.extend([None] * count if keys is None else keys)
         if keys is not None:
             self._by_key.update((key, row) for row, key in enumerate(keys, first) if key is not None)
-        return replace(state, end=first + count, columns=columns, indexes={}, answers={}, parts=parts)
+        return replace(state, end=first + count, columns=columns, ages={}, parts=parts)
 
     def find_kept(self, state: State, all_times: bool = False) -> State:
         """What retention leaves. all_times: several documents came, of which any may be too old."""
@@ -293,9 +301,11 @@ def states_of_remembered(
 
 
 def check_key(key: Any) -> Key | None:
-    if key is None or (isinstance(key, (str, int, np.integer)) and not isinstance(key, bool)):
-        return int(key) if isinstance(key, np.integer) else key
-    raise ArgumentError(f"the key of a document is a string or an integer, not {show(key)}")
+    if key is None or isinstance(key, str):
+        return key
+    if is_integer(key) and int(key).bit_length() <= KEY_BITS:
+        return int(key)
+    raise ArgumentError(f"the key of a document is a string or an integer of {KEY_BITS} bits, not {show(key)}")
 
 
 def check_no_key(key: object) -> None:
@@ -318,7 +328,7 @@ def keys_of(rows: Any, name: str) -> list[Any]:
 def check_no_ranges(values: EventValues) -> None:
     if values.ranges:
         event, name, _ = values.ranges[0]
-        raise EventError("a document of the history has single values or arrays, no Range", event, values.names[name])
+        raise EventError(NO_RANGE, event, values.names[name])
 
 
 def with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: str | None) -> tuple[Part, ...]:
@@ -333,9 +343,11 @@ def with_documents(parts: tuple[Part, ...], first: int, rows: Any, attributes: s
 
 
 def _microseconds(value: Any) -> int:
-    if isinstance(value, dt.datetime):
-        plain = value if value.tzinfo is None else value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-        return (plain - _EPOCH) // MICROSECOND
-    if isinstance(value, dt.date):
-        return (dt.datetime(value.year, value.month, value.day) - _EPOCH) // MICROSECOND
-    raise ArgumentError(f"before must be a date or a datetime, not {show(value)}")
+    """A time, as events have it."""
+    try:
+        found = read_scalar(value) if isinstance(value, (dt.date, np.datetime64)) else None
+    except UnreadableValue as problem:
+        raise ArgumentError(f"before: {problem}") from None
+    if found is None:
+        raise ArgumentError(f"before must be a date or a datetime, not {show(value)}")
+    return int(found[1])

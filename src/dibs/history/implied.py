@@ -114,7 +114,7 @@ def _ask_some(condition: Expression, known: Known) -> Question | None:
         chosen = conjunction_of(And(kept), None, values)
         if not kept:
             return None  # any document might do
-        found.append(chosen._replace(rest=(), keys=()))
+        found.append(chosen._replace(rest=()))
     return Question(tuple(found), False)
 
 
@@ -124,7 +124,7 @@ def _ask_none(condition: Expression, known: Known) -> Question | None:
         if form and all(_is_search(p, known.one) for p in form):
             chosen = conjunction_of(And(form), None, known.one)
             if not chosen.rest:
-                found.append(chosen._replace(keys=()))
+                found.append(chosen)
     return Question(tuple(found), True) if found else None
 
 

@@ -1,4 +1,4 @@
-"""Values of events and documents as keys that Python can compare: what the history is sorted by.
+"""Values of events and documents as keys that Python can compare.
 
 A cell is (kind, key). Keys of one kind are ordered as the language orders values: numbers by mathematical value (Python
 compares int and float exactly), with NaN as TOP, above all others; strings by code point; times as microseconds since
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, number_key
 from dibs.language.expression import Kind, Literal
 from dibs.language.flatten import microseconds
+from dibs.reference.values import OfNoKind
 
 BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
 UNREADABLE = 4  # a kind after those of Kind: a document's value that is there, and of which nothing is known
@@ -93,17 +94,40 @@ def plain_value(cell: Cell) -> Any:
     return int(key) if kind == NUMBER and isinstance(key, float) and key.is_integer() else key
 
 
+def plain_values(cells: EventCells) -> list[Any]:
+    """Cells as the reference has values."""
+    return [_plain_span(each) if isinstance(each, Span) else _plain(each) for each in cells]
+
+
+def _plain(cell: Cell) -> Any:
+    return OfNoKind("it cannot be read") if cell[0] == UNREADABLE else plain_value(cell)
+
+
+def _plain_span(span: Span) -> Range:
+    low, high = (None if end is None else plain_value((span.kind, end)) for end in (span.low, span.high))
+    return Range(low, high)
+
+
 def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int, EventCells]]:
     """The cells of the wanted attributes, by name and event."""
     found: dict[str, dict[int, EventCells]] = {name: {} for name in wanted}
     by_code = [found.get(name) for name in values.names]
     is_wanted = np.array([each is not None for each in by_code], np.bool_)
+    arrays: list[tuple[Any, int]] = []  # where there are several cells: in a list until all are there
+
+    def add(of_name: Any, e: int, cell: Any) -> None:
+        old = of_name.get(e)
+        if old is None:
+            of_name[e] = (cell,)
+        elif type(old) is list:
+            old.append(cell)
+        else:
+            of_name[e] = [*old, cell]
+            arrays.append((of_name, e))
 
     def put(kind: int, event: list[int], name: list[int], keys: Iterable[Any]) -> None:
         for e, code, key in zip(event, name, keys):
-            of_name: Any = by_code[code]
-            old = of_name.get(e)
-            of_name[e] = ((kind, key),) if old is None else (*old, (kind, key))
+            add(by_code[code], e, (kind, key))
 
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     if len(n.event):
@@ -121,8 +145,9 @@ def cells_of(values: EventValues, wanted: Collection[str]) -> dict[str, dict[int
         put(UNREADABLE, *_rows(is_wanted, u.event, u.name, np.zeros(len(u.event))))
     for e, code, each in values.ranges:
         if is_wanted[code]:
-            of_name = found[values.names[code]]
-            of_name[e] = (*of_name.get(e, NONE), span_of(each))
+            add(by_code[code], e, span_of(each))
+    for of_name, e in arrays:
+        of_name[e] = tuple(of_name[e])
     return found
 
 
@@ -156,17 +181,19 @@ def _rows(is_wanted: NDArray[np.bool_], event: Any, name: Any, *columns: Any) ->
 
 
 def span_of(value: Range) -> Span:
-    ends = [None if end is None else _scalar(end) for end in (value.lo, value.hi)]
+    ends = [None if end is None else cell_of(end) for end in (value.lo, value.hi)]
     kind = next(end[0] for end in ends if end is not None)
     return Span(kind, *(None if end is None else end[1] for end in ends))
 
 
-def _scalar(value: Any) -> Cell:
-    """The cell of an end of a range, as EventValues has it."""
+def cell_of(value: Any) -> Cell:
+    """The cell of a plain value, as EventValues or the reference has it."""
     if isinstance(value, bool):
         return BOOLEAN, value
     if isinstance(value, (int, float)):
         return NUMBER, TOP if value != value else value
+    if isinstance(value, np.datetime64):
+        return TIME, int(value.astype("datetime64[us]").astype(np.int64))
     return (STRING, value) if isinstance(value, str) else (TIME, microseconds(value))
 
 

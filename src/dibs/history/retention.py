@@ -9,8 +9,8 @@ from typing import Any, Union
 
 from dibs.arguments import check_number, is_integer
 from dibs.errors import ArgumentError, show
-from dibs.history.keys import TIME, Cells
-from dibs.history.ordered import Bounds
+from dibs.history.ages import latest_time
+from dibs.history.keys import TIME
 from dibs.history.state import Part, State
 from dibs.thresholds import thresholds
 
@@ -67,7 +67,7 @@ def with_last(state: State, count: int) -> State:
     if surplus <= 0:
         return state
     if not state.gone:
-        return replace(state, first=state.first + surplus, answers={})
+        return replace(state, first=state.first + surplus)
     first, gone = state.first, set(state.gone)
     while surplus:
         if first in gone:
@@ -75,14 +75,14 @@ def with_last(state: State, count: int) -> State:
         else:
             surplus -= 1
         first += 1
-    return _tidy(replace(state, first=first, gone=frozenset(gone), answers={}))
+    return _tidy(replace(state, first=first, gone=frozenset(gone)))
 
 
 def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
     """Without documents that are more than `age` older than the latest."""
     column = state.column(by)
     last = range(state.end - 1 if not all_times else state.first, state.end)
-    times = [time for row in last if (time := _latest(column[row - state.base])) is not None]
+    times = [time for row in last if (time := latest_time(column[row - state.base])) is not None]
     if not times:
         return state
     newest = max(times) if state.newest is None else max(state.newest, *times)
@@ -97,24 +97,15 @@ def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
 
 
 def earlier(state: State, by: str, low: tuple[int, ...], limit: int) -> list[int]:
-    """The documents whose latest time in this attribute is earlier than the limit, from `low` on."""
-    column = state.column(by)
-    rows = {
-        row
-        for stretch in state.index((by,)).stretches(Bounds(low, (TIME, limit)))
-        for row in state.there(stretch).tolist()
-    }
-    latest = {row: _latest(column[row - state.base]) for row in rows}
-    return [row for row, time in latest.items() if time is not None and time < limit]
-
-
-def _latest(cells: Cells) -> int | None:
-    return max((key for kind, key in cells if kind == TIME), default=None)
+    """The documents whose latest time in this attribute is earlier than the limit, from `low` (TIME, or that and a
+    time) on."""
+    found = state.by_time(by).between(low[1] if len(low) > 1 else None, limit)
+    return [row for row in found if state.is_there(row)]
 
 
 def without(state: State, rows: Iterable[int]) -> State:
     gone = state.gone.union(rows)
-    return state if len(gone) == len(state.gone) else _tidy(replace(state, gone=gone, answers={}))
+    return state if len(gone) == len(state.gone) else _tidy(replace(state, gone=gone))
 
 
 def _tidy(state: State) -> State:
@@ -140,6 +131,4 @@ def compact(state: State) -> State:
         rows = parts[0].rows[state.first - parts[0].first :]
         parts = (Part(state.first, rows, parts[0].attributes), *parts[1:])
     columns = {name: column[place:size] for name, column in state.columns.copy().items()}
-    return replace(
-        state, base=state.first, parts=parts, keys=state.keys[place:size], columns=columns, indexes={}, answers={}
-    )
+    return replace(state, base=state.first, parts=parts, keys=state.keys[place:size], columns=columns, ages={})

@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 
 import pyarrow as pa
 
 from dibs.coding.values import EventValues
-from dibs.history.encoding import ARROW, StoredLines, encode_documents, table_of
+from dibs.errors import DamagedError
+from dibs.history.encoding import ARROW, StoredLines, encode_documents, has_lines, table_of
 from dibs.history.history import History, Key
 from dibs.history.retention import Retain, compact
 from dibs.history.state import Part, State
@@ -45,7 +47,7 @@ class StoredHistory(History):
                 state = State(begin, begin, begin)
             for part, keys in _parts(rows):
                 state = self.extend_by(state, part, keys, self._values(state, part))
-            state = replace(state, first=head.first, gone=news.gone, newest=head.newest, answers={})
+            state = replace(state, first=head.first, gone=news.gone, newest=head.newest)
             self.retain = _retain_of(head.retain)
             History.put(self, compact(state))
             self.last_change, self.retained = head.change, head.retain
@@ -54,15 +56,28 @@ class StoredHistory(History):
         """What the columns that there are ask for."""
         if not state.columns:
             return EventValues(0, [])
-        rows = part.rows.slice(0, len(part.rows)) if isinstance(part.rows, StoredLines) else part.rows
-        return self.read(state, rows, part.attributes, on_error="skip")
+        return self.read(state, part.readable(0, len(part.rows)), part.attributes, on_error="skip")
 
 
-def read_stored(history: History) -> HistoryNews:
-    """All of it."""
+def read_stored(history: History) -> HistoryNews | None:
+    """All of it; None: nothing is there, and nothing is said of how much is kept."""
+    history.follow()
     state = history.state
+    if not len(state) and history.retain == Retain():
+        return None
     head = HistoryHead(1, state.first, state.end, state.newest, text_of(history.retain))
     return HistoryNews(head, list(new_rows(State(), state)), state.gone)
+
+
+def check_whole(news: HistoryNews, path: Path) -> None:
+    """That the documents of a saved matcher are there. Up to version 0.1, to save a matcher that had been opened from
+    files itself wrote something else in their place, which has more lines than there were documents."""
+    if any(row.form != ARROW and not has_lines(row.content, row.size) for row in news.rows):
+        raise DamagedError(
+            path,
+            "its documents were lost when it was saved, by a version of Dibs that could not save what it had opened: "
+            "save it again from where it came from, or load its subscriptions alone with history=False",
+        )
 
 
 # ---- states to rows ----
@@ -77,9 +92,7 @@ def new_rows(old: State, new: State) -> Iterator[DocumentRow]:
         for first in range(max(begin, part.first), end, thresholds.documents_in_a_row):
             count = min(thresholds.documents_in_a_row, end - first)
             start = first - part.first
-            rows = part.rows
-            some = rows[start : start + count] if isinstance(rows, list) else rows.slice(start, count)
-            form, attributes, content = encode_documents(some, part.attributes, first - old.end)
+            form, attributes, content = encode_documents(part.some(start, count), part.attributes, first - old.end)
             keys = [new.key_of(row) for row in range(first, first + count)]
             text = json.dumps(keys) if any(key is not None for key in keys) else None
             yield DocumentRow(first, count, form, attributes, content if form == ARROW else content.decode(), text)

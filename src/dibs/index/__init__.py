@@ -1,57 +1,96 @@
 """From coded events to matches: structures over integer arrays. No file here knows types, strings or JSON.
 
-`INDEXES` names every structure and where it lives (they are imported when first used: most programs use one);
-`create` builds one by name, `restore` takes it from saved arrays.
+`INDEXES` names the structures of Dibs and where they live (they are imported when first used: most programs use one).
+Other packages add theirs by entry points of the group `dibs.indexes`, each a name and "module:Class"
+(examples/outside_index). `create` builds one by name, `restore` takes it from saved arrays.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, cast
 
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
-from dibs.errors import UnknownIndex
+from dibs.errors import DibsError, UnknownIndex
 from dibs.index.base import Buildable, Index, Pairs, Sink, Takes
 from dibs.index.complete import Completed
 from dibs.index.options import Option
+from dibs.jit.undisturbed import bring
 
 AUTO = "auto"
 INDEXES: dict[str, str] = {
-    "auto": "auto.planner.Auto",
-    "scan": "scan.Scan",
-    "counting": "papers.counting.Counting",
-    "kindex": "papers.kindex.KIndex",
-    "propagation": "papers.propagation.propagation.Propagation",
-    "gryphon": "papers.gryphon.gryphon.Gryphon",
-    "opindex": "papers.opindex.opindex.OpIndex",
-    "opindex-bs": "papers.opindex.opindex.OpIndexBS",
-    "betree": "papers.betree.betree.BETree",
-    "betree-batch": "papers.betree.batch.BETreeBatch",
-    "pstree": "papers.pstree.pstree.PSTree",
-    "pstbloom": "papers.pstree.pstbloom.PSTBloom",
-    "psthash": "papers.pstree.psthash.PSTHash",
-    "naive": "papers.tatbul.naive.Naive",
-    "cluster": "papers.tatbul.cluster.Cluster",
-    "interval": "papers.tatbul.interval.Interval",
-    "hybrid": "papers.tatbul.hybrid.Hybrid",
-    "segment-tree": "papers.tatbul.segment_tree.SegmentTree",
-    "interval-tree": "papers.tatbul.interval_tree.IntervalTree",
-    "pbtree": "papers.pbtree.pbtree.PBTree",
-    "pbtree-memory": "papers.pbtree.pbtree.PBTreeMemory",
+    "auto": "dibs.index.auto.planner:Auto",
+    "scan": "dibs.index.scan:Scan",
+    "counting": "dibs.papers.structures.counting:Counting",
+    "kindex": "dibs.papers.structures.kindex:KIndex",
+    "propagation": "dibs.papers.structures.propagation:Propagation",
+    "gryphon": "dibs.papers.structures.gryphon.gryphon:Gryphon",
+    "opindex": "dibs.papers.structures.opindex.opindex:OpIndex",
+    "opindex-bs": "dibs.papers.structures.opindex.opindex:OpIndexBS",
+    "betree": "dibs.papers.structures.betree.betree:BETree",
+    "betree-batch": "dibs.papers.structures.betree.batch:BETreeBatch",
+    "pstree": "dibs.papers.structures.pstree.pstree:PSTree",
+    "pstbloom": "dibs.papers.structures.pstree.pstbloom:PSTBloom",
+    "psthash": "dibs.papers.structures.pstree.psthash:PSTHash",
+    "naive": "dibs.papers.structures.tatbul.naive:Naive",
+    "cluster": "dibs.papers.structures.tatbul.cluster:Cluster",
+    "interval": "dibs.papers.structures.tatbul.interval:Interval",
+    "hybrid": "dibs.papers.structures.tatbul.hybrid:Hybrid",
+    "segment-tree": "dibs.papers.structures.tatbul.segment_tree:SegmentTree",
+    "interval-tree": "dibs.papers.structures.tatbul.interval_tree:IntervalTree",
+    "pbtree": "dibs.papers.structures.pbtree.pbtree:PBTree",
+    "pbtree-memory": "dibs.papers.structures.pbtree.pbtree:PBTreeMemory",
 }
 
-__all__ = ["AUTO", "INDEXES", "Index", "Pairs", "Sink", "create", "find", "options_of", "restore", "supports", "takes"]
+GROUP = "dibs.indexes"
+__all__ = [
+    "AUTO",
+    "INDEXES",
+    "Index",
+    "Pairs",
+    "Sink",
+    "create",
+    "find",
+    "is_known",
+    "names",
+    "options_of",
+    "restore",
+    "supports",
+    "takes",
+]
+
+
+def names() -> list[str]:
+    """Every index that there is: those of Dibs, then those of other packages."""
+    return [*INDEXES, *sorted(_outside())]
+
+
+def is_known(name: str) -> bool:
+    return name in INDEXES or name in _outside()
 
 
 def find(name: str) -> type[Buildable]:
     """The class of this name."""
-    if name not in INDEXES:
-        raise UnknownIndex(name, list(INDEXES))
-    module, kind = INDEXES[name].rsplit(".", 1)
-    found: type[Buildable] = getattr(importlib.import_module(f"dibs.index.{module}"), kind)
+    place = INDEXES.get(name) or _outside().get(name)
+    if place is None:
+        raise UnknownIndex(name, names())
+    module, _, kind = place.partition(":")
+    try:
+        found: type[Buildable] = getattr(bring(module), kind)
+    except (ImportError, AttributeError) as e:
+        if name in INDEXES:
+            raise
+        advice = f"repair or remove the package whose entry point {name} = {place!r} it is"
+        raise DibsError(f"the index {name!r} cannot be loaded ({e}): {advice}") from e
     return found
+
+
+def _outside() -> dict[str, str]:
+    """Of other packages. (Those of Dibs are entry points too, but the metadata of an installation may be older than its
+    sources.)"""
+    metadata = bring("importlib.metadata")  # which takes some milliseconds that most programs need not pay
+    return {point.name: point.value for point in metadata.entry_points(group=GROUP) if point.name not in INDEXES}
 
 
 def takes(name: str) -> Takes | None:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.errors import IndexTooLarge
 from dibs.jit.threads import share
 from dibs.thresholds import thresholds
 
+MOST_PLACES = 2**31 - 1  # of an array whose places are numbered by int32
 PairChunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, row
 Sink = Callable[[NDArray[np.int32], NDArray[np.int32]], None]  # takes event and row, which are overwritten afterwards
 
@@ -91,7 +93,7 @@ def options_in(index: Index) -> dict[str, Any]:
 
 
 class Buildable(Index, Protocol):
-    """What `dibs.index.INDEXES` names: it takes the whole model, or is a Structure."""
+    """What the registry of dibs.index names: it takes the whole model, or is a Structure."""
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -144,6 +146,12 @@ class DynamicStructure(Structure, Protocol):
     def delete(self, rows: NDArray[np.int64]) -> None:
         """Rows that are there, each once, will not match any more."""
         ...
+
+
+def refuse_too_many(name: str, needed: int, unit: str) -> None:
+    """IndexTooLarge if so many places cannot be numbered: written by such a number, they would be somewhere else."""
+    if needed > MOST_PLACES:
+        raise IndexTooLarge(name, needed, MOST_PLACES, unit, "use another index, such as 'auto', or fewer rows in each")
 
 
 class Rate:

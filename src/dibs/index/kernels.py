@@ -3,6 +3,9 @@
 An event is laid out by attribute before its clauses are tested: slot_lo and slot_hi hold the first span of the
 attribute's value (0, 0 where it has none), slot_more the entries after the first as (start, end) in the batch.
 `clear` undoes `lay_out`, so the slots are filled with zeros once per batch, not once per event.
+
+The entries of an attribute stand by their first cells. `lay_out` sees to it that their last cells grow as well, so that
+the one entry that may meet a span is found by halving: an event of very many values costs a clause a few steps more.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class Jumps(NamedTuple):
 
 @kernel
 def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):
-    """Entries first to last of the batch into the slots."""
+    """Entries first to last of the batch into the slots. One that ends before the entry in front of it lies within
+    that one, and says the same if both end alike."""
     previous = -1
     for i in range(first, last):
         a = attribute[i]
@@ -43,6 +47,8 @@ def lay_out(first, last, attribute, lo, hi, slot_lo, slot_hi, slot_more):
             if slot_more[a, 1] == 0:
                 slot_more[a, 0] = i
             slot_more[a, 1] = i + 1
+            if hi[i] < hi[i - 1]:
+                hi[i] = hi[i - 1]
         else:
             slot_lo[a], slot_hi[a] = lo[i], hi[i]
             previous = a
@@ -63,10 +69,31 @@ def holds_several(a, lo, hi, spans, slots, events):
     tested where it comes up."""
     if meets_spans(slots.lo[a], slots.hi[a], lo, hi, spans):
         return True
-    for i in range(slots.more[a, 0], slots.more[a, 1]):
+    first, last = slots.more[a, 0], slots.more[a, 1]
+    if hi >= 0:
+        return meets_entries(lo, hi, first, last, events)
+    if -np.int64(hi) < last - first:  # fewer spans than entries
+        for s in range(lo, lo - hi):
+            if meets_entries(spans.span_lo[s], spans.span_hi[s], first, last, events):
+                return True
+        return False
+    for i in range(first, last):
         if meets_spans(events.lo[i], events.hi[i], lo, hi, spans):
             return True
     return False
+
+
+@phase
+def meets_entries(x, y, first, last, events):
+    """Whether the cells x to y meet one of these entries of an attribute, which were laid out."""
+    a, b = first, last  # the first entry that ends at x or later
+    while a < b:
+        m = (a + b) >> 1
+        if events.hi[m] < x:
+            a = m + 1
+        else:
+            b = m
+    return a < last and events.lo[a] <= y
 
 
 @kernel(inline="always")

@@ -70,7 +70,7 @@ def check_options(index: str, known: tuple[Option, ...], given: Any) -> dict[str
     options = {option.name: option for option in known}
     result: dict[str, OptionValue] = {}
     for name, value in given.items():
-        if name not in options:
+        if not isinstance(name, str) or name not in options:
             raise ArgumentError(_unknown(index, list(options), name))
         result[name] = options[name].check(index, value)
     return {o.name: result[o.name] for o in known if result.get(o.name, o.default) != o.default}

@@ -74,6 +74,11 @@ class Presence:
         none = np.empty(0, np.int32)
         return np.concatenate([none, *(e.attribute for e in latest)]), np.concatenate([none, *(e.lo for e in latest)])
 
+    def latest_share(self) -> NDArray[np.float64]:
+        """Of the latest events, those that have each attribute. (One with several values counts as often.)"""
+        attribute, _ = self.latest()
+        return np.minimum(np.bincount(attribute, minlength=self.attributes) / max(self._latest_events, 1), 1.0)
+
     def fullness(self) -> float:
         """The share of a block that is filled, when events come in batches."""
         return self._in_batches / (self._blocks * BLOCK) if self._blocks else 1.0

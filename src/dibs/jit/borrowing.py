@@ -2,15 +2,14 @@
 
 Numba counts who holds an array, atomically, from one compiled function to the next and for each array that is taken
 out of a group. In inner loops that is more than the work itself: a match that was cut into functions took ten times as
-long. What a kernel is handed lives until it returns, so nothing below it needs to count. Three ways, for three needs:
+long. What a kernel is handed lives until it returns, so nothing below it needs to count. Four ways, for four needs:
 
 - `@phase` (jit.kernel), the rule: a function that makes no arrays is compiled without counting altogether, and is
   handed arrays and groups of them as they are. A kernel that makes arrays does so itself, and leaves loops to phases.
 - `borrow`, where a kernel must make arrays within its loop (room that grows): what it was handed, uncounted.
-- Pointers, where there is no array to hand over: memory that holds structures of several types (the nodes of a BE-Tree,
-  index.papers.betree.nodes), and arrays that come as numbers. `pointer_to` and `pointer_to_write` make pointers of
-  arrays. `array_at` and `rows_at` make arrays of a table of addresses: a call from Python costs one number then,
-  however many arrays there are (segments.single). Who made the table holds the arrays for as long as it is used.
+- Pointers (jit.pointers), where there is no array to hand over: memory that holds structures of several types.
+- `array_at` and `rows_at` make arrays of a table of addresses: a call from Python costs one number then, however many
+  arrays there are (segments.single). Who made the table holds the arrays for as long as it is used.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import RequireLiteralValue, TypingError
+from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
-
-from dibs.jit.prefetching import data_of
 
 
 @intrinsic
@@ -52,26 +49,6 @@ def borrow(typingctx, arrays):
         return value
 
     return arrays(arrays), code
-
-
-def _code(context, builder, signature, args):
-    return data_of(context, builder, signature.args[0], args[0])
-
-
-@intrinsic
-def pointer_to(typingctx, array):
-    """The first element of a contiguous array that is only read."""
-    if array.layout != "C":
-        raise TypingError("a pointer leads through a contiguous array only: make a copy (numpy.ascontiguousarray)")
-    return types.CPointer(array.dtype)(array), _code
-
-
-@intrinsic
-def pointer_to_write(typingctx, array):
-    """The first element of a contiguous array that is also written."""
-    if array.layout != "C" or not array.mutable:
-        raise TypingError("a pointer to write needs a contiguous array that is not read-only: make a copy")
-    return types.CPointer(array.dtype)(array), _code
 
 
 class Table:

@@ -17,14 +17,20 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from typing import Any
 
+from numba.core import event, serialize
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.registry import CPUDispatcher
 
-from dibs.jit.place import cache_folder, module_folder
+from dibs.jit.place import cache_folder, folder_name, module_folder
+from dibs.jit.shipped import FOLDER as SHIPPED
+from dibs.jit.shipped import shipped_level
 from dibs.jit.stamps import stamp_of, stamp_of_file
+from dibs.jit.undisturbed import stop_if_it_ends, undisturbed
 
 try:
     import fcntl
@@ -42,6 +48,7 @@ class KernelLocator(_CacheLocator):  # type: ignore[misc]
         self._py_file = file
         self._stamp = stamp_of(module) if module.startswith("dibs.") else stamp_of_file(file)
         self._folder = str(module_folder(cache_folder(), module, self._stamp))
+        self.shipped = str(SHIPPED / folder_name(module, self._stamp))
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> KernelLocator | None:
@@ -66,11 +73,19 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _File(IndexDataCacheFile):  # type: ignore[misc]
+    """shipped: where the same kernel's code may lie that came with the package."""
+
+    def __init__(self, folder: str, shipped: str, base: str, stamp: str):
+        super().__init__(folder, base, stamp)
+        self._shipped = _Shipped(shipped, base, stamp) if os.path.isdir(shipped) else None
+
     def load(self, key: Any) -> Any:
         # What is damaged may raise anything while it is unpickled.
         with suppress(Exception):
-            return super().load(key)
-        return None
+            found = super().load(key)
+            if found is not None:
+                return found
+        return None if self._shipped is None else self._shipped.load(key)
 
     def save(self, key: Any, data: Any) -> None:
         with suppress(OSError), self._alone():  # a full disk, or somebody else's folder
@@ -91,6 +106,19 @@ class _File(IndexDataCacheFile):  # type: ignore[misc]
         with open(os.path.join(self._cache_path, "lock"), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
             yield
+
+
+class _Shipped(IndexDataCacheFile):  # type: ignore[misc]
+    """The code of one kernel that came with the package, for a level of processors (see jit.shipped)."""
+
+    def load(self, key: Any) -> Any:
+        level = shipped_level()
+        if level is None:
+            return None
+        signature, (system, *_), function = key
+        with suppress(Exception):
+            return super().load((signature, (system, level.name, ""), function))
+        return None
 
 
 class _Turn:
@@ -135,7 +163,10 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Any):
         super().__init__(function)
-        self._cache_file = _File(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        locator = self._impl.locator
+        self._cache_file = _File(
+            self._cache_path, locator.shipped, self._impl.filename_base, locator.get_source_stamp()
+        )
         self._turns: dict[Any, _Turn] = {}
 
     # Numba asks for a signature, and saves it when it has compiled it, under its one lock for all compiling.
@@ -179,10 +210,46 @@ class _Unopened:
         return getattr(opened, name)
 
 
+class Loaded(CPUDispatcher):  # type: ignore[misc]
+    """A kernel. What Numba does in Python before the first call with arguments of new types is done where no interrupt
+    reaches; for all other calls it is Numba's own dispatcher, which is not written in Python."""
+
+    def _compile_for_args(self, *args: Any, **options: Any) -> Any:
+        return self._undisturbed(partial(super()._compile_for_args, *args, **options))
+
+    def typeof_pyval(self, value: Any) -> Any:
+        return self._undisturbed(partial(super().typeof_pyval, value))
+
+    def _search_new_conversions(self, *args: Any, **options: Any) -> Any:
+        return self._undisturbed(partial(super()._search_new_conversions, *args, **options))
+
+    def _undisturbed(self, work: Callable[[], Any]) -> Any:
+        return undisturbed(work, (self.py_func.__module__,))
+
+
+class _Ends(event.Listener):  # type: ignore[misc]
+    """Told of each pass of the compiler."""
+
+    def on_start(self, _: Any) -> None:
+        stop_if_it_ends()
+
+    def on_end(self, _: Any) -> None:
+        pass
+
+
+event.register("numba:run_pass", _Ends())
+
+# A kernel that returns an array asks Numba for the class of arrays, by a function in Python, in the middle of making
+# its result. An exception that a signal raises there comes out as a SystemError. What is remembered takes no Python.
+serialize._numba_unpickle = lru_cache(maxsize=None)(serialize._numba_unpickle)
+
+
 def keep_compiled(dispatcher: Any) -> Any:
-    """Has Numba look for the compiled forms of a kernel in our cache, and put them there."""
-    # With NUMBA_DISABLE_JIT kernels are plain functions; and one that was typed in at a prompt has no source.
-    if hasattr(dispatcher, "enable_caching") and os.path.isfile(dispatcher.py_func.__code__.co_filename):
+    """Has Numba look for the compiled forms of a kernel in our cache and put them there, where no interrupt reaches."""
+    if not isinstance(dispatcher, CPUDispatcher):  # with NUMBA_DISABLE_JIT kernels are plain functions
+        return dispatcher
+    dispatcher.__class__ = Loaded
+    if os.path.isfile(dispatcher.py_func.__code__.co_filename):  # one that was typed in at a prompt has no source
         dispatcher._cache = _Unopened(dispatcher)
         compile = dispatcher._compiler.compile
 

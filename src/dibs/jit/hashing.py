@@ -71,7 +71,7 @@ def hash_slice(data, start, size):
 
 
 @phase
-def _same_slice(data, a, b, size):
+def same_slice(data, a, b, size):
     k = 0
     while k < size and data[a + k] == data[b + k]:
         k += 1
@@ -95,7 +95,7 @@ def number_slices(data, start, size):
                 slots[at] = slot = n
                 break
             j = first[slot - 1]
-            if size[j] == size[i] and _same_slice(data, start[i], start[j], size[i]):
+            if size[j] == size[i] and same_slice(data, start[i], start[j], size[i]):
                 break
             at = (at + np.uint64(1)) & mask
         number[i] = slot - 1

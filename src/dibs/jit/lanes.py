@@ -13,15 +13,16 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dibs.jit.prefetching import data_of
+from dibs.jit.prefetching import place_of
 from dibs.jit.prefetching import prefetch as prefetch
 
 WORD_TYPE = ir.IntType(64)
 
 
-def _vector(builder: Any, data: Any, at: Any, width: int) -> Any:
-    """A pointer to `width` words from data[at] on."""
-    return builder.bitcast(builder.gep(data, [at]), ir.VectorType(WORD_TYPE, width).as_pointer())
+def _vector(context: Any, builder: Any, kind: Any, array: Any, at: Any, width: int) -> Any:
+    """A pointer to `width` words from array[at] on."""
+    place = place_of(context, builder, kind, array, at, width)
+    return builder.bitcast(place, ir.VectorType(WORD_TYPE, width).as_pointer())
 
 
 def _some(builder: Any, vector: Any, width: int) -> Any:
@@ -36,12 +37,13 @@ def and_two(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & masks[b:]; returns the OR of the words: 0 when the mask is empty."""
 
     def code(context, builder, signature, args):
-        width = len(signature.args[0])
-        data = data_of(context, builder, signature.args[1], args[1])
-        target = data_of(context, builder, signature.args[4], args[4])
-        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        width, kinds = len(signature.args[0]), signature.args
+        x, y = (
+            builder.load(_vector(context, builder, kinds[1], args[1], at, width), align=8) for at in (args[2], args[3])
+        )
+        target = _vector(context, builder, kinds[4], args[4], args[5], width)
         both = builder.and_(x, y)
-        builder.store(both, _vector(builder, target, args[5], width), align=8)
+        builder.store(both, target, align=8)
         return _some(builder, both, width)
 
     return types.uint64(lanes, masks, a, b, out, to), code
@@ -52,11 +54,12 @@ def and_not(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & ~masks[b:]."""
 
     def code(context, builder, signature, args):
-        width = len(signature.args[0])
-        data = data_of(context, builder, signature.args[1], args[1])
-        target = data_of(context, builder, signature.args[4], args[4])
-        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
-        builder.store(builder.and_(x, builder.not_(y)), _vector(builder, target, args[5], width), align=8)
+        width, kinds = len(signature.args[0]), signature.args
+        x, y = (
+            builder.load(_vector(context, builder, kinds[1], args[1], at, width), align=8) for at in (args[2], args[3])
+        )
+        target = _vector(context, builder, kinds[4], args[4], args[5], width)
+        builder.store(builder.and_(x, builder.not_(y)), target, align=8)
         return context.get_dummy_value()
 
     return types.void(lanes, masks, a, b, out, to), code
@@ -67,10 +70,11 @@ def or_and_not(typingctx, lanes, masks, a, b, out, to):
     """out[to:] |= masks[a:] & ~masks[b:]."""
 
     def code(context, builder, signature, args):
-        width = len(signature.args[0])
-        data = data_of(context, builder, signature.args[1], args[1])
-        place = _vector(builder, data_of(context, builder, signature.args[4], args[4]), args[5], width)
-        x, y = (builder.load(_vector(builder, data, at, width), align=8) for at in (args[2], args[3]))
+        width, kinds = len(signature.args[0]), signature.args
+        place = _vector(context, builder, kinds[4], args[4], args[5], width)
+        x, y = (
+            builder.load(_vector(context, builder, kinds[1], args[1], at, width), align=8) for at in (args[2], args[3])
+        )
         more = builder.and_(x, builder.not_(y))
         builder.store(builder.or_(builder.load(place, align=8), more), place, align=8)
         return context.get_dummy_value()
@@ -83,15 +87,13 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
     """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
 
     def code(context, builder, signature, args):
-        width = len(signature.args[0])
-        data = data_of(context, builder, signature.args[1], args[1])
-        numbers = data_of(context, builder, signature.args[2], args[2])
-        place = _vector(builder, data_of(context, builder, signature.args[5], args[5]), args[6], width)
+        width, kinds = len(signature.args[0]), signature.args
+        place = _vector(context, builder, kinds[5], args[5], args[6], width)
         held = cgutils.alloca_once_value(builder, builder.load(place, align=8))
         with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
-            number = builder.zext(builder.load(builder.gep(numbers, [at])), WORD_TYPE)
+            number = builder.zext(builder.load(place_of(context, builder, kinds[2], args[2], at)), WORD_TYPE)
             start = builder.mul(number, ir.Constant(WORD_TYPE, width))
-            mask = builder.load(_vector(builder, data, start, width), align=8)
+            mask = builder.load(_vector(context, builder, kinds[1], args[1], start, width), align=8)
             builder.store(builder.and_(builder.load(held), mask), held)
         result = builder.load(held)
         builder.store(result, place, align=8)
@@ -103,15 +105,36 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
 
 
 @intrinsic
+def and_lines(typingctx, lanes, masks, starts, line, first, last, out):
+    """out[:] = the AND of masks[width * (n + line):] for each n of starts[first:last]; returns a bit for each word: not
+    0. Of none, all bits."""
+
+    def code(context, builder, signature, args):
+        width, kinds = len(signature.args[0]), signature.args
+        everything = ir.Constant(ir.VectorType(WORD_TYPE, width), [-1] * width)
+        held = cgutils.alloca_once_value(builder, everything)
+        with cgutils.for_range_slice(builder, args[4], args[5], ir.Constant(WORD_TYPE, 1), WORD_TYPE) as (at, _):
+            number = builder.add(builder.load(place_of(context, builder, kinds[2], args[2], at)), args[3])
+            start = builder.mul(number, ir.Constant(WORD_TYPE, width))
+            mask = builder.load(_vector(context, builder, kinds[1], args[1], start, width), align=8)
+            builder.store(builder.and_(builder.load(held), mask), held)
+        result = builder.load(held)
+        builder.store(result, _vector(context, builder, kinds[6], args[6], ir.Constant(WORD_TYPE, 0), width), align=8)
+        zero = ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width)
+        filled = builder.icmp_unsigned("!=", result, zero)
+        return builder.zext(builder.bitcast(filled, ir.IntType(width)), WORD_TYPE)
+
+    return types.uint64(lanes, masks, starts, types.int64, types.int64, types.int64, out), code
+
+
+@intrinsic
 def split(typingctx, lanes, masks, mask, reach, step, yes, no):
     """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
 
     def code(context, builder, signature, args):
-        width = len(signature.args[0])
-        data = data_of(context, builder, signature.args[1], args[1])
-        held = _vector(builder, data, args[2], width)
-        target = data_of(context, builder, signature.args[3], args[3])
-        here, there, away = (_vector(builder, target, args[i], width) for i in (4, 5, 6))
+        width, kinds = len(signature.args[0]), signature.args
+        held = _vector(context, builder, kinds[1], args[1], args[2], width)
+        here, there, away = (_vector(context, builder, kinds[3], args[3], args[i], width) for i in (4, 5, 6))
         x, m = builder.load(here, align=8), builder.load(held, align=8)
         builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), here, align=8)
         for place, part in ((there, builder.and_(x, m)), (away, builder.and_(x, builder.not_(m)))):
@@ -127,7 +150,7 @@ def clear(typingctx, lanes, masks, at):
 
     def code(context, builder, signature, args):
         width = len(signature.args[0])
-        place = _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width)
+        place = _vector(context, builder, signature.args[1], args[1], args[2], width)
         builder.store(ir.Constant(ir.VectorType(WORD_TYPE, width), [0] * width), place, align=8)
         return context.get_dummy_value()
 
@@ -140,9 +163,7 @@ def is_empty(typingctx, lanes, masks, at):
 
     def code(context, builder, signature, args):
         width = len(signature.args[0])
-        vector = builder.load(
-            _vector(builder, data_of(context, builder, signature.args[1], args[1]), args[2], width), align=8
-        )
+        vector = builder.load(_vector(context, builder, signature.args[1], args[1], args[2], width), align=8)
         return builder.icmp_unsigned("==", _some(builder, vector, width), ir.Constant(WORD_TYPE, 0))
 
     return types.boolean(lanes, masks, at), code

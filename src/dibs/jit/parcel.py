@@ -28,8 +28,9 @@ class Parcel(NamedTuple):
 
 
 def pack() -> Parcel | None:
-    """The kernels that are compiled here; None if some that `auto` needs are not."""
-    return _pack(str(cache_folder()), note().name) if is_ready() else None
+    """The kernels that are compiled here; None if some that `auto` needs are not, or if they came with the package:
+    then each machine has them from there."""
+    return _pack(str(cache_folder()), note().name) if note().is_file() else None
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -15,6 +16,17 @@ def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     if isinstance(kind, types.CPointer):
         return array
     return context.make_array(kind)(context, builder, array).data
+
+
+def place_of(context: Any, builder: Any, kind: Any, array: Any, at: Any, width: int = 1) -> Any:
+    """The pointer to array[at], from which `width` items are read or written. Where Numba checks bounds
+    (NUMBA_BOUNDSCHECK=1), so does this; a pointer has none."""
+    if context.enable_boundscheck and isinstance(kind, types.Array):
+        length = builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
+        at = at if at.type.width == length.type.width else builder.zext(at, length.type)
+        for place in (at, builder.add(at, ir.Constant(at.type, width - 1))):
+            cgutils.do_boundscheck(context, builder, place, length)
+    return builder.gep(data_of(context, builder, kind, array), [at])
 
 
 def _ask(builder: Any, place: Any, to_write: int) -> None:

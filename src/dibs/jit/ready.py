@@ -1,4 +1,5 @@
-"""Whether the kernels that `auto` needs are compiled: a note in the cache, written when they were (dibs.warming).
+"""Whether the kernels that `auto` needs are compiled: they came with the package (jit.shipped), or a note in the cache
+says so, written when they were (dibs.warming).
 
 It is only a hint, by which nobody's answer changes: a kernel that is missing in spite of it is compiled when it is
 called, and what is there without it is loaded. Nothing here imports Numba.
@@ -14,9 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from dibs.jit.place import cache_folder
-from dibs.jit.stamps import kernel_modules, stamp_of_all
+from dibs.jit.shipped import has_shipped
+from dibs.jit.stamps import APART as NO_PART
+from dibs.jit.stamps import is_named_only, kernel_modules, stamp_of_all
 
-APART = "dibs.index.papers"  # structures that `auto` does without
 WORKLOAD = (
     Path(__file__).parents[1] / "warming" / "workload.py"
 )  # by which kernels were compiled: another may reach more
@@ -24,7 +26,12 @@ WORKLOAD = (
 
 def is_ready() -> bool:
     """Whether everything that `auto` needs is compiled for this processor, this Python and these sources."""
-    return note().is_file()
+    return came_with_the_package() or note().is_file()
+
+
+@cache
+def came_with_the_package() -> bool:
+    return has_shipped(stamp_of_all(own_modules()), WORKLOAD.read_bytes())
 
 
 def note() -> Path:
@@ -40,7 +47,7 @@ def _key() -> str:
 
 def own_modules() -> list[str]:
     """The modules with kernels that `auto` needs."""
-    return [name for name in kernel_modules() if not name.startswith(f"{APART}.")]
+    return [name for name in kernel_modules() if not is_named_only(name) and name not in NO_PART]
 
 
 @cache

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from dibs.jit.prefetching import data_of
+from dibs.jit.prefetching import place_of
 
 WIDTH = 32  # bytes that are looked at together
 PADDING = WIDTH  # bytes that must be readable (and, behind a target of copy_bytes, writable) after the last one
@@ -22,7 +22,7 @@ _BYTES = ir.VectorType(_BYTE, WIDTH)
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, to: Any) -> Any:
-    return builder.bitcast(builder.gep(data_of(context, builder, kind, array), [at]), to.as_pointer())
+    return builder.bitcast(place_of(context, builder, kind, array, at, WIDTH), to.as_pointer())
 
 
 def _all(byte: int) -> Any:

@@ -4,7 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
+
+_SHORT = 32  # items that are sorted by insertion
+
+
+@phase(inline=False)
+def sort_run(items, first, last):
+    """Sorts items[first:last] in place: n log n at worst, without memory of its own (a heap sort), so that phases can
+    have it whatever an event says."""
+    if last - first <= _SHORT:
+        for i in range(first + 1, last):
+            x, at = items[i], i
+            while at > first and items[at - 1] > x:
+                items[at] = items[at - 1]
+                at -= 1
+            items[at] = x
+        return
+    sorted_to = first + 1
+    while sorted_to < last and items[sorted_to - 1] <= items[sorted_to]:
+        sorted_to += 1
+    if sorted_to == last:
+        return
+    for root in range((last - first) // 2 - 1, -1, -1):
+        _sift_down(items, first, root, last - first)
+    for size in range(last - first - 1, 0, -1):
+        items[first], items[first + size] = items[first + size], items[first]
+        _sift_down(items, first, 0, size)
+
+
+@phase
+def _sift_down(items, first, root, size):
+    """Puts the item at `root` of the heap items[first : first + size] where it belongs below it."""
+    x, at = items[first + root], root
+    child = 2 * at + 1
+    while child < size:
+        child += child + 1 < size and items[first + child + 1] > items[first + child]
+        if items[first + child] <= x:
+            break
+        items[first + at] = items[first + child]
+        at, child = child, 2 * child + 1
+    items[first + at] = x
 
 
 @kernel

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parent.parent
-# What is no part of compiled code, though modules with kernels import it: how that is kept, and thresholds, which are
-# read when a kernel is called and handed to it.
-APART = ("dibs.jit.cache", "dibs.thresholds")
+# What is no part of compiled code, though modules with kernels import it: how that is kept and loaded, and thresholds,
+# which are read when a kernel is called and handed to it.
+APART = ("dibs.jit.cache", "dibs.jit.undisturbed", "dibs.thresholds")
 # Settings of Numba that change what it compiles.
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "ENABLE_AVX", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
 
@@ -82,6 +82,13 @@ def kernel_modules(prefix: str = "dibs") -> list[str]:
         if found is not None and found.has_kernels:
             names.append(name)
     return names
+
+
+def is_named_only(module: str) -> bool:
+    """Whether it is in a package that says of itself, by NAMED_ONLY = True, that nobody needs it who does not name
+    something in it."""
+    package = _read(".".join(module.split(".")[:2]))
+    return package is not None and re.search(r"^NAMED_ONLY = True\b", package.source, re.MULTILINE) is not None
 
 
 def kernels_in(modules: list[str]) -> int:

@@ -81,10 +81,12 @@ _held: list[Any] = []  # while the process is forked
 
 def _wait_for_the_compiler() -> None:
     """What another thread is compiling is finished first: in a child, LLVM would be left in the middle of it."""
+    from dibs.jit.forks import hold
+
     compiler: Any = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
-    if compiler is not None:
-        compiler.acquire()
-        _held.append(compiler)
+    if compiler is not None and not compiler.is_locked():  # by this thread
+        hold(compiler._lock)
+        _held.append(compiler._lock)
 
 
 def _let_the_compiler_go_on() -> None:

@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from dibs.jit.kernel import phase
-from dibs.jit.prefetching import data_of
+from dibs.jit.prefetching import place_of
 
 
 @intrinsic
@@ -15,7 +15,7 @@ def word_at(typingctx, data, at):
     """data[at:at + 8] as a little-endian integer. All eight bytes must be there."""
 
     def code(context, builder, signature, args):
-        place = builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]])
+        place = place_of(context, builder, signature.args[0], args[0], args[1], 8)
         return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(data, types.int64), code
@@ -26,7 +26,7 @@ def byte_at(typingctx, data, at):
     """data[at], of a place that is not negative: Numba tests an index of a signed type for that, at every access."""
 
     def code(context, builder, signature, args):
-        return builder.load(builder.gep(data_of(context, builder, signature.args[0], args[0]), [args[1]]))
+        return builder.load(place_of(context, builder, signature.args[0], args[0], args[1]))
 
     return types.uint8(data, types.int64), code
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dibs.jit.undisturbed import bring
 from dibs.language.expression import (
     FALSE,
     TRUE,
@@ -79,8 +80,7 @@ def _string_test(predicate: StringTest) -> Test:
         return (NO_ATTRIBUTE, Op.NEVER, ()) if negated else ((name, Facet.VALUE), Op.STRING, ())
     data = text.encode()
     if function == "CONTAINS":
-        import re2
-
+        re2 = bring("re2")
         return (name, Facet.NO_PATTERN if negated else Facet.PATTERN), Op.PATTERN, (re2.escape(text).encode(),)
     facet = Facet.VALUE
     if function == "ENDSWITH":
@@ -158,15 +158,20 @@ def program_table(forms: Iterable[Expression]) -> PredicateTable:
     """The table of normal forms of any shape, as programs of jumps."""
     columns = _TableColumns()
     for form in forms:
-        steps: list[tuple[Predicate, int, int]] = []  # last predicate first; targets count from the end
-        _emit(form, ACCEPT, REJECT, steps)
-        last = len(steps) - 1
-        for predicate, on_true, on_false in reversed(steps):
+        for predicate, on_true, on_false in jumps(form):
             columns.add(predicate)
-            columns.on_true.append(on_true if on_true < 0 else last - on_true)
-            columns.on_false.append(on_false if on_false < 0 else last - on_false)
+            columns.on_true.append(on_true)
+            columns.on_false.append(on_false)
         columns.offsets.append(len(columns.attribute))
     return columns.table(conjunctions=False)
+
+
+def jumps(form: Expression) -> list[tuple[Predicate, int, int]]:
+    """The program of a normal form: each predicate, and where to go on when it holds and when it does not."""
+    steps: list[tuple[Predicate, int, int]] = []  # last predicate first; targets count from the end
+    _emit(form, ACCEPT, REJECT, steps)
+    last = len(steps) - 1
+    return [(predicate, a if a < 0 else last - a, b if b < 0 else last - b) for predicate, a, b in reversed(steps)]
 
 
 def _emit(node: Expression, on_true: int, on_false: int, steps: list[tuple[Predicate, int, int]]) -> int:

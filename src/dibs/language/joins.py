@@ -14,10 +14,11 @@ of d, and PairCompare. AND and OR inside it are sorted, so that the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from dibs.jit.undisturbed import bring
 from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import JOIN, name_text, pieces
@@ -130,6 +131,5 @@ def _alias(condition: Expression) -> str:
 @lru_cache(KEPT)
 def join_of(name: str) -> Join:
     """The join behind an attribute."""
-    from dibs.language.subqueries import read_join  # which reads by what stands here
-
+    read_join: Callable[[str], Join] = bring("dibs.language.subqueries").read_join  # which reads by what stands here
     return read_join(name[1:])

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 
+from dibs.jit.undisturbed import bring
+
 
 class Wildcard(enum.Enum):
     ANY = "%"  # any text, also none
@@ -75,8 +77,7 @@ def like_regex(pattern: str, escape: str = "\\") -> str:
 
     An ANY at either end leaves that end open instead of asking RE2 to walk over it.
     """
-    import re2  # most expressions do without
-
+    re2 = bring("re2")  # most expressions do without
     pieces = like_pieces(pattern, escape)
     open_start = pieces[:1] == [Wildcard.ANY]
     open_end = pieces[-1:] == [Wildcard.ANY]

@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dibs.jit.undisturbed import bring
+
 if TYPE_CHECKING:
     import re2  # most programs do without: it is imported where it is used
 
@@ -21,9 +23,7 @@ _CLASS = re.compile(rb"\\[a-zA-Z]|(?<!\\)[.\[]")  # of characters: about 16 inst
 
 
 def options(memory: int = MAX_MEMORY) -> re2.Options:
-    import re2
-
-    result = re2.Options()
+    result = bring("re2").Options()
     result.max_mem = memory
     result.log_errors = False  # else RE2 writes to stderr
     return result
@@ -31,8 +31,7 @@ def options(memory: int = MAX_MEMORY) -> re2.Options:
 
 def compile_regex(pattern: str) -> re2._Regexp:
     """The expression; re2.error for one that RE2 does not take. re2 keeps the last 128 of them: not the large ones."""
-    import re2
-
+    re2 = bring("re2")
     try:
         found = re2.compile(pattern, options())
     except re2.error:
@@ -54,8 +53,7 @@ def program_size(pattern: bytes) -> int:
 
 def refusal(pattern: str) -> str | None:
     """Why the pattern is not taken; None when it is."""
-    import re2
-
+    re2 = bring("re2")
     if len(pattern) > MAX_PROGRAM:  # RE2 may write to stderr about a walk that takes too long
         return f"it has {len(pattern):,} characters as a regular expression; {MAX_PROGRAM:,} are allowed"
     try:

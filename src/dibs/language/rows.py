@@ -1,74 +1,109 @@
-"""Simple conjunctions one by one: a text is read when it comes, and put into a table with others when they are matched.
-
-This is the fast lane (language.bulk) for a matcher that changes while it matches: the same few texts are compiled again
-and again, so what was read of each is kept.
-"""
+"""Texts one by one, for a matcher that changes while it matches: a text of a known shape is checked when it comes, and
+what it says is its templates with its names and constants."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dibs.language.bulk import plain_name
-from dibs.language.row_kernels import ABOVE, pack_text, unpack_rows
+from dibs.language.expression import Kind
+from dibs.language.reading import hard_constant, name_of
+from dibs.language.shape_kernels import WORDS_OF_A_HOLE, read_alone
+from dibs.language.shapes import HARD, LIST, NAME
 from dibs.language.sql import MAX_TOKENS
-from dibs.language.table import Attribute, Facet, PredicateTable, after_prefix
+from dibs.language.table import Op
+from dibs.language.templates import CHANGES, Source, Whole, whole_of
 
 
-class SimpleRow(NamedTuple):
-    """A text that the fast lane has read."""
+class Value(NamedTuple):
+    """A literal."""
 
+    kind: int
+    bits: int  # of a number's float64
+    integer: int  # its rest, or the value
+    text: bytes | None
+
+
+class Step(NamedTuple):
+    """One predicate of a program."""
+
+    name: str
+    operator: int
+    literals: list[Value]
+    on_true: int
+    on_false: int
+
+
+class Row(NamedTuple):
+    """A text that templates have read."""
+
+    whole: Whole
     names: tuple[str, ...]  # of each predicate
-    packed: bytes  # see language.row_kernels
-    strings: tuple[bytes, ...]  # of the literals that are strings, in order
+    words: NDArray[np.int64]  # see shape_kernels.read_alone
+    hard: dict[int, Value]  # by hole
+
+    def steps(self, text: str) -> list[Step] | None:
+        """Its predicates; None: some of them ask for more than values. text: that it was read from."""
+        if not self.whole.has_only_values:
+            return None
+        data, words = text.encode(), self.words.tolist()
+        first_hole = 2 + words[0]
+
+        def value(hole: int, change: int) -> Value:
+            if hole in self.hard:
+                return self.hard[hole]
+            at = first_hole + WORDS_OF_A_HOLE * hole
+            kind, start, size, bits, integer = words[at : at + WORDS_OF_A_HOLE]
+            text = CHANGES[change](data[start : start + size]) if kind == Kind.STRING else None
+            return Value(kind, bits, integer, text)
+
+        def values(predicate: int, source: Source) -> list[Value]:
+            if source.hole < 0:
+                return [Value(source.kind, 0, source.integer, None)]
+            hole = words[1 + predicate] + source.hole
+            at = first_hole + WORDS_OF_A_HOLE * hole
+            if words[at] == LIST:
+                return [value(item, source.change) for item in range(hole + 1, hole + 1 + words[at + 2])]
+            return [value(hole, source.change)]
+
+        steps = []
+        for units, on_true, on_false in self.whole.frame.steps:
+            literals = []
+            for predicate, negated in units:
+                test = self.whole.patterns[predicate].tests[negated]
+                for source in test.sources:
+                    literals += values(predicate, source)
+            operator = int(Op.IN if len(units) > 1 else test.operator)
+            steps.append(Step(self.names[units[0][0]], operator, literals, on_true, on_false))
+        return steps
 
 
-def read_simple(text: str) -> SimpleRow | None:
-    """The row of a text, or None for one that the fast lane leaves alone: a few microseconds, where making its tree
-    takes a hundred."""
+def read_row(text: str) -> Row | None:
+    """The row of a text; None for one that the grammar must look at. A few microseconds for a shape that is known."""
     data = text.encode()
     if len(data) > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
         return None
-    packed, slices = pack_text(np.frombuffer(data, np.uint8))
-    if not len(packed):
+    key, words = read_alone(np.frombuffer(data, np.uint8))
+    if not len(words):
         return None
-    cuts = slices.tolist()
-    ends = 2 * int(packed[0])
-    names = [plain_name(data[a:b]) for a, b in zip(cuts[:ends:2], cuts[1:ends:2])]
-    if None in names:
+    whole = whole_of(key.tobytes())
+    if whole is None:
         return None
-    strings: list[bytes] = []
-    for a, b in zip(cuts[ends::2], cuts[ends + 1 :: 2]):
-        strings.append(after_prefix(strings[-1]) if b == ABOVE else data[a:b])
-    return SimpleRow(tuple(names), packed.tobytes(), tuple(strings))  # type: ignore[arg-type]
-
-
-def rows_table(rows: Sequence[SimpleRow]) -> PredicateTable:
-    """The table of the rows. Its attributes are sorted, as the coding stage wants them."""
-    names = [name for row in rows for name in row.names]
-    strings = list(chain.from_iterable([row.strings for row in rows]))
-    known = {name: i for i, name in enumerate(sorted(set(names)))}
-    texts = {text: i for i, text in enumerate(dict.fromkeys(strings))}
-    packed = np.frombuffer(b"".join([row.packed for row in rows]), np.int64)
-    offsets, operator, literal_offsets, kind, number, integer = unpack_rows(
-        packed, len(rows), np.array([texts[s] for s in strings], np.int32)
-    )
-    value = Facet.VALUE
-    attributes: list[Attribute] = [(name, value) for name in known]
-    return PredicateTable(
-        offsets=offsets,
-        attribute=np.array([known[name] for name in names], np.int32),
-        operator=operator,
-        literal_offsets=literal_offsets,
-        kind=kind,
-        number=number,
-        integer=integer,
-        attributes=attributes,
-        texts=list(texts),
-        conjunctions=len(rows),
-        on_true=np.empty(0, np.int32),
-        on_false=np.empty(0, np.int32),
-    )
+    holes = words[2 + words[0] :].reshape(-1, WORDS_OF_A_HOLE)
+    hard: dict[int, Value] = {}
+    names = []
+    for number, (kind, start, size) in enumerate(holes[:, :3].tolist()):
+        if kind == NAME:
+            name = name_of(data[start : start + size])
+            if name is None:
+                return None
+            names.append(name)
+        elif kind & HARD:
+            constant = hard_constant(kind, data[start : start + size], bool(holes[number, 4]))
+            if constant is None:
+                return None
+            own, near, rest, content = constant
+            hard[number] = Value(own, int(np.float64(near).view(np.int64)), rest, content)
+    return Row(whole, tuple(names), words, hard)

@@ -1,79 +1,68 @@
-"""From characters to tokens, by sqlglot's Spark tokenizer, whose pieces are put together here.
-
-Imported when a text is read: sqlglot takes a tenth of a second, and a process that opens what others have compiled
-reads none.
-"""
+"""From the pieces of a text (language.pieces) to its tokens (language.tokens)."""
 
 from __future__ import annotations
 
-import re
-import threading
-from typing import ClassVar
+import sys
+from collections.abc import Iterator
+from typing import Any
 
-from sqlglot import Token as RawToken
-from sqlglot import TokenType
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
-
+from dibs.jit.undisturbed import bring
 from dibs.language.literals import NUMBER, LiteralError, unescape
+from dibs.language.pieces import END, OTHER, QUOTED_NAME, RAW_STRING, SIGN, STRING, TEMPLATE, UNCLOSED, WORD, next_piece
+from dibs.language.pieces import NUMBER as NUMBER_PIECE
 from dibs.language.problems import Problems
 from dibs.language.tokens import GRAMMAR_WORDS, RESERVED_WORDS, Said, Token, Tokens, quote_name
 
 _KINDS = {**GRAMMAR_WORDS, **dict.fromkeys(RESERVED_WORDS, "reserved")}
 _SIGN_KINDS = {**{c: c for c in "(),-+!=<>"}, "==": "=", "!=": "<>", "<>": "<>", "<=": "<=", ">=": ">="}
 _SIGNS = {sign: (kind, kind, "") for sign, kind in _SIGN_KINDS.items()}
+_COMPILED = "dibs.language.piece_kernels"
 
-# Looked up once: an attribute of an enum is slow to reach.
-_VAR, _NUMBER, _DOT, _IDENTIFIER = TokenType.VAR, TokenType.NUMBER, TokenType.DOT, TokenType.IDENTIFIER
-_STRING, _RAW_STRING = TokenType.STRING, TokenType.RAW_STRING
-
-
-class _SparkTokenizer(Spark.Tokenizer):
-    """Spark's, with the keywords left out: what a word means is decided here, and a word is never two."""
-
-    KEYWORDS: ClassVar[dict[str, TokenType]] = {
-        "==": TokenType.EQ,
-        "!=": TokenType.NEQ,
-        "<>": TokenType.NEQ,
-        "<=": TokenType.LTE,
-        ">=": TokenType.GTE,
-        "<=>": TokenType.NULLSAFE_EQ,
-        "||": TokenType.DPIPE,
-        "&&": TokenType.DAMP,
-        "::": TokenType.DCOLON,
-        "->": TokenType.ARROW,
-    }
-    COMMANDS: ClassVar[set[TokenType]] = set()  # these would swallow the rest of the text
-    HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
-
-
-class _Local(threading.local):
-    """A tokenizer keeps its place in itself, so each thread has its own."""
-
-    def __init__(self) -> None:
-        self.tokenizer = _SparkTokenizer(dialect="spark")
-
-
-_local = _Local()
+Piece = list[int]  # kind, start, end
 
 
 def scan(text: str, problems: Problems) -> Tokens:
     """The tokens of the text; none if it cannot be cut into any. Bad ones are reported and stand in as good ones."""
-    try:
-        raw = _local.tokenizer.tokenize(text)
-    except TokenError:
-        _report_unclosed(text, problems)
+    raw = cut(text)
+    if raw[-1][0] == UNCLOSED:
+        _report_unclosed(text, raw[-1][1], problems)
         return Tokens()
     if "{#" in text:
-        _report_template_comments(text, raw, problems)
-    tokens = _Scanner(text, raw, problems).tokens()
-    if len(raw) > 10_000:
-        _local.tokenizer.tokenize("")  # it holds on to what it read last
-    return tokens
+        raw = list(_without_templates(text, raw, problems))
+    return _Scanner(text, raw, problems).tokens()
+
+
+def cut(text: str) -> list[Piece]:
+    """The pieces of a text up to its end, or to one that has none. Compiled, where kernels are at hand."""
+    data = text.encode("utf-32-le", "surrogatepass")
+    kernels: Any = sys.modules.get(_COMPILED)
+    if kernels is not None and not getattr(kernels.__spec__, "_initializing", False):
+        np = bring("numpy")
+        return kernels.cut(np.frombuffer(data, np.uint32)).tolist()
+    characters = memoryview(data).cast("I")
+    result: list[Piece] = []
+    at, kind = 0, -1
+    while kind not in (END, UNCLOSED):
+        kind, start, at = next_piece(characters, at, len(text), True)
+        result.append([kind, start, at])
+    return result
+
+
+def _without_templates(text: str, raw: list[Piece], problems: Problems) -> Iterator[Piece]:
+    """{# #} is a comment for others: here it is a problem, and what stands inside is passed over."""
+    passed = 0
+    for piece in raw:
+        if piece[0] == TEMPLATE and piece[1] >= passed:
+            advice = "comments are written /* like this */ or -- like this"
+            problems.add("unexpected {#", advice, piece[1], piece[2])
+            end = text.find("#}", piece[2])
+            passed = len(text) if end < 0 else end + 2
+        elif piece[1] >= passed:
+            yield piece
 
 
 class _Scanner:
-    def __init__(self, text: str, raw: list[RawToken], problems: Problems):
+    def __init__(self, text: str, raw: list[Piece], problems: Problems):
         self.text = text
         self.raw = raw
         self.problems = problems
@@ -82,71 +71,79 @@ class _Scanner:
     def tokens(self) -> Tokens:
         tokens = Tokens()
         append = tokens.append
-        raw, text, size = self.raw, self.text, len(self.raw)
+        raw, text = self.raw, self.text
         known: dict[str, Said] = {}  # words and numbers that were met: texts repeat themselves
-        while self.at < size:
-            piece = raw[self.at]
-            kind = piece.token_type
-            start, end = piece.start, piece.end + 1
-            if (sign := _SIGNS.get(text[start:end])) is not None:
-                append(sign, start, end)
-                self.at += 1
-            elif kind is _VAR or kind is _NUMBER:
-                said = known.get(piece.text) or self.plain(piece)
+        while True:
+            kind, start, end = raw[self.at]
+            written = text[start:end]
+            if kind == SIGN:
+                if (sign := _SIGNS.get(written)) is not None:
+                    append(sign, start, end)
+                    self.at += 1
+                elif written == "." and self.touches(NUMBER_PIECE, WORD):
+                    self.add(tokens, self.word(start, raw[self.at + 1][2]))
+                else:
+                    append(("other", written, ""), start, end)
+                    self.at += 1
+            elif kind in (WORD, NUMBER_PIECE):
+                said = known.get(written) or self.plain(kind, written)
                 if (
                     said is None
-                    or (said[0] == "name" and self.follows(_DOT))
-                    or (kind is _NUMBER and self.touches(_VAR))
+                    or (said[0] == "name" and self.follows_dot())
+                    or (kind == NUMBER_PIECE and self.touches(WORD))
                 ):
                     self.add(tokens, self.word(start, end))
                 else:
                     known[said[1]] = said
                     append(said, start, end)
                     self.at += 1
-            elif kind is _STRING or kind is _RAW_STRING:
+            elif kind in (STRING, RAW_STRING):
                 self.add(tokens, self.string())
-            elif kind is _IDENTIFIER:
+            elif kind == QUOTED_NAME:
                 self.add(tokens, self.name())
-            elif kind is _DOT and self.touches(_NUMBER, _VAR):
-                self.add(tokens, self.word(start, raw[self.at + 1].end + 1))
+            elif kind == END:
+                append(("end", "", ""), len(text), len(text))
+                return tokens
             else:
-                append(("other", text[start:end], ""), start, end)
+                assert kind == OTHER
+                append(("other", written, ""), start, end)
                 self.at += 1
-        append(("end", "", ""), len(text), len(text))
-        return tokens
 
     @staticmethod
     def add(tokens: Tokens, token: Token) -> None:
         tokens.append((token.kind, token.value, token.word), token.start, token.end)
 
     @staticmethod
-    def plain(piece: RawToken) -> Said | None:
+    def plain(kind: int, written: str) -> Said | None:
         """What a word or number says that is as it should be."""
-        written = piece.text
-        if piece.token_type is _NUMBER:
+        if kind == NUMBER_PIECE:
             return ("number", written, "") if NUMBER.fullmatch(written) else None
         word = written.upper()
-        kind = _KINDS.get(word) or ("name" if written.isidentifier() else None)
-        return None if kind is None else (kind, written, word)
+        known = _KINDS.get(word) or ("name" if written.isidentifier() else None)
+        return None if known is None else (known, written, word)
 
-    def follows(self, *kinds: TokenType) -> bool:
-        """Whether the next piece is of these kinds."""
-        return self.at + 1 < len(self.raw) and self.raw[self.at + 1].token_type in kinds
+    def follows(self, *kinds: int) -> bool:
+        """Whether the next piece is of these kinds. (There is always one: the end.)"""
+        return self.raw[self.at + 1][0] in kinds
 
-    def touches(self, *kinds: TokenType) -> bool:
+    def follows_dot(self) -> bool:
+        kind, start, end = self.raw[self.at + 1]
+        return kind == SIGN and self.text[start:end] == "."
+
+    def touches(self, *kinds: int) -> bool:
         """Whether the next piece is of these kinds, with nothing in between."""
-        return self.follows(*kinds) and self.raw[self.at + 1].start == self.raw[self.at].end + 1
+        return self.follows(*kinds) and self.raw[self.at + 1][1] == self.raw[self.at][2]
 
     def word(self, start: int, end: int) -> Token:
-        """A name or a number: the tokenizer takes 10L and 1_000 for words, and .5 for two pieces."""
+        """A name or a number: .5 comes as two pieces."""
         text = self.text
         if text[start:end].isidentifier():
             return self.name()
         if text[start] == ".":
             self.at += 1
-        while self.touches(_VAR):  # 0x1F comes as 0 and x1F
+        while self.touches(WORD):  # 0x1F comes as 0 and x1F
             self.at += 1
-            end = self.raw[self.at].end + 1
+            end = self.raw[self.at][2]
         self.at += 1
         written = text[start:end]
         if NUMBER.fullmatch(written):
@@ -167,31 +164,31 @@ class _Scanner:
 
     def name(self) -> Token:
         """A path: words and quoted names with dots between them."""
-        first = self.raw[self.at]
-        parts = [self.part(first)]
-        while self.follows(_DOT):
+        kind, start, end = self.raw[self.at]
+        parts = [self.part(self.raw[self.at])]
+        while self.follows_dot():
             self.at += 1
-            if self.follows(_VAR, _IDENTIFIER, _NUMBER):
+            if self.follows(WORD, QUOTED_NAME, NUMBER_PIECE):
                 self.at += 1
                 parts.append(self.part(self.raw[self.at]))
             else:
-                end = self.raw[self.at].end + 1
+                place = self.raw[self.at][2]
                 advice = "write the rest of the path, as in item.price, or leave out the dot"
-                self.problems.add("a name is expected after the dot", advice, end - 1, end)
-        start, end = first.start, self.raw[self.at].end + 1
+                self.problems.add("a name is expected after the dot", advice, place - 1, place)
+        word = self.text[start:end].upper() if len(parts) == 1 and kind == WORD else ""
+        end = self.raw[self.at][2]
         self.at += 1
-        word = first.text.upper() if len(parts) == 1 and first.token_type == _VAR else ""
         return Token("name", ".".join(parts), start, end, word)
 
-    def part(self, piece: RawToken) -> str:
-        start, end = piece.start, piece.end + 1
+    def part(self, piece: Piece) -> str:
+        kind, start, end = piece
         written = self.text[start:end]
-        if piece.token_type == _IDENTIFIER:
+        if kind == QUOTED_NAME:
             name = written[1:-1].replace("``", "`")
             if not name:
                 self.problems.add("a name cannot be empty", "write the name between the backticks", start, end)
             return name
-        if piece.token_type != _VAR or not written.isidentifier():
+        if kind != WORD or not written.isidentifier():
             advice = "in a path every name that is not a plain word needs backticks, as in items.`0`"
             self.problems.add(f"a name is expected after the dot, not {written}", advice, start, end)
         return written
@@ -200,21 +197,21 @@ class _Scanner:
         """One string and its neighbours: 'it''s' says it's, and 'a' 'b' says ab."""
         first = previous = self.raw[self.at]
         said = [self.content(first)]
-        while self.follows(_STRING, _RAW_STRING):
+        while self.follows(STRING, RAW_STRING):
             piece = self.raw[self.at + 1]
-            quote = self.text[piece.start]
-            plain = previous.token_type == piece.token_type == _STRING
-            if plain and piece.start == previous.end + 1 and self.text[previous.start] == quote:
+            quote = self.text[piece[1]]
+            plain = previous[0] == piece[0] == STRING
+            if plain and piece[1] == previous[2] and self.text[previous[1]] == quote:
                 said.append(quote)
             said.append(self.content(piece))
             previous = piece
             self.at += 1
         self.at += 1
-        return Token("string", "".join(said), first.start, previous.end + 1)
+        return Token("string", "".join(said), first[1], previous[2])
 
-    def content(self, piece: RawToken) -> str:
-        start, end = piece.start, piece.end + 1
-        if piece.token_type == _RAW_STRING:
+    def content(self, piece: Piece) -> str:
+        kind, start, end = piece
+        if kind == RAW_STRING:
             return self.text[start + 2 : end - 1]
         try:
             return unescape(self.text[start + 1 : end - 1])
@@ -223,59 +220,12 @@ class _Scanner:
             return ""
 
 
-# -- what the tokenizer refuses, or drops ----------------------------------------------------------------------------
-
-_LEXEME = re.compile(
-    r"""\br'[^']*'|\br"[^"]*"|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`]*`|--[^\r\n]*|/\*|['"`]""",
-    re.DOTALL | re.IGNORECASE,
-)
-_COMMENT_SIGN = re.compile(r"/\*|\*/")
-_OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
-
-
-def _report_unclosed(text: str, problems: Problems) -> None:
-    """Finds the string, name or comment without an end, which is all that the tokenizer ever refuses."""
-    at = 0
-    while match := _LEXEME.search(text, at):
-        opened, at = match[0], match.end()
-        if opened == "/*":
-            at = _comment_end(text, at)
-        if at < 0 or opened in "'\"`":
-            end = {"/*": "*/"}.get(opened, opened)
-            message = f"the {_OPENED[opened]} that begins here has no end"
-            advice = f"close it with {end}"
-            if opened in "'\"":
-                advice += f"; a {opened} inside of it is written \\{opened}"
-            problems.add(message, advice, match.start(), len(text))
-            return
-    problems.add("the text cannot be read", "check its quotes and comments", 0, len(text))
-
-
-def _comment_end(text: str, at: int) -> int:
-    """One past the end of the comment that is open at this place (comments nest), or -1."""
-    depth = 1
-    for sign in _COMMENT_SIGN.finditer(text, at):
-        depth += 1 if sign[0] == "/*" else -1
-        if not depth:
-            return sign.end()
-    return -1
-
-
-def _report_template_comments(text: str, raw: list[RawToken], problems: Problems) -> None:
-    """sqlglot skips {# #} as the comment of a template; here it would silently drop what stands inside."""
-    ends = [0, *(piece.end + 1 for piece in raw)]
-    starts = [*(piece.start for piece in raw), len(text)]
-    for start, end in zip(ends, starts, strict=True):
-        if start >= end or "{#" not in text[start:end]:
-            continue
-        at = start
-        while at < end:
-            if text.startswith("--", at):
-                at = min((p for p in (text.find("\n", at), text.find("\r", at)) if p >= 0), default=end)
-            elif text.startswith("/*", at):
-                at = _comment_end(text, at + 2)
-            elif text.startswith("{#", at):
-                problems.add("unexpected {#", "comments are written /* like this */ or -- like this", at, at + 2)
-                break
-            else:
-                at += 1
+def _report_unclosed(text: str, start: int, problems: Problems) -> None:
+    """A string, name or comment that begins here has no end, which is all that cannot be cut into pieces."""
+    if text[start] in "rRnN":  # the letter before a string
+        start += 1
+    what, end = {"`": ("quoted name", "`"), "/": ("comment", "*/")}.get(text[start], ("string", text[start]))
+    advice = f"close it with {end}"
+    if what == "string":
+        advice += f"; a {end} inside of it is written \\{end}"
+    problems.add(f"the {what} that begins here has no end", advice, start, len(text))

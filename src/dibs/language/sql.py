@@ -1,10 +1,9 @@
 """From the text of a WHERE clause to its tree.
 
-sqlglot's Spark tokenizer reads the characters (tokens.py). The grammar is small and is read here, in predicates.py and
-in operands.py, for three reasons: sqlglot's own parser forgives too much (`a BETWEEN 1 2`, `a IN (1,)`, `a NOT NULL`
-pass), it recurses (compiled, it can overflow the C stack), and it stops at the first error. Where it accepts a text of
-this language it must read it alike, which the tests check. The reader here keeps its own stack and goes on after a
-problem, so that all are found at once.
+The tokenizer (pieces.py, scanner.py) cuts it into tokens, and the grammar is read here, in conditions.py, predicates.py
+and operands.py, by a reader that keeps its own stack and goes on after a problem, so that all are found at once. It is
+the only grammar: what it makes of a text is kept as templates (templates.py) for all further texts of the same shape.
+sqlglot is its judge: where it accepts a text of this language it must read it alike, which the tests check.
 
     condition  = condition OR condition | condition AND condition | NOT condition | ( condition ) | predicate
     predicate  = operand (= == <> != < <= > >=) operand
@@ -35,6 +34,7 @@ from dibs.errors import ExpressionError, Problem
 from dibs.language.conditions import MAX_DEPTH, MAX_PARENTHESES
 from dibs.language.expression import UNKNOWN, Expression, collection_paused
 from dibs.language.problems import Problems
+from dibs.language.scanner import scan
 from dibs.language.subqueries import SubscriptionReader
 from dibs.language.tokens import KEYWORDS
 
@@ -54,8 +54,6 @@ def parse(text: str) -> Expression:
     tree: Expression = UNKNOWN
     if not problems:
         with collection_paused() if len(text) > _LONG else nullcontext():
-            from dibs.language.scanner import scan
-
             tokens = scan(text, problems)
             if len(tokens):
                 tree = SubscriptionReader(tokens, problems).tree()

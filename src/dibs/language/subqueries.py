@@ -38,6 +38,7 @@ from dibs.language.pairs import PairReader, below
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES
 from dibs.language.problems import Problems, Refused
+from dibs.language.scanner import scan
 from dibs.language.tokens import Token, Tokens, refuse_unexpected, show_token
 
 AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
@@ -49,8 +50,6 @@ _SELECT_FORM = "write (SELECT COUNT(*) FROM history d WHERE d.user = user) >= 5,
 
 def read_join(text: str) -> Join:
     """The join of a canonical text that is not followed by anything."""
-    from dibs.language.scanner import scan
-
     reader = SubscriptionReader(scan(text, Problems(text)), Problems(text))
     reader.tree()
     return list(reader.joins.values())[-1]

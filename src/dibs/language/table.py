@@ -86,36 +86,43 @@ class PredicateTable:
 
 
 def concatenate(tables: Sequence[PredicateTable]) -> PredicateTable:
-    """One table of all rows in order; only the last one may hold programs."""
-    assert all(t.conjunctions == len(t) for t in tables[:-1]), "programs must come last"
+    """One table of all rows: the conjunctions of all tables in order, then their programs."""
     tables = [t for t in tables if len(t) or t.attributes] or tables[:1]
     if len(tables) == 1:
         return tables[0]
-    first = tables[0]
-    attributes = {a: i for i, a in enumerate(first.attributes)}
-    texts = {t: i for i, t in enumerate(first.texts)}
-    attribute, integer = [first.attribute], [first.integer]
-    for t in tables[1:]:
-        to_attribute = _intern(t.attributes, attributes)
-        to_text = _intern(t.texts, texts)
-        attribute.append(to_attribute[t.attribute].astype(np.int32))
+    attributes: dict[Attribute, int] = {}
+    texts: dict[bytes, int] = {}
+    attribute, integer = [], []
+    for t in tables:
+        attribute.append(_intern(t.attributes, attributes).astype(np.int32)[t.attribute])
         moved = t.integer.copy()
         strings = t.kind == 2
-        moved[strings] = to_text[moved[strings]]
+        moved[strings] = _intern(t.texts, texts)[moved[strings]]
         integer.append(moved)
+
+    def rows(programs: bool) -> list[tuple[int, slice, slice, slice]]:
+        """Of each table: its number, and its rows of that kind, their predicates and literals."""
+        found = []
+        for number, t in enumerate(tables):
+            row = slice(t.conjunctions, len(t)) if programs else slice(0, t.conjunctions)
+            step = slice(int(t.offsets[row.start]), int(t.offsets[row.stop]))
+            found.append((number, row, step, slice(*t.literal_offsets[[step.start, step.stop]].tolist())))
+        return found
+
+    parts = rows(False) + rows(True)
     return PredicateTable(
-        offsets=_join_offsets([t.offsets for t in tables]),
-        attribute=np.concatenate(attribute),
-        operator=np.concatenate([t.operator for t in tables]),
-        literal_offsets=_join_offsets([t.literal_offsets for t in tables]),
-        kind=np.concatenate([t.kind for t in tables]),
-        number=np.concatenate([t.number for t in tables]),
-        integer=np.concatenate(integer),
+        offsets=_offsets([np.diff(tables[n].offsets)[row] for n, row, _, _ in parts]),
+        attribute=np.concatenate([attribute[n][step] for n, _, step, _ in parts]),
+        operator=np.concatenate([tables[n].operator[step] for n, _, step, _ in parts]),
+        literal_offsets=_offsets([np.diff(tables[n].literal_offsets)[step] for n, _, step, _ in parts]),
+        kind=np.concatenate([tables[n].kind[own] for n, _, _, own in parts]),
+        number=np.concatenate([tables[n].number[own] for n, _, _, own in parts]),
+        integer=np.concatenate([integer[n][own] for n, _, _, own in parts]),
         attributes=list(attributes),
         texts=list(texts),
         conjunctions=sum(t.conjunctions for t in tables),
-        on_true=tables[-1].on_true,
-        on_false=tables[-1].on_false,
+        on_true=np.concatenate([t.on_true for t in tables]),
+        on_false=np.concatenate([t.on_false for t in tables]),
     )
 
 
@@ -123,9 +130,5 @@ def _intern(items: Iterable[Any], known: dict[Any, int]) -> NDArray[np.int64]:
     return np.fromiter((known.setdefault(x, len(known)) for x in items), np.int64)
 
 
-def _join_offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    shifted, base = [np.zeros(1, np.int64)], 0
-    for p in parts:
-        shifted.append(p[1:] + base)
-        base += int(p[-1])
-    return np.concatenate(shifted)
+def _offsets(counts: list[NDArray[Any]]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts), dtype=np.int64)])

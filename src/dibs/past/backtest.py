@@ -23,6 +23,7 @@ from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, sho
 from dibs.history.retention import Retention
 from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
+from dibs.past.diagnosis import Diagnosis, KeptBatches, diagnose, matches_little
 from dibs.past.histogram import EventTimes, Histogram, HistogramCounting, times_of
 from dibs.past.shown import share, show_problems, show_row
 from dibs.past.sources import StoredBatch, StoredEvents, Wanted
@@ -51,6 +52,7 @@ class Backtest:
     problem_count: int = 0  # ...and how much that is in all
     examples: list[Example] = field(default_factory=list)
     histogram: Histogram | None = None  # where a time column was given
+    why: Diagnosis | None = None  # it matches so little
     elapsed: float = 0.0  # seconds, for all expressions of the call together
 
     @property
@@ -70,11 +72,14 @@ class Backtest:
             "problems": [problem._asdict() for problem in self.problems],
             "examples": [example._asdict() for example in self.examples],
             "histogram": None if self.histogram is None else vars(self.histogram),
+            "why": None if self.why is None else self.why.to_dict(),
         }
 
     def __str__(self) -> str:
         lines = [self.expression, f"  {self.count:,} of {self.events:,} events match ({share(self.rate)})"]
         lines += show_problems(self.problems, self.problem_count)
+        if self.why is not None:
+            lines += [f"  {line}" for line in self.why.lines]
         if self.histogram is not None:
             lines += [f"  {line}" for line in str(self.histogram).split("\n")]
         if self.examples:
@@ -181,8 +186,7 @@ def backtest(
     threads = check_threads(threads)
     ids, texts = _name(expression)
     compiled = Expressions(texts, None if isinstance(expression, str) else ids)
-    before = Before(compiled.joins, history, retain)
-    run = _Run(compiled, texts, open_events(events), before, attributes, time, examples, on_error)
+    run = _Run(compiled, texts, open_events(events), (history, retain), attributes, time, examples, on_error)
     results = run.through(progress, threads)
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
@@ -224,13 +228,14 @@ class _Run:
         compiled: Expressions,
         texts: list[str],
         source: StoredEvents,
-        before: Before,
+        history: tuple[Any, Retention],
         attributes: str | None,
         time: str | None,
         examples: int,
         on_error: OnError,
     ):
-        self.compiled, self.source, self.before, self.on_error = compiled, source, before, on_error
+        self.compiled, self.source, self.on_error = compiled, source, on_error
+        self.history, self.before = history, Before(compiled.joins, *history)
         self.names = WantedNames(compiled.names)
         self.wanted = Wanted(self.names, attributes, time)
         self.results = [Backtest(text) for text in texts]
@@ -238,6 +243,7 @@ class _Run:
         self.countings = [HistogramCounting(time) for _ in texts] if time is not None else []
         self.problems: list[EventProblem] = []
         self.events = self.problem_count = 0
+        self.kept = None if source.again else KeptBatches()
 
     def through(self, progress: Callable[[int], None] | None, threads: int) -> list[Backtest]:
         begun = clock.perf_counter()
@@ -254,9 +260,18 @@ class _Run:
             result.examples = [Example(event, rows[event]) for event in chosen]
             result.histogram = None if counting is None else counting.finish()
             result.events, result.problems, result.problem_count = self.events, self.problems, self.problem_count
+            if matches_little(result.count, self.events):
+                result.why = self._diagnose(result.expression)
         for result in self.results:
             result.elapsed = clock.perf_counter() - begun
         return self.results
+
+    def _diagnose(self, expression: str) -> Diagnosis | None:
+        """None: what joins have seen has passed by."""
+        history, retain = self.history
+        if self.compiled.joins and isinstance(history, Iterator):
+            return None
+        return diagnose(expression, self.kept or self.source, self.wanted.attributes, history, retain)
 
     def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""
@@ -270,6 +285,8 @@ class _Run:
     def _take(self, done: _Done) -> None:
         """In the order of the batches."""
         batch = done.batch
+        if self.kept is not None:
+            self.kept.keep(batch)
         for event, attribute, message in done.problems[: max(PROBLEMS_KEPT - len(self.problems), 1)]:
             text = batch.message(event, attribute, message)
             if self.on_error == "raise":

@@ -175,7 +175,12 @@ def _from_values(values: list[Any], column: str) -> pa.Array:
                 f"found a value of type {type(value).__name__} as {column!r}; "
                 "expected dates, timestamps or texts in ISO 8601 for time="
             )
+        if value is not None and value != value:  # pandas' NaT
+            value = None
         if value is not None and value.tzinfo is not None:
-            value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+            try:
+                value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+            except OverflowError:  # before the year 1, or after 9999
+                value = None
         result.append(value)
     return pa.array(result, pa.timestamp("us"))

@@ -94,6 +94,7 @@ class Replay:
 
     def busiest(self, k: int = 10) -> list[tuple[Id, int]]:
         """The k ids that matched most, with their counts; equal counts in the order of ids."""
+        k = check_number("k", k, 0, "a number from 0 on")
         best: list[tuple[Id, int]] = []
         for ids, counts in self._found:
             rows = np.argsort(-counts, kind="stable")[:k]

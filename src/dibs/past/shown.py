@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from dibs.coding.values import EventProblem
+from dibs.errors import show
 
 WIDTH = 110  # characters of an event that are shown
 
@@ -25,7 +26,11 @@ def share(rate: float) -> str:
 
 
 def show_row(row: Mapping[str, Any]) -> str:
-    text = orjson.dumps(dict(row), default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    try:
+        text = orjson.dumps(dict(row), default=str, option=options).decode()
+    except TypeError:  # integers of more than 64 bits, lone surrogates, too many levels
+        text = show(dict(row))
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 

@@ -15,14 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from dibs.arguments import is_several
+from dibs.coding.events.arrow_types import check_layout
 from dibs.coding.events.json import JsonTexts
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import LONGEST, read_lines
-from dibs.errors import EventError, StorageError
+from dibs.errors import EventError, MissingFile, StorageError
+from dibs.storage.files import storage_error
 
 DICTS = 8_192  # dicts at a time: more would only take memory
 
@@ -109,10 +113,17 @@ class StoredEvents(Protocol):
 def row_of(table: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
     """A row as a dict; a value that Python cannot hold (a string that is not UTF-8, a year beyond 9999) as text."""
     one = table.slice(row, 1)
-    return {name: _value(column[0]) for name, column in zip(one.schema.names, one.columns)}
+    return {name: _value(column) for name, column in zip(one.schema.names, one.columns)}
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def _value(column: pa.Array | pa.ChunkedArray) -> Any:
+    """Of a column of one row, which nobody may have looked at before."""
+    try:
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            check_layout(chunk)
+    except pa.ArrowException:
+        return f"unsound {column.type}"
+    scalar = column[0]
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
@@ -125,12 +136,14 @@ def _value(scalar: pa.Scalar) -> Any:
 
 @contextmanager
 def reading(name: object, format: str) -> Iterator[None]:
-    """Names the file in what Arrow says about it."""
+    """Names the file in what the system, or Arrow, says about it."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # the system's own, and not Arrow's word for a damaged file
-            raise
+        if isinstance(error, FileNotFoundError):
+            raise MissingFile(name) from None
+        if isinstance(error, OSError) and error.errno is not None:  # and not Arrow's word for a damaged file
+            raise storage_error(Path(str(name)), error) from error
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StorageError(name, f"cannot be read as {format}: {text}") from error
 
@@ -272,11 +285,12 @@ class Chain(Plain):
 def dicts_or_lines(events: Any, expected: str) -> StoredEvents:
     """The source of events that are neither Arrow data nor a path."""
     if isinstance(events, (bytes, bytearray, memoryview)):
-        return StoredLines(memoryview(events))
+        view = memoryview(events)
+        return StoredLines(view if view.c_contiguous else memoryview(bytes(view)))
     if isinstance(events, Mapping):
         raise EventError(f"found one event of type {type(events).__name__}; expected {expected}: put it into a list")
     if hasattr(events, "read"):
         return StoredLines(events)
-    if isinstance(events, Iterable):
+    if is_several(events):
         return Dicts(events)
     raise EventError(f"found events of type {type(events).__name__}; expected {expected}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,8 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
+PARQUET = b"PAR1"  # the first bytes of such a file
+MOVE = "move it elsewhere, or begin its name with an underscore"
 ROWS_AT_ONCE = 1_024  # while a row is looked for in a row group
 
 EXPECTED = (
@@ -81,7 +84,10 @@ def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> 
     format = format or ("parquet" if folder else FORMATS.get(path.suffix.lower()))
     if format == "parquet":
         with reading(path, "parquet"):
-            return Fragments(_fragments_of(ds.dataset(path, format="parquet")), str(path))
+            source: Any = [str(file) for file in parquet_files(path)] if folder else path
+            if not source:
+                return Fragments([], str(path))
+            return Fragments(_fragments_of(ds.dataset(source, format="parquet")), str(path))
     if format == "arrow":
         return ArrowStream(path) if _is_stream(path) else ArrowFile(path)
     if format == "jsonl":
@@ -90,8 +96,41 @@ def open_file(path: Path, format: str | None = None, longest: int = LONGEST) -> 
     raise StorageError(path, f"the ending tells no format; expected one of {expected}, or a folder of Parquet files")
 
 
-def _is_stream(path: Path) -> bool:
+def parquet_files(folder: Path) -> list[Path]:
+    """The files of a folder and of those in it, in the order of their paths; names that begin with a dot or underscore
+    are passed over, as Spark and Arrow do. A file or folder to which several links lead counts once. The first file
+    that is no Parquet file ends the search, so that nobody waits for all of a disk."""
+    found: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+    left = [folder]
+    while left:
+        path = left.pop()
+        try:
+            about = path.stat()
+            if (about.st_dev, about.st_ino) in seen:
+                continue
+            seen.add((about.st_dev, about.st_ino))
+            if stat.S_ISDIR(about.st_mode):
+                names = [name for name in os.listdir(path) if not name.startswith((".", "_"))]
+                left.extend(path / name for name in sorted(names, reverse=True))
+                continue
+            if not stat.S_ISREG(about.st_mode) or not _is_parquet(path):
+                raise StorageError(path, f"is no Parquet file; {folder} was given as a folder of these: {MOVE}")
+        except FileNotFoundError:
+            raise StorageError(path, f"is a link that leads nowhere, or was removed just now: {MOVE}") from None
+        except OSError as error:
+            raise storage_error(path, error) from error
+        found.append(path)
+    return found
+
+
+def _is_parquet(path: Path) -> bool:
     with path.open("rb") as file:
+        return file.read(4) == PARQUET
+
+
+def _is_stream(path: Path) -> bool:
+    with reading(path, "arrow"), path.open("rb") as file:
         return file.read(4) == b"\xff\xff\xff\xff"
 
 
@@ -233,5 +272,5 @@ class JsonFile(Plain):
         self.path, self.longest = path, longest
 
     def batches(self, wanted: Wanted, size: int) -> Iterator[StoredBatch]:
-        with self.path.open("rb") as file:
+        with reading(self.path, "JSON lines"), self.path.open("rb") as file:
             yield from StoredLines(file, str(self.path), self.longest).batches(wanted, size)

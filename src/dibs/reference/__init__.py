@@ -20,7 +20,7 @@ from typing import Any
 from dibs.language.expression import Expression
 from dibs.language.joins import is_join, join_of, joins_in
 from dibs.reference.joins import join_values
-from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, truth_of
+from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_of, values_of
 
@@ -36,6 +36,7 @@ __all__ = [
     "matches",
     "range_ends",
     "satisfies",
+    "satisfying",
     "truth_of",
     "truth_of_and",
     "truth_of_or",

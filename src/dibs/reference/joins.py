@@ -11,11 +11,11 @@ code but the language.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dibs.coding.values import Range
-from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Kind, PairCompare, Predicate
+from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Expression, Kind, PairCompare, Predicate
 from dibs.language.joins import COUNT, EXISTS, MIN, Join
 from dibs.reference.predicates import range_ends, truth_of
 from dibs.reference.tree import truth_of_tree
@@ -23,18 +23,27 @@ from dibs.reference.values import OfNoKind, ValuesByName, find_key
 
 
 def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
-    found = [document for document in documents if is_met(join, values, document)]
+    return values_of_found(join, values, [document for document in documents if is_met(join, values, document)])
+
+
+def values_of_found(join: Join, values: ValuesByName, found: list[ValuesByName]) -> list[Any]:
+    """The same, where these are the documents that satisfy the condition."""
     if join.function == EXISTS:
         return [bool(found)]
     result = [len(found)] if join.function == COUNT else last(join, found) if join.by else extremes(join, found)
+    return compared(join, values, result)
+
+
+def compared(join: Join, values: ValuesByName, result: list[Any]) -> list[Any]:
+    """The result, or what comes of comparing it with the event's values, if the join does that."""
     if join.event is None:
         return result
     assert join.operator is not None
     if join.factor is not None:
         result = [times(join.factor, each) for each in result if find_key(each)[0] == Kind.NUMBER]
-    pairs = [(value, each) for value in values.get(join.event, []) for each in result]
+    both = [(value, each) for value in values.get(join.event, []) for each in result]
     holds, fails = FLIPPED_OPERATOR[join.operator], FLIPPED_OPERATOR[NEGATED_OPERATOR[join.operator]]
-    truths = {True: any(stands(*pair, holds) for pair in pairs), False: any(stands(*pair, fails) for pair in pairs)}
+    truths = {True: any(stands(*pair, holds) for pair in both), False: any(stands(*pair, fails) for pair in both)}
     return [truth for truth, there in truths.items() if there]
 
 
@@ -49,14 +58,21 @@ def times(factor: float, value: Any) -> float:
 def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
     """Whether the condition of the join is TRUE for this pair."""
 
-    def truth_of_leaf(leaf: Predicate) -> bool | None:
-        if not isinstance(leaf, PairCompare):
-            return truth_of(leaf, document)
-        attribute, operator, event, offset = leaf
-        pairs = [(v, d) for v in values.get(event, []) for d in document.get(attribute, [])]
-        return any(stands(v, d, operator, offset) for v, d in pairs)
+    return is_true(join.condition, values, document)
 
-    return truth_of_tree(join.condition, truth_of_leaf) is True
+
+def is_true(condition: Expression, values: ValuesByName, document: ValuesByName) -> bool:
+    def truth_of_leaf(leaf: Predicate) -> bool | None:
+        return truth_of(leaf, document) if not isinstance(leaf, PairCompare) else any(pairs(leaf, values, document))
+
+    return truth_of_tree(condition, truth_of_leaf) is True
+
+
+def pairs(leaf: PairCompare, values: ValuesByName, document: ValuesByName) -> Iterator[tuple[Any, Any]]:
+    """The values of the event and of the document for which it holds."""
+    attribute, operator, event, offset = leaf
+    both = ((v, d) for v in values.get(event, []) for d in document.get(attribute, []))
+    return (pair for pair in both if stands(*pair, operator, offset))
 
 
 def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> bool:

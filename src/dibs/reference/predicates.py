@@ -11,7 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dibs.coding.values import Range
 from dibs.language.expression import (
@@ -52,11 +55,29 @@ def holds_for(predicate: Predicate, values: ValuesByName) -> bool:
         if predicate.negated:
             return any(not isinstance(value, OfNoKind) for value in of_attribute)
         return not of_attribute
-    return any(satisfies(value, predicate) for value in of_attribute)
+    return next(satisfying(predicate, of_attribute), None) is not None
 
 
-def satisfies(value: Any, predicate: Predicate) -> bool:
-    """Whether a value satisfies a predicate. False as well when that is unknown."""
+def satisfying(predicate: Predicate, values: Iterable[Any]) -> Iterator[Any]:
+    """Those of the values that satisfy the predicate. A list of constants is read once for all of them."""
+    listed = read_list(predicate) if isinstance(predicate, In) else None
+    return (value for value in values if satisfies(value, predicate, listed))
+
+
+class Listed(NamedTuple):
+    """The constants of an IN, with their kinds, and which kinds these are."""
+
+    keys: set[tuple[Kind, Any]]
+    kinds: set[Kind]
+
+
+def read_list(predicate: In) -> Listed:
+    return Listed({(x.kind, key_of(x)) for x in predicate.literals}, {x.kind for x in predicate.literals})
+
+
+def satisfies(value: Any, predicate: Predicate, listed: Listed | None = None) -> bool:
+    """Whether a value satisfies a predicate. False as well when that is unknown. listed: what an IN lists, if it was
+    read before."""
     if isinstance(value, OfNoKind):
         return False
     if isinstance(value, Range):
@@ -65,10 +86,11 @@ def satisfies(value: Any, predicate: Predicate) -> bool:
     match predicate:
         case Compare(_, symbol, constant):
             return constant.kind == kind and OPERATORS[symbol](key, key_of(constant))
-        case In(_, literals, False):
-            return (kind, key) in [(x.kind, key_of(x)) for x in literals]
-        case In(_, literals, True, null):
-            return not null and all(x.kind == kind and key != key_of(x) for x in literals)
+        case In(_, _, negated, null):
+            keys, kinds = listed or read_list(predicate)
+            if negated:
+                return not null and kinds <= {kind} and (kind, key) not in keys
+            return (kind, key) in keys
         case Between():
             return any(all(satisfies(value, test) for test in tests) for tests in between_tests(predicate))
         case _:
@@ -116,13 +138,50 @@ def like_tokens(pattern: str, escape: str) -> list[Any]:
 
 
 def is_like(text: str, pattern: str, escape: str) -> bool:
-    ends = {0}  # where in the text the tokens so far can end
+    """What stands before the first ANY_TEXT begins the text, what stands behind the last one ends it, and each part
+    between two of them is taken where it comes first."""
+    parts: list[list[Any]] = [[]]
     for token in like_tokens(pattern, escape):
         if token is ANY_TEXT:
-            ends = set(range(min(ends), len(text) + 1)) if ends else ends
+            parts.append([])
         else:
-            ends = {end + 1 for end in ends if end < len(text) and token in (ANY_CHARACTER, text[end])}
-    return len(text) in ends
+            parts[-1].append(token)
+    first, *between, last = parts if len(parts) > 1 else (parts[0], [])
+    start, end = len(first), len(text) - len(last)
+    if start > end or (len(parts) == 1 and start < end):
+        return False
+    if not is_part(text[:start], first) or not is_part(text[end:], last):
+        return False
+    for part in between:
+        start = find_part(text, part, start, end)
+        if start < 0:
+            return False
+        start += len(part)
+    return True
+
+
+def is_part(text: str, part: list[Any]) -> bool:
+    """Whether the characters, of which there are as many, are those of the part."""
+    return all(token in (ANY_CHARACTER, character) for token, character in zip(part, text))
+
+
+def find_part(text: str, part: list[Any], start: int, end: int) -> int:
+    """Where the part comes first in text[start:end]; -1: nowhere."""
+    if ANY_CHARACTER not in part:
+        return text.find("".join(part), start, end)
+    # A bit for each place at which it may begin, and the same for each of its characters: very long integers.
+    codes = np.frombuffer(text[start:end].encode("utf-32-le"), np.uint32)
+    places = (1 << max(len(codes) - len(part) + 1, 0)) - 1
+    of_character: dict[str, int] = {}
+    for offset, token in enumerate(part):
+        if token is not ANY_CHARACTER:
+            if token not in of_character:
+                bits = np.packbits(codes == ord(token), bitorder="little")
+                of_character[token] = int.from_bytes(bits.tobytes(), "little")
+            places &= of_character[token] >> offset
+        if not places:
+            return -1
+    return start + (places & -places).bit_length() - 1
 
 
 # --- Ranges --------------------------------------------------------------------------------------------------------

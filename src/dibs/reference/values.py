@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from dibs.language.expression import Kind, Literal
 ValuesByName = Mapping[str, list[Any]]
 EPOCH = dt.datetime(1970, 1, 1)
 EPOCH_UTC = EPOCH.replace(tzinfo=dt.timezone.utc)
-MAX_DEPTH = 1_000  # of events; also what ends an event that holds itself
+DEEPEST = 200  # objects and arrays inside each other; also what ends an event that holds itself
 
 
 class OfNoKind(NamedTuple):
@@ -26,8 +27,9 @@ class OfNoKind(NamedTuple):
     reason: str
 
 
-def values_of(event: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The values of every attribute: objects become dotted paths, arrays lists, and nulls are left out.
+def values_of(event: Mapping[str, Any], asked: Collection[str] | None = None) -> dict[str, list[Any]]:
+    """The values of every attribute, or of those that are asked for: objects become dotted paths, arrays lists, and
+    nulls are left out.
 
     Values are bool, int, float, str, datetime (or datetime64), Range, or OfNoKind.
     """
@@ -35,15 +37,22 @@ def values_of(event: Mapping[str, Any]) -> dict[str, list[Any]]:
         raise EventError(f"an event is a mapping from attribute names to values, not {type(event).__name__}")
     found: dict[str, list[Any]] = {}
     todo: list[tuple[str | None, int, Any]] = [(None, 0, event)]
+    names = None if asked is None else sorted(asked)
     while todo:
         name, depth, value = todo.pop()
-        if depth > MAX_DEPTH:
-            raise EventError(f"more than {MAX_DEPTH:,} objects and arrays inside each other", attribute=name)
+        if isinstance(value, np.ndarray):
+            depth += max(value.ndim - 1, 0)
+        if depth > DEEPEST and isinstance(value, (Mapping, list, tuple, set, frozenset, np.ndarray)):
+            raise EventError(
+                f"found more than {DEEPEST} objects and arrays inside each other, below {(name or '')[:100]!r}"
+            )
         if isinstance(value, Mapping):
             for key, inner in reversed(list(value.items())):
                 if not isinstance(key, str):
                     raise EventError(f"the attribute name {key!r} is not a string", attribute=name)
-                todo.append((key if name is None else f"{name}.{key}", depth + 1, inner))
+                path = key if name is None else f"{name}.{key}"
+                if names is None or _leads_to(path, names) or _leads_to(path + ".", names):
+                    todo.append((path, depth + 1, inner))
         elif isinstance(value, (list, tuple, set, frozenset)):
             todo.extend((name, depth + 1, element) for element in reversed(list(value)))
         elif isinstance(value, np.ndarray):
@@ -52,6 +61,12 @@ def values_of(event: Mapping[str, Any]) -> dict[str, list[Any]]:
             assert name is not None
             found.setdefault(name, []).append(read)
     return found
+
+
+def _leads_to(path: str, names: list[str]) -> bool:
+    """Whether one of the sorted names is this one, or, with a dot at its end, lies below."""
+    place = bisect_left(names, path)
+    return place < len(names) and (names[place] == path or (path[-1:] == "." and names[place].startswith(path)))
 
 
 def read_value(value: Any) -> Any:

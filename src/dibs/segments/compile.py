@@ -1,4 +1,5 @@
-"""Texts to coded clauses: the fast lane for simple conjunctions, the general lane for everything else."""
+"""Texts to tables of predicates: by the templates of their shapes (language.reading), by the grammar where there is
+none."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.arrays import from_integers
+from dibs.arrays import from_numpy
 from dibs.errors import ExpressionError, Problem
-from dibs.language.bulk import parse_simple
 from dibs.language.expression import Expression
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
-from dibs.language.rows import SimpleRow, read_simple, rows_table
+from dibs.language.reading import Reading, read
+from dibs.language.rows import Row, read_row
 from dibs.language.sql import parse
 from dibs.language.table import PredicateTable, concatenate
 
-Form = Union[Expression, SimpleRow]  # what a text says, once it has been read
+Form = Union[Expression, Row]  # what a text says, once it has been read
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Compiled:
     table: PredicateTable
     order: NDArray[np.int64]
     errors: dict[int, ExpressionError]
-    # Of the texts that the fast lane did not take, if they were asked for. It reads the others again in no time.
+    # Of the texts that the grammar has read, if they were asked for. Templates read the others again in no time.
     forms: dict[int, Expression] = field(default_factory=dict)
 
 
@@ -42,77 +43,61 @@ def compile_texts(
     no_joins: str = "",
 ) -> Compiled:
     """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`."""
-    bulk = parse_simple(texts)
+    bulk = read(texts)
     if progress:
-        progress(int(bulk.simple.sum()))
-    places: tuple[list[int], list[int]] = ([], [])
-    forms: tuple[list[Expression], list[Expression]] = ([], [])
+        progress(len(bulk.order))
+    forms: dict[int, Expression] = {}
     errors: dict[int, ExpressionError] = {}
-    for i in np.flatnonzero(~bulk.simple).tolist():
+    for i in np.flatnonzero(~bulk.taken).tolist():
         try:
-            form = tree_of(texts[i].as_py(), no_joins)
+            forms[i] = tree_of(texts[i].as_py(), no_joins)
         except ExpressionError as e:
             errors[i] = e
-        else:
-            general = not is_conjunction(form)
-            places[general].append(i)
-            forms[general].append(form)
         if progress:
             progress(1)
-    table = concatenate([bulk.table, conjunction_table(forms[0]), program_table(forms[1])])
-    order = np.concatenate([np.flatnonzero(bulk.simple), np.array(places[0] + places[1], np.int64)])
-    kept = dict(zip(places[0] + places[1], forms[0] + forms[1])) if keep_forms else {}
-    return Compiled(table, order, errors, kept)
+    compiled = _with_trees(bulk, forms)
+    return Compiled(compiled.table, compiled.order, errors, forms if keep_forms else {})
+
+
+def _with_trees(bulk: Reading, forms: dict[int, Expression]) -> Compiled:
+    """What templates have read, and normal forms of the texts that they left."""
+    if not forms:
+        return Compiled(bulk.table, bulk.order, {})
+    tables, places = _general(forms)
+    table = concatenate([bulk.table, *tables])
+    plain, conjunctions = bulk.table.conjunctions, tables[0].conjunctions
+    order = [bulk.order[:plain], places[:conjunctions], bulk.order[plain:], places[conjunctions:]]
+    return Compiled(table, np.concatenate(order).astype(np.int64), {})
 
 
 def compile_forms(forms: list[Expression]) -> Compiled:
     """Compiles normal forms."""
     tables, order = _general(dict(enumerate(forms)))
-    return Compiled(concatenate(tables), np.array(order, np.int64), {})
+    return Compiled(concatenate(tables), order, {})
 
 
 def compile_mixed(texts: pa.Array, forms: Sequence[Form | None]) -> Compiled:
-    """Compiles texts that are known to be good. A form is what `form_of` made of the text; None: it is not read yet."""
-    rows: dict[int, SimpleRow] = {}
-    trees: dict[int, Expression] = {}
-    unread: list[int] = []
-    for i, form in enumerate(forms):
-        if isinstance(form, SimpleRow):
-            rows[i] = form
-        elif form is None:
-            unread.append(i)
-        else:
-            trees[i] = form
-    if len(unread) == len(forms):
-        return compile_texts(texts)
-    tables, order = [rows_table(list(rows.values()))] if rows else [], list(rows)
-    if unread:
-        bulk = parse_simple(texts.take(from_integers(unread)))
-        tables.append(bulk.table)
-        for i, simple in zip(unread, bulk.simple.tolist()):
-            if simple:
-                order.append(i)
-            else:
-                trees[i] = normal_form(parse(texts[i].as_py()))
-    if trees:
-        general, places = _general(dict(sorted(trees.items())))
-        tables += general
-        order += places
-    return Compiled(concatenate(tables), np.array(order, np.int64), {})
+    """Compiles texts that are known to be good. A form is what `form_of` made of the text, or None. What templates
+    take is read again, all at once, which takes no longer than to look at what was read of each."""
+    trees = {i: form for i, form in enumerate(forms) if form is not None and not isinstance(form, Row)}
+    unread = np.array([i for i in range(len(forms)) if i not in trees], np.int64)  # to read a row is to code it
+    bulk = read(texts.take(from_numpy(unread)) if trees else texts)
+    for i in unread[~bulk.taken].tolist():
+        trees[i] = normal_form(parse(texts[i].as_py()))
+    return _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
 
 
-def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], list[int]]:
+def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], NDArray[np.int64]]:
     """Tables of normal forms, conjunctions first, and which of the forms their rows are."""
     plain = {i: form for i, form in forms.items() if is_conjunction(form)}
     other = {i: form for i, form in forms.items() if i not in plain}
-    return [conjunction_table(plain.values()), program_table(other.values())], [*plain, *other]
+    return [conjunction_table(plain.values()), program_table(other.values())], np.array([*plain, *other], np.int64)
 
 
 def form_of(text: str, no_joins: str = "") -> Form:
-    """What a text says, read by the fast lane or else as its normal form. Raises ExpressionError. no_joins: see
-    `tree_of`."""
+    """What a text says: by its templates, or its normal form. Raises ExpressionError. no_joins: see `tree_of`."""
     try:
-        row = read_simple(text)
+        row = read_row(text)
     except (AttributeError, UnicodeEncodeError):  # no string, or no Unicode: parse says so
         row = None
     return tree_of(text, no_joins) if row is None else row

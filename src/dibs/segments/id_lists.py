@@ -159,7 +159,7 @@ def lists_by_event(
 
 
 def _integer_lists(events: int, event: NDArray[np.int32], id: NDArray[np.int64]) -> Iterator[list[Id]]:
-    offsets, keys = _by_event(event, id, events)
+    offsets, keys = by_event(event, id, events)
     if len(id) >= MANY * events:
         ends = offsets.tolist()
         for a, b in zip(ends, ends[1:]):
@@ -177,13 +177,13 @@ def _integer_lists(events: int, event: NDArray[np.int32], id: NDArray[np.int64])
 def _text_lists(events: int, ids: IdIndex, event: NDArray[np.int32], row: NDArray[np.int32]) -> Iterator[list[Id]]:
     order = order_of(ids, len(row))
     if order is None:
-        offsets, rows = _by_event(event, row, events)
+        offsets, rows = by_event(event, row, events)
         for _, _, bounds in _stretches(offsets):
             for texts in _cut(ids.at(rows[bounds[0] : bounds[-1]]), bounds):
                 texts.sort()
                 yield texts
         return
-    offsets, ranks = _by_event(event, order.rank[row], events)
+    offsets, ranks = by_event(event, order.rank[row], events)
     if len(row) >= MANY * events:  # few numbers are sorted fastest
         ends = offsets.tolist()
         for a, b in zip(ends, ends[1:]):
@@ -214,7 +214,7 @@ def _stretches(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int, NDArray[n
 
 
 @kernel
-def _by_event(event, key, events):
+def by_event(event, key, events):
     """Offsets by event, and the keys in the order of their events (counting sort)."""
     offsets = np.zeros(events + 1, np.int64)
     for e in event:

@@ -149,7 +149,7 @@ class Upkeep:
                 job()
             except Exception as e:
                 failed = e
-                log.exception("work in the background failed; it will be tried again")
+                _log("work in the background failed and will be tried again", e)
             with self._lock:
                 self._under_way = None
                 if asked is None:
@@ -173,7 +173,7 @@ class Upkeep:
                 self._job = self._next()
             except Exception as e:
                 self._problems[source] = e
-                log.exception("work in the background could not be planned")
+                _log("work in the background could not be planned", e)
 
     def _warn(self, failed: Exception) -> None:
         if not self._warned:
@@ -208,6 +208,14 @@ class Upkeep:
         self._lock, self._changed = lock, threading.Condition(lock)
         self._worker = self._under_way = self._job = None
         self._asked = []
+
+
+def _log(what: str, error: Exception) -> None:
+    """A full disk, a folder that may not be written and the like are no defects: one line says what to do."""
+    if isinstance(error, (DibsError, OSError, MemoryError)):
+        log.warning("%s: %s", what, error)
+    else:
+        log.error(what, exc_info=error)
 
 
 _all: weakref.WeakSet[Upkeep] = weakref.WeakSet()

@@ -11,6 +11,7 @@ import orjson
 
 from dibs.arguments import Id
 from dibs.service.checking import integer_of, problem_with
+from dibs.service.limits import Hold
 from dibs.service.problems import Refusal
 from dibs.service.routes import JSON, LINES, PROBLEM, Route
 from dibs.service.subscriptions import Condition
@@ -26,18 +27,21 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 LINE_TYPES = {LINES, "application/x-ndjson", "application/jsonlines"}
 BODY_TYPES = {JSON, "", *LINE_TYPES}
+PLAIN = JSON.encode()  # what most requests have
 LONGEST_ID = 1_000  # characters
 LONGEST_KEY = 200
+PIECE = 256 << 10  # bytes
 PING = 15.0  # seconds of silence in a stream
 
 
-@dataclass
+@dataclass(slots=True)
 class Answer:
     body: bytes = b""
     status: int = 200
     media: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
     chunks: AsyncIterator[bytes] | None = None  # in place of the body, as they come
+    kept: bytes | None = None  # what a repeat of the request gets, if not the body
 
     @classmethod
     def of(cls, value: Any, status: int = 200, **headers: str) -> Answer:
@@ -49,15 +53,25 @@ class Answer:
         body = orjson.dumps(refusal.document(), default=str)
         return cls(body, refusal.status, PROBLEM, dict(refusal.headers))
 
-    async def send(self, send: Send) -> None:
+    async def send(self, send: Send, head: bool = False) -> None:
+        """head: only that. A long body goes piece by piece, as the client takes it."""
         headers = [(b"content-type", self.media.encode()), *SAFE]
-        headers += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in self.headers.items()]
+        for name, value in self.headers.items():
+            headers.append((name.lower().encode(), value.encode("latin-1", "replace")))
         if self.chunks is None:
-            headers.append((b"content-length", str(len(self.body)).encode()))
+            headers.append((b"content-length", b"%d" % len(self.body)))
             await send({"type": "http.response.start", "status": self.status, "headers": headers})
-            await send({"type": "http.response.body", "body": self.body})
+            body = b"" if head else self.body
+            start = 0
+            while len(body) - start > PIECE:
+                await send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": True})
+                start += PIECE
+            await send({"type": "http.response.body", "body": body[start:]})
             return
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        if head:
+            await send({"type": "http.response.body", "body": b""})
+            return
         async for chunk in self.chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -72,7 +86,7 @@ SAFE = [
 ]
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     service: Service
     route: Route
@@ -84,13 +98,17 @@ class Call:
     identity: Identity
     tenant: Tenant
     parameters: dict[str, Any]
+    hold: Hold
     body: bytes = b""
 
     # ---- what was sent ----
 
     @property
     def media(self) -> str:
-        return self.headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
+        given = self.headers.get(b"content-type", b"")
+        if given == PLAIN:
+            return JSON
+        return given.decode("latin-1").split(";")[0].strip().lower()
 
     @property
     def is_lines(self) -> bool:
@@ -149,14 +167,14 @@ class Call:
     # ---- working ----
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Not in the loop, and within the tenant's time; of one tenant only some at once."""
-        loop = asyncio.get_running_loop()
-        seconds = self.tenant.limits.seconds or None
-        try:
-            async with self.tenant.at_once:
-                return await asyncio.wait_for(loop.run_in_executor(self.service.pool, work), seconds)
-        except (asyncio.TimeoutError, TimeoutError):
-            raise Refusal("timeout", f"it took more than {seconds} seconds; ask for less at once") from None
+        """Not in the loop, when it is the tenant's turn, and within its time."""
+        return await self.service.turns.run(self.tenant.name, work, self.tenant.limits.seconds)
+
+    def open_stream(self) -> Hold:
+        """It ends when its `ending` is set. Raises Refusal if too many are open."""
+        self.hold.become_stream()
+        self.service.open_streams.add(self.hold)
+        return self.hold
 
 
 # ---- streams ----

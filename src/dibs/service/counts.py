@@ -7,10 +7,12 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from dibs.arguments import Id
+from dibs.segments.id_columns import IdColumns
 from dibs.service.database import Database
 
 MINUTE, HOUR = 60, 3_600
@@ -35,29 +37,32 @@ class Counted:
 class MatchCounts:
     def __init__(self, database: Database, tenant: str):
         self._database, self._tenant = database, tenant
-        self._turn = threading.Lock()
+        self.turn = threading.RLock()
         self._minutes: deque[Minute] = deque(maxlen=MINUTES_KEPT)
         self._new: dict[int, Counter[Id]] = {}  # by hour, not yet in the database
         self.events = self.matches = 0  # since the start
 
-    def add(self, matches: Iterable[list[Id]]) -> None:
+    def add(self, matches: Sequence[list[Id]]) -> None:
         """The ids of each event."""
         number = int(time.time()) // MINUTE
-        with self._turn:
+        if isinstance(matches, IdColumns):
+            found, count = matches.times(), matches.pairs
+        else:
+            found, count = Counter(chain.from_iterable(matches)), sum(map(len, matches))
+        with self.turn:
             if not self._minutes or self._minutes[-1].number < number:
                 self._minutes.append(Minute(number))
             minute = self._minutes[-1]
             new = self._new.setdefault(number * MINUTE // HOUR, Counter())
-            for ids in matches:
-                minute.events += 1
-                self.events += 1
-                self.matches += len(ids)
-                minute.matches.update(ids)
-                new.update(ids)
+            minute.events += len(matches)
+            self.events += len(matches)
+            self.matches += count
+            minute.matches.update(found)
+            new.update(found)
 
     def flush(self) -> None:
         """Into the database."""
-        with self._turn:
+        with self.turn:
             new, self._new = self._new, {}
         new = {hour: counts for hour, counts in new.items() if counts}
         if not new:
@@ -84,7 +89,7 @@ class MatchCounts:
     def forget(self, ids: Iterable[Id]) -> None:
         """Of subscriptions that are gone: another one of that id begins at 0."""
         gone = list(ids)
-        with self._turn:
+        with self.turn:
             for counts in (*self._new.values(), *(m.matches for m in self._minutes)):
                 for id in gone:
                     counts.pop(id, None)
@@ -122,7 +127,7 @@ class MatchCounts:
                     if hour - first < last:
                         series[id][hour - first] = count
         if by == "minute":
-            with self._turn:
+            with self.turn:
                 for minute in self._minutes:
                     place = minute.number - first
                     if 0 <= place < last:
@@ -133,7 +138,7 @@ class MatchCounts:
     def events_by_minute(self, last: int) -> list[int]:
         first = int(time.time()) // MINUTE - last + 1
         counts = [0] * last
-        with self._turn:
+        with self.turn:
             for minute in self._minutes:
                 if 0 <= minute.number - first < last:
                     counts[minute.number - first] = minute.events

@@ -19,6 +19,7 @@ import orjson
 
 from dibs.arguments import Id
 from dibs.service.database import Database
+from dibs.service.delivery import MatchedDestination, Mode
 
 COLUMNS = "id, owner, labels, destination, mode, paused, expression, weight, version, time"
 
@@ -54,23 +55,13 @@ def _of_row(row: tuple[Any, ...]) -> Detail:
     return Detail(id, owner, labels, destination, mode, bool(paused), *rest)
 
 
-@dataclass(frozen=True)
-class Receiver:
-    """Where matches of a subscription go."""
-
-    destination: str
-    mode: Any
-    version: int
-    weight: float
-
-
 class Details:
     """Of one tenant."""
 
     def __init__(self, database: Database, tenant: str):
         self._database, self._tenant = database, tenant
         self._done: list[Id] = []  # rows that are true, and do not say so yet
-        self.receivers: dict[Id, Receiver] = {}
+        self.receivers: dict[Id, MatchedDestination] = {}  # where matches of a subscription go
 
     # ---- reading ----
 
@@ -95,6 +86,11 @@ class Details:
     def count_paused(self) -> int:
         query = "SELECT count(*) FROM details WHERE tenant = ? AND paused"
         return int(self._database.read(query, (self._tenant,))[0][0])
+
+    def users_of(self, destination: str) -> list[Id]:
+        """The subscriptions that name it, paused ones included."""
+        query = "SELECT id FROM details WHERE tenant = ? AND destination = ?"
+        return [id for [id] in self._database.read(query, (self._tenant, destination))]
 
     def list_unsettled(self) -> list[Detail]:
         return self._select("AND NOT settled")
@@ -144,7 +140,8 @@ class Details:
         if detail.destination is None or detail.paused:
             self.receivers.pop(detail.id, None)
         else:
-            self.receivers[detail.id] = Receiver(detail.destination, detail.mode, version, detail.weight)
+            mode = Mode.of(detail.mode)
+            self.receivers[detail.id] = MatchedDestination(detail.id, detail.destination, mode, version, detail.weight)
 
     def close(self) -> None:
         if self._done:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ class Forwarder:
 
     async def hand_over(self, metrics: dict[str, Any]) -> None:
         headers = {SECRET.decode(): self._secret}
-        await self._open().post("/internal/metrics", json={"process": self._name, **metrics}, headers=headers)
+        with suppress(httpx.HTTPError):  # the writer is being started: the next time has all of it
+            await self._open().post("/internal/metrics", json={"process": self._name, **metrics}, headers=headers)
 
     async def is_ready(self) -> bool:
         """Whether the writer answers requests."""

@@ -1,7 +1,7 @@
 """The HTTP API: its contract, and the one table that it is made from.
 
-Dispatch (app.py), roles, sizes of bodies, /openapi.json and /docs (openapi.py) all read ROUTES. A route that is not
-here does not exist; delivery and console add theirs by a list of the same kind (`EXTENSIONS`).
+Dispatch (dispatch.py), roles, sizes of bodies, /openapi.json and /docs (openapi.py) all read ROUTES. A route that is
+not here does not exist; delivery and console add theirs by a list of the same kind (`EXTENSIONS`).
 
 WHO     `Authorization: Bearer TOKEN`. A token belongs to one tenant and has roles: read (look, match, explain), publish
         (publish events), write (read, and change subscriptions), admin (everything). A token of all tenants ("*") says
@@ -9,15 +9,15 @@ WHO     `Authorization: Bearer TOKEN`. A token belongs to one tenant and has rol
         `dibs serve --open` (loopback only) asks for no token: everybody is admin of the tenant "main".
 IDS     Texts or 64-bit integers, as in dibs.Matcher. In a path an id is a text (percent-encoded; "/" as %2F), and
         with ?integer=true an integer; in JSON its JSON type decides.
-BODIES  JSON in UTF-8, or JSON lines with `Content-Type: application/jsonl` (application/x-ndjson is the same). At most
-        --max-body bytes (413), within --max-seconds (408).
+BODIES  JSON in UTF-8, or JSON lines with `Content-Type: application/jsonl` (application/x-ndjson is the same). A
+        document, or line, has at most --max-document bytes, all lines --max-body (413), within --max-seconds (408).
 ERRORS  application/problem+json (RFC 9457): {"type": "/problems/expression", "title", "status", "detail": the words
         of the library, ...}. type is one of: expression (422; "problems": [{message, advice, start, end, line,
         column, text}]), subscriptions (422; "rejected": [{position, id, detail, problems?}]), event (422; "event",
         "attribute"), argument (400), body (400), unauthorized (401), forbidden (403), unknown-id, not-found (404),
-        method (405), timeout (408), changed (412: If-Match; "version"), duplicate-id (409), idempotency (409), too-
-        large (413), media-type (415), quota (429; Retry-After), destination (422), unavailable (503; Retry-After),
-        internal (500).
+        method (405), timeout (408), changed (412: If-Match; "version"), duplicate-id (409), idempotency (409), in-use
+        (409), too-large (413), media-type (415), quota (429; Retry-After, "limit": which), destination (422),
+        unavailable (503; Retry-After, "limit"), internal (500). HEAD is answered as GET, without the body.
 KEYS    `Idempotency-Key: TEXT` (at most 200 characters) on any write or publish: a repeat within a day gives the first
         answer again and changes nothing (header `Idempotent-Replay: true`); the same key with another body is 409.
 VERSION Every subscription has a version, sent as ETag: "7". If-Match: "7" makes PUT, DELETE, pause and resume
@@ -60,13 +60,15 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
     POST   /v1/explain              read     {"event": {...}, "id"} or {"event", "expression"} -> explanation:
                                              {"id", "matched", "truth", "headline", "deciding", "tree"}
     POST   /v1/misses               read     {"event", "limit"?} -> {"matched": n, "misses": [{"attribute", "count",
-                                             "subscriptions": [ids]}]}: who would match with another value of
-                                             one attribute
+                                             "subscriptions": [ids], "distances"}]}: who would match with another
+                                             value of one attribute, the nearest first
     GET    /v1/events               read     ?limit=100 ?before=SEQ -> {"events": [{"seq", "id", "time", "event",
                                              "count", "subscriptions"}], "kept": n}: recent ones, newest first
     POST   /v1/backtest             read     {"expression", "examples"?: 5} against the recent events -> {"events",
                                              "count", "rate" (share), "per_hour", "histogram": [{"start", "count",
-                                             "events"}], "examples": [{"seq", "time", "event"}], "elapsed"}
+                                             "events"}], "examples": [{"seq", "time", "event"}], "elapsed",
+                                             "why"}: where it matches little, attributes that no event has,
+                                             comparisons across kinds, events that each condition leaves
     GET    /v1/attributes           read     ?prefix= ?limit=100 ?values=10 ?attribute= (exact) -> {"attributes":
                                              [{"name", "events", "subscriptions": bool, "values": [{"value",
                                              "count"}]}], "events": looked at}
@@ -74,15 +76,18 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
                                              "start": ISO, "counts": [{"id", "total", "last", "series": [n...]}],
                                              "events": [n...]}; without id: the 100 that matched most
     PUT    /v1/destinations/{name}  write    {"kind", "target"?, "secret"?, "limit"?, "when_full"?, "paused"?}
-                                             -> 201 or 200, the destination
+                                             -> 201 or 200, the destination. If-None-Match: * only adds (412)
     GET    /v1/destinations/{name}  read     -> the destination, and how it does: waiting, delivered, dead...
-    DELETE /v1/destinations/{name}  write    -> 200 {"removed": ...}; what waits for it is dropped
+    DELETE /v1/destinations/{name}  write    -> 200 {"removed": ...}; what waits for it is dropped. 409 (in-use) if
+                                             subscriptions name it, unless ?force=true
     GET    /v1/destinations         read     -> {"destinations": [...]}
-    GET    /v1/destinations/{name}/stream  read  server-sent events of a stream: `delivery` (id: its place), `lost`;
-                                             Last-Event-ID, or ?after=, goes on where it was
+    GET    /v1/destinations/{name}/stream  read  server-sent events of a stream: `delivery` (id: its place, a dash and
+                                             the stream's number), `lost`, `reset` (another stream of that name:
+                                             from its beginning), `ended`; Last-Event-ID, or ?after=, goes on there
     GET    /v1/deliveries           read     -> what the outbox says of itself (queued, dead, by destination)
     GET    /v1/deliveries/dead      read     ?limit ?after ?destination -> {"dead": [...], "next"}
     POST   /v1/deliveries/dead/{delivery}/resend  write  -> 202
+    POST   /v1/deliveries/dead/resend  write ?destination -> 202 {"count"}: all of them, or those of a destination
     GET    /v1/stream               read     server-sent events: `event: published`, data {"seq", "id", "time",
                                              "event", "count", "subscriptions" (the first 100)}; `event: lost`,
                                              data {"count"} when the reader is too slow. ?subscription= only those
@@ -384,6 +389,7 @@ ROUTES: tuple[Route, ...] = (
         f"{DELIVERIES}:delete_destination",
         "write",
         "Remove a destination",
+        (Parameter("force", "Also if subscriptions name it.", "boolean", False),),
         answer=schemas.REMOVED_DESTINATION,
         changes=True,
     ),
@@ -393,7 +399,7 @@ ROUTES: tuple[Route, ...] = (
         f"{DELIVERIES}:follow_stream",
         "read",
         "Follow a destination of the kind stream (server-sent events, or a WebSocket)",
-        (Parameter("after", "From the delivery after this place; else from now on.", "integer", least=0, most=2**53),),
+        (Parameter("after", "From the delivery after this one, by its id or place; else from now on."),),
         answer=schemas.STREAM,
     ),
     Route("GET", "/v1/deliveries", f"{DELIVERIES}:overview", "read", "How delivery goes", answer=schemas.ANYTHING),
@@ -405,6 +411,17 @@ ROUTES: tuple[Route, ...] = (
         "What could not be delivered",
         (LIMIT, AFTER, Parameter("destination", "Only of this one.")),
         answer=schemas.DEAD,
+    ),
+    Route(
+        "POST",
+        "/v1/deliveries/dead/resend",
+        f"{DELIVERIES}:resend_all",
+        "write",
+        "Try all dead letters again",
+        (Parameter("destination", "Only those of this one."),),
+        answer=schemas.ANYTHING,
+        status=202,
+        changes=True,
     ),
     Route(
         "POST",

@@ -100,13 +100,25 @@ PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=CO
 TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING)
 TO_MISS = _just(("event",), event=EVENT, limit={"type": "integer", "minimum": 1, "maximum": 1_000})
 MISSES = _object(
-    ("matched", "misses"), matched=COUNT, misses=_list(_object(attribute=STRING, count=COUNT, subscriptions=_list(ID)))
+    ("matched", "misses"),
+    matched=COUNT,
+    misses=_list(_object(attribute=STRING, count=COUNT, subscriptions=_list(ID), distances=_list(NUMBER))),
 )
 RECENT = _object(
     ("seq", "time", "event"), seq=COUNT, id=STRING, time=STRING, event=EVENT, count=COUNT, subscriptions=_list(ID)
 )
 EVENTS = _object(("events", "kept"), events=_list(RECENT), kept=COUNT)
 TO_BACKTEST = _just(("expression",), expression=STRING, examples={"type": "integer", "minimum": 0, "maximum": 100})
+WHY = _object(
+    ("events", "joined", "unseen", "across", "steps", "more", "lines"),
+    events=COUNT,
+    joined=STRING,
+    unseen=_list(_object(("attribute",), attribute=STRING, suggestion=_or_null(STRING), share=NUMBER)),
+    across=_list(_object(condition=STRING, attribute=STRING, asked=STRING, found=STRING, share=NUMBER)),
+    steps=_list(_object(condition=STRING, alone=COUNT, left=COUNT)),
+    more=COUNT,
+    lines=_list(STRING),
+)
 BACKTEST = _object(
     ("events", "count", "rate"),
     events=COUNT,
@@ -116,6 +128,7 @@ BACKTEST = _object(
     histogram=_list(_object(start=STRING, count=COUNT, events=COUNT)),
     examples=_list(RECENT),
     elapsed=NUMBER,
+    why=_or_null(WHY),
 )
 ATTRIBUTES = _object(
     ("attributes", "events"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dibs.errors import ArgumentError, show
+from dibs.service.logs import Form, Level
 
 MAIN = "main"  # the tenant whose matcher is the folder itself
 ALL = "*"  # of a token: every tenant
@@ -51,6 +52,9 @@ class Limits:
     expression: int = 100_000  # characters
     seconds: int = 30  # for a body to come, and for an answer to be found
     streams: int = 100  # that are open at once
+    document: int = 1 << 20  # bytes of one event, subscription or question: one JSON document, or one line
+    requests: int = 256  # under way at once, of each token
+    bytes: int = 96 << 20  # of bodies and answers under way, of each token
 
     @classmethod
     def of(cls, value: dict[str, Any], default: Limits) -> Limits:
@@ -83,7 +87,14 @@ class Settings:
     gather_from: int | None = None  # single events that are matched as a batch; None: as many as make it worth it
     private_targets: bool = False  # webhooks may go to private networks and to this machine
     brokers: tuple[str, ...] = ()  # of Kafka, that topics may be of: host:port
+    secrets_key: Path | None = None  # the file of the keys that webhooks' secrets are encrypted with
     threads: int | None = None  # of a batch
+    max_connections: int = 2_000  # of each process that listens
+    max_bytes: int = 512 << 20  # of bodies and answers under way in a process
+    max_streams: int = 1_000  # that are open in all
+    stalled: float = 30.0  # seconds in which a client must take some of its answer
+    log: Form = "text"  # or as JSON lines
+    log_level: Level = "warning"  # info: each request, too
     deliver: bool = True  # by a process beside; else another one does, or nobody
 
     def __post_init__(self) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from heapq import merge
-from typing import Any
+from time import thread_time
+from typing import Any, Union
 
 import orjson
 
 from dibs.arguments import Id
-from dibs.errors import DibsError, DuplicateId, ExpressionError, Rejected, SubscriptionErrors, UnknownId
+from dibs.errors import DibsError, DuplicateId, ExpressionError, Problem, Rejected, SubscriptionErrors, UnknownId
 from dibs.language.joins import attributes_of_event
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
@@ -29,6 +30,10 @@ from dibs.service.settings import Limits
 from dibs.storage.catalog_rows import Entry
 
 LOOKED_AT = 5_000  # subscriptions, for one page of a filtered list
+LOOKING = 0.25  # processor seconds for one: some expressions take longer to look at than others
+PAGE = 1 << 20  # characters of the expressions of a page
+BATCH = 200  # subscriptions that are read at once
+Lines = dict[int, Union[Detail, Id]]  # of a change, by their places
 
 
 @dataclass(frozen=True)
@@ -133,15 +138,19 @@ class Subscriptions:
         return _join(self.matcher.get(id), detail)
 
     def page(self, wanted: Filter, after: Id | None, limit: int) -> tuple[list[Detail], Id | None]:
-        """The next ones in the order of ids, and the id to go on after: None if there are no more."""
+        """The next ones in the order of ids, and the id to go on after: None if there are no more. Fewer than the limit
+        where they are long, or where it would take too long to find others."""
         found: list[Detail] = []
-        last, looked = after, 0
+        last, looked, size, begun = after, 0, 0, thread_time()
         for detail in self._list_in_order(wanted, after, limit):
             if len(found) == limit or looked == LOOKED_AT + limit:
+                return found, last
+            if looked and (size + len(detail.expression) > PAGE or thread_time() - begun > LOOKING):
                 return found, last
             last, looked = detail.id, looked + 1
             if wanted.takes(detail):
                 found.append(detail)
+                size += len(detail.expression)
         return found, None
 
     def _list_in_order(self, wanted: Filter, after: Id | None, limit: int) -> Iterator[Detail]:
@@ -149,7 +158,7 @@ class Subscriptions:
             return self._of_owner(wanted.owner, after)
         if wanted.paused:
             return self._list_paused(after)
-        batch = limit + 1 if wanted == Filter() else 1_000
+        batch = min(limit + 1, BATCH) if wanted == Filter() else BATCH
         key = lambda detail: id_order(detail.id)  # noqa: E731
         return merge(self._matching(after, batch), self._list_paused(after), key=key)
 
@@ -164,14 +173,14 @@ class Subscriptions:
                     yield _of_entry(entry, detail)
 
     def _list_paused(self, after: Id | None) -> Iterator[Detail]:
-        while found := self.details.list_paused(after, 1_000):
+        while found := self.details.list_paused(after, BATCH):
             yield from found
             after = found[-1].id
 
     def _of_owner(self, owner: str, after: Id | None) -> Iterator[Detail]:
         durable = self.matcher.durable
         assert durable is not None
-        while found := self.details.of_owner(owner, after, 1_000):
+        while found := self.details.of_owner(owner, after, BATCH):
             entries = durable.catalog.get_many(detail.id for detail in found)
             for detail, entry in zip(found, entries):
                 if detail.paused:
@@ -245,15 +254,13 @@ class Subscriptions:
         if plain:
             self.details.forget(plain)
 
-    def change_many(
-        self, lines: list[Detail | Id], rejected: list[Rejected], on_error: str, mode: str
-    ) -> tuple[int, int]:
+    def change_many(self, lines: Lines, rejected: list[Rejected], on_error: str, mode: str) -> tuple[int, int]:
         """Puts subscriptions, and removes those of which only the id is given. rejected: lines that were bad before.
         Returns how many were put and removed."""
         with self._turn:
             put: dict[Id, tuple[int, Detail]] = {}
             removed: dict[Id, int] = {}
-            for place, line in enumerate(lines):
+            for place, line in lines.items():
                 id = line.id if isinstance(line, Detail) else line
                 if mode == "add" and isinstance(line, Detail) and (id in put or self._find(id) is not None):
                     rejected.append(Rejected(place, id, line.expression, DuplicateId(id)))
@@ -310,12 +317,14 @@ class Subscriptions:
     def check_size(self, expression: str) -> None:
         most = self.limits.expression
         if most and len(expression) > most:
-            raise Refusal("quota", f"the expression has {len(expression):,} characters; at most {most:,} are taken")
+            message = f"the expression has {len(expression):,} characters; at most {most:,} are taken"
+            raise ExpressionError([Problem(message, "make several subscriptions of it", end=len(expression))])
 
     def _check_room(self, more: int) -> None:
         most = self.limits.subscriptions
         if most and more and len(self) + more > most:
-            raise Refusal("quota", f"there are {len(self):,} subscriptions, and {more:,} more would be over {most:,}")
+            detail = f"there are {len(self):,} subscriptions, and {more:,} more would be over {most:,}"
+            raise Refusal("quota", detail, {"limit": "subscriptions", "most": most})
 
 
 def _of_entry(entry: Entry, detail: Detail | None) -> Detail:

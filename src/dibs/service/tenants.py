@@ -20,10 +20,9 @@ from dibs.service.gathering import Gatherer
 from dibs.service.problems import Refusal
 from dibs.service.recent import RecentEvent, RecentEvents
 from dibs.service.settings import HISTORY, MAIN, Limits, Settings
+from dibs.service.slices import Pace
 from dibs.service.subscriptions import Subscriptions
 from dibs.storage.store import is_durable
-
-AT_ONCE = 4  # threads that work for one tenant
 
 
 class Rate:
@@ -42,7 +41,7 @@ class Rate:
         if self._left < 1:
             wait = max(1, round((1 - self._left) / self.rate))
             detail = f"more than {self.rate:,.0f} requests per second: try again in {wait} s"
-            raise Refusal("quota", detail, headers={"Retry-After": str(wait)})
+            raise Refusal("quota", detail, {"limit": "rate", "most": self.rate}, {"Retry-After": str(wait)})
         self._left -= 1
 
 
@@ -61,7 +60,7 @@ class Tenant:
         self.feed: LiveFeed[RecentEvent] = LiveFeed()
         self.recent = RecentEvents(settings.recent_events, settings.recent_bytes)
         self.counts = MatchCounts(database, name)
-        self.at_once = asyncio.Semaphore(AT_ONCE)
+        self.pace = Pace()  # of matching many events
         if not follows:
             self.subscriptions.settle()
 

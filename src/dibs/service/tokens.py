@@ -47,6 +47,12 @@ class ListedToken:
     expires: float | None
     revoked: float | None
 
+    @property
+    def state(self) -> str:
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and self.expires < time.time() else "in use"
+
 
 class UnknownToken(DibsError, KeyError):
     """No token has this name."""
@@ -102,6 +108,7 @@ class Tokens:
         self._looked = 0.0
         self.fresh = FRESH  # a revoked token is refused within this time
         self._known: dict[bytes, Identity] = {}
+        self._names: set[str] = set()
 
     def identity(self, secret: str) -> Identity | None:
         """Who that is; None: nobody."""
@@ -111,11 +118,19 @@ class Tokens:
         found = self._known.get(hash_of(secret))
         return None if found is None or (found.expires is not None and found.expires < time.time()) else found
 
+    def is_in_use(self, identity: Identity) -> bool:
+        """Whether it still is, as of the last look."""
+        return identity.token in self._names and (identity.expires is None or identity.expires >= time.time())
+
+    def look(self) -> None:
+        self._look(time.monotonic())
+
     def _look(self, now: float) -> None:
         stamp = self._database.stamp()
         if stamp != self._stamp or not self._database.read_only:
             query = "SELECT hash, name, tenant, roles, expires FROM tokens WHERE revoked IS NULL"
             self._known = {row[0]: _identity(*row[1:]) for row in self._database.read(query)}
+            self._names = {identity.token for identity in self._known.values()}
             self._stamp = stamp
         self._looked = now
 

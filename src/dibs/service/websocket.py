@@ -91,5 +91,9 @@ class _Socket:
 def message_of(event: bytes) -> str:
     """A server-sent event as a message."""
     parts = dict(line.split(b": ", 1) for line in event.split(b"\n"))
-    about = {"event": parts[b"event"].decode()} | ({"id": int(parts[b"id"])} if b"id" in parts else {})
+    about = {"event": parts[b"event"].decode()} | ({"id": _id(parts[b"id"])} if b"id" in parts else {})
     return orjson.dumps(about | {"data": orjson.Fragment(parts[b"data"])}).decode()
+
+
+def _id(text: bytes) -> int | str:
+    return int(text) if text.isdigit() else text.decode()

@@ -12,9 +12,9 @@ from dibs.arguments import DEFAULT_WEIGHT, OnError
 from dibs.errors import ArgumentError, DibsError, DuplicateId, ExpressionError, Rejected, SubscriptionErrors
 from dibs.matcher import Matcher
 from dibs.segments.ids import Id
+from dibs.spark.tasks import TWICE, advise
 
 Change = tuple[Id, Union[str, None], Union[float, None]]  # expression None: it goes; weight None: as it was
-TWICE = "the table has it twice: keep one row of each id"
 
 
 def apply_changes(matcher: Matcher, changes: Iterable[Change], on_error: OnError) -> list[Rejected]:
@@ -46,7 +46,10 @@ def become(matcher: Matcher, table: pa.Table, on_error: OnError) -> list[Rejecte
     """Makes the matcher hold the rows of the table (id, expression[, weight]) and nothing else; only what differs is
     changed. A row that is bad leaves the subscription of its id as it was."""
     if not len(matcher):
-        return matcher.add_table(table, on_error=on_error)
+        try:
+            return list(map(advise, matcher.add_table(table, on_error=on_error)))
+        except SubscriptionErrors as errors:
+            raise SubscriptionErrors(list(map(advise, errors.rejected))) from None
     weights = table["weight"].to_pylist() if "weight" in table.column_names else [DEFAULT_WEIGHT] * len(table)
     before = dict(_all(matcher))
     seen: set[Any] = set()

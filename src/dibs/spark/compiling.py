@@ -33,6 +33,7 @@ from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts, cuts_of, route, widen
 from dibs.spark.frames import Subscriptions, cores_of
 from dibs.spark.merging import due
+from dibs.spark.ordering import Ordering, clash
 from dibs.spark.places import Place
 from dibs.spark.tasks import Job
 from dibs.storage import versions
@@ -81,6 +82,7 @@ class Compiling:
             cuts=None,
             feed=feed,
             unique_ids=feed or self._old is not None,
+            clash="" if table.ordering is None else str(clash(table.ordering.why)),
             old=self._old,
         )
 
@@ -171,11 +173,21 @@ class Compiling:
     def _beside_old(self, new: DataFrame, parts: int, job: Job) -> DataFrame:
         """The new rows and those of the old version, by id."""
         rows = new.withColumn("segment", F.lit(None).cast("int")).withColumn("row", F.lit(None).cast("long"))
+        named = [name for name in rows.columns if self._ordering is None or name not in self._ordering.columns]
         if self._old is not None and self._old.segments:
             number = self._session.range(0, len(self._old.segments), 1, len(self._old.segments))
-            rows = rows.unionByName(number.mapInArrow(_task("old_rows", job), _nullable(rows.schema)))
+            old = number.mapInArrow(_task("old_rows", job), _nullable(rows.select(*named).schema))
+            rows = rows.unionByName(old, allowMissingColumns=True)
             parts = max(parts, min(cores_of(self._session), self._old.subscriptions // thresholds.spark_task))
-        return rows.repartition(parts, "id")
+        rows = rows.repartition(parts, "id")
+        if self._ordering is None:
+            return rows
+        # By id and segment, so that old rows, of which no two are alike in both, have ranks of their own.
+        return rows.select(*named, self._ordering.rank("position", "id", "segment").alias("rank"))
+
+    @property
+    def _ordering(self) -> Ordering | None:
+        return self._table.ordering
 
     @property
     def _changed_schema(self) -> StructType:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT
-from dibs.errors import Rejected
+from dibs.errors import DibsError, Rejected
 from dibs.segments.ids import IdIndex
 from dibs.spark.access import access_keys
 from dibs.spark.repeated import positions_of
@@ -27,8 +27,11 @@ def find_changes(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.Rec
     is_old = table["segment"].is_valid()
     new, old = table.filter(pc.invert(is_old)).sort_by("position"), table.filter(is_old)
     yield counted_rows(job, new)
+    clashing: list[Rejected] = []
+    if job.feed:
+        new, clashing = yield from _last_changes(new, job)
     changed, leaving = _differences(new, old, job)
-    bad = yield from _place(changed, job)
+    bad = clashing + (yield from _place(changed, job))
     if job.feed:  # a bad change changes nothing
         refused = {r.id for r in bad}
         leaving = leaving[[old["id"][row].as_py() not in refused for row in leaving.tolist()]] if refused else leaving
@@ -66,11 +69,42 @@ def _place(new: pa.Table, job: Job) -> Generator[pa.RecordBatch, None, list[Reje
     return bad
 
 
+def _last_changes(new: pa.Table, job: Job) -> Generator[pa.RecordBatch, None, tuple[pa.Table, list[Rejected]]]:
+    """The last change of each id. Those that differ, and whose ranks do not say which is later, clash: they are bad,
+    and returned too."""
+    group = _groups(new["id"].combine_chunks())
+    group[new["id"].is_null().to_numpy()] = -1 - np.arange(new["id"].null_count)  # bad, each for itself
+    rank = new["rank"].fill_null(-1).to_numpy()
+    order = np.lexsort((rank, group))
+    same_id = np.diff(group[order]) == 0
+    if not same_id.any():
+        return new, []
+    differ = same_id & (np.diff(_contents(new)[order]) != 0)
+    before, after = rank[order][:-1], rank[order][1:]
+    torn = group[order][1:][differ & (before == after)]
+    unranked = np.intersect1d(group[order][1:][differ], group[rank < 0])
+    clashing = np.isin(group, np.concatenate([torn, unranked]))
+    last = np.zeros(len(new), np.bool_)
+    last[order[np.append(~same_id, True)]] = True
+    bad: list[Rejected] = []
+    if clashing.any():
+        told = new.filter(pa.array(clashing))
+        pairs = zip(told["id"].to_pylist(), told["expression"].to_pylist())
+        bad = [Rejected(place, id, text, DibsError(job.clash)) for place, (id, text) in enumerate(pairs)]
+        yield bad_rows(job, bad, told["position"])
+    return new.filter(pa.array(last & ~clashing)), bad
+
+
+def _contents(new: pa.Table) -> NDArray[np.int64]:
+    """A number for each change, the same for those that do the same."""
+    deleted = new["deleted"].fill_null(False).to_numpy()
+    text, weight = (_groups(new[name].combine_chunks()) for name in ("expression", "weight"))
+    rows = np.stack([np.where(deleted, -1, text), np.where(deleted, -1, weight)])
+    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
+
+
 def _differences(new: pa.Table, old: pa.Table, job: Job) -> tuple[pa.Table, NDArray[np.int64]]:
     """The new rows that the old version does not have, and the rows of the old version that go."""
-    if job.feed:  # the last change of an id counts
-        group = _groups(new["id"].combine_chunks())
-        new = new.take(pa.array(np.sort(len(new) - 1 - np.unique(group[::-1], return_index=True)[1])))
     ids = new["id"].combine_chunks()
     places, rows = _find(old, ids)
     same = np.zeros(len(new), np.bool_)

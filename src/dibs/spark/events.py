@@ -1,14 +1,13 @@
-"""The events of a `match`: which columns leave the JVM, and what can be told of them before anything runs."""
+"""The events of a `match`: which columns leave the JVM, and what is refused before anything runs."""
 
 from __future__ import annotations
 
-import difflib
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -24,8 +23,8 @@ from pyspark.sql.types import (
 )
 
 from dibs.errors import ArgumentError, DibsError, show
-from dibs.spark.frames import is_frame
-from dibs.storage.versions import NUMBERS, Version
+from dibs.spark.frames import is_case_ignored, is_frame
+from dibs.storage.versions import Version
 
 RESULT_NAMES = ("event_id", "subscription_id", "subscription_ids", "weight", "weights", "why", "matches")
 
@@ -83,6 +82,22 @@ def event_columns(
     return Events(numbered.select(*wanted), carried, [events.columns[p] for p in kept], names, attributes)
 
 
+def column_name(events: DataFrame, given: Any, parameter: str) -> str:
+    """The name of a column that is given by its name, as Spark takes names (in other case, unless it is told not to),
+    or as a Column."""
+    name = given
+    if not isinstance(given, str):
+        try:
+            (name,) = events.select(given).columns
+        except (PySparkException, TypeError, ValueError, AttributeError):
+            raise ArgumentError(f"{parameter} is the name of a column of the events, not {show(given)}") from None
+    if name not in events.columns and is_case_ignored(events):
+        alike = [column for column in events.columns if column.lower() == name.lower()]
+        name = alike[0] if len(alike) == 1 else name
+    event_place(events, name, parameter)
+    return str(name)
+
+
 def event_place(events: DataFrame, name: str, parameter: str) -> int:
     count = events.columns.count(name)
     if count != 1:
@@ -105,7 +120,7 @@ def attribute_places(events: DataFrame, paths: frozenset[str], id_place: int, at
             )
         return [place]
     # `a.b` is mentioned: it may be the column `a.b`, or a field of the column `a`.
-    mentioned = {path[:end] for path in paths for end in _prefix_ends(path)}
+    mentioned = {path[:end] for path in paths for end in prefix_ends(path)}
     places = [i for i, name in enumerate(events.columns) if name in mentioned]
     for place in places:
         name = events.columns[place]
@@ -119,7 +134,7 @@ def attribute_places(events: DataFrame, paths: frozenset[str], id_place: int, at
     return places or [id_place]
 
 
-def _prefix_ends(path: str) -> list[int]:
+def prefix_ends(path: str) -> list[int]:
     return [i for i, character in enumerate(path) if character == "."] + [len(path)]
 
 
@@ -147,72 +162,3 @@ def _contains(kind: DataType, wanted: type[DataType]) -> bool:
     if isinstance(kind, ArrayType):
         return _contains(kind.elementType, wanted)
     return isinstance(kind, wanted)
-
-
-# ---- what is probably a mistake ----
-
-_told: set[str] = set()  # so that each is told once
-
-
-def warn_of_mistakes(events: DataFrame, version: Version, attributes: str | None) -> None:
-    """Attributes that no event can have, and numbers that are compared with strings: they match nothing, which is
-    probably not meant."""
-    types = {field.name: field.dataType for field in events.schema.fields}
-    if attributes is None:
-        known = _paths(events.schema)
-    else:
-        kind = types[attributes]
-        if isinstance(kind, MapType) and isinstance(kind.valueType, StringType):
-            numbers = sorted(name for name, kinds in version.kinds.items() if kinds == NUMBERS)
-            if numbers:
-                _tell(
-                    f"subscriptions compare {_list(numbers)} with numbers, but the values of {attributes!r} are "
-                    "strings, which are equal to no number: cast the values, map<string,double>"
-                )
-        if not isinstance(kind, StructType):
-            return
-        known = _paths(kind)
-    missing = sorted(name for name in version.attributes if not _is_known(name, known))
-    for name in missing[:3]:
-        nearest = _nearest(name, known)
-        advice = f"; did they mean {nearest!r}?" if nearest is not None else ""
-        _tell(f"subscriptions mention {name!r}, which the events do not have: to them it is always null{advice}")
-    if len(missing) > 3:
-        _tell(f"the events do not have {len(missing):,} attributes that subscriptions mention: {_list(missing)}")
-    strings = {path for path, kind in known.items() if isinstance(kind, StringType)}
-    numbers = sorted(name for name in strings & version.attributes if version.kinds[name] == NUMBERS)
-    if numbers:
-        _tell(f"subscriptions compare {_list(numbers)} with numbers, but the events have strings there: cast them")
-
-
-def _paths(schema: StructType) -> dict[str, DataType]:
-    """All columns and fields of columns, by their paths."""
-    result: dict[str, DataType] = {}
-    for field in schema.fields:
-        result[field.name] = field.dataType
-        if isinstance(field.dataType, StructType):
-            result |= {f"{field.name}.{path}": kind for path, kind in _paths(field.dataType).items()}
-    return result
-
-
-def _is_known(name: str, known: dict[str, DataType]) -> bool:
-    if name in known:
-        return True
-    heads = (known.get(name[:end]) for end in _prefix_ends(name)[:-1])
-    return any(isinstance(kind, (MapType, ArrayType)) for kind in heads)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    same = {path.lower(): path for path in known}
-    found = difflib.get_close_matches(name.lower(), same, n=1, cutoff=0.7)
-    return same[found[0]] if found else None
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-
-
-def _tell(text: str) -> None:
-    if text not in _told:
-        _told.add(text)
-        warnings.warn(text, UserWarning, stacklevel=4)

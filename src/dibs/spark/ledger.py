@@ -1,6 +1,7 @@
 """The ledger of a stream: which snapshot of the subscriptions each micro-batch is matched against.
 
     batches/000000000012.json    written, and safe on the disk, before batch 12 is matched
+    stream.lock                  held by the one stream whose state the folder is
 
 So a batch that is run again after a crash is matched against the same snapshot, and gives the same matches. Spark
 begins a batch only when the one before is committed: what only earlier batches name is removed then. A state folder
@@ -14,18 +15,32 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from dibs.errors import DamagedError
+from dibs.errors import DamagedError, DibsError, WriterActive
 from dibs.spark.snapshots import BASES, STEPS, Snapshot, step_path
 from dibs.storage.files import replace_bytes
+from dibs.storage.writer_lock import WriterLock, is_here
 
 BATCHES = "batches"
+LOCK = "stream.lock"
 FORMAT = 1
 
 
 class Ledger:
     def __init__(self, state: Path) -> None:
+        """Raises DibsError when another stream has the folder."""
         self.state = state
+        try:
+            self._lock = WriterLock(state, LOCK)
+        except WriterActive as error:
+            own = "of this process" if is_here(error.holder) else f"of {error.holder}"
+            raise DibsError(
+                f"{state} is the state of a stream that runs, {own}: stop that one first, or give this one a "
+                "checkpoint and a state= of its own"
+            ) from None
         (state / BATCHES).mkdir(parents=True, exist_ok=True)
+
+    def close(self) -> None:
+        self._lock.release()
 
     def _path(self, batch: int) -> Path:
         return self.state / BATCHES / f"{batch:012d}.json"
@@ -60,9 +75,9 @@ class Ledger:
     def _batches(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.state / BATCHES).glob("*.json"))
 
-    def tidy(self, batch: int, latest: Snapshot, query: str) -> None:
-        """Removes what neither this batch nor the one before names. `latest`: is kept, too."""
-        kept = [latest]
+    def tidy(self, batch: int, latest: Snapshot, query: str, *more: Snapshot) -> None:
+        """Removes what neither this batch nor the one before names. `latest` and more: are kept, too."""
+        kept = [latest, *more]
         for number in self._batches():
             snapshot = self.read(number, query) if number in (batch - 1, batch) else None
             if snapshot is None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dibs.errors import FormatError
 from dibs.jit.parcel import Parcel, unpack
+from dibs.matches import Matches
 from dibs.spark.opening import write_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
 from dibs.spark.worker import FIRST_SLICE, LARGEST_SLICE, PAIRS_AT_ONCE
@@ -44,6 +46,8 @@ class MatchColumns:
     text_ids: bool
     weight: bool
     subscription_version: bool
+    keep: tuple[str, ...] = ()  # columns of the events
+    top: int | None = None  # matches of an event, those of the highest weight; equal ones by id
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ class Counts:
     match_seconds: float = 0.0
 
 
+# Who is told what a partition of the events had. The number is that of the partition as it was read, not of the task:
+# one task may do several partitions, and several tasks the same one.
+Count = Callable[[int, Counts], None]
+
 _followers: dict[str, Follower] = {}  # by state folder: one for each stream
 
 
@@ -68,12 +76,13 @@ def match_snapshot(
     attributes: str | None,
     timed: bool,
     output: MatchColumns,
-    count: Callable[[Counts], None],
+    count: Count,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows (event_id, subscription_id[, weight][, subscription_version]) for the events of one partition.
+    """Rows (event_id, what is kept, subscription_id[, weight][, subscription_version]) for the events of one partition.
 
-    The first column of a batch is the event id, the last its time if `timed`, the others the attributes called
-    `names`. `count` is told at the end what there was.
+    The first column of a batch is the event id, then come those that are kept; the last is the number of the partition,
+    the one before the event's time if `timed`, the others the attributes called `names`. `count` is told at the end
+    what there was.
     """
     started = time.perf_counter()
     matcher = follow(shipment)
@@ -82,27 +91,35 @@ def match_snapshot(
     matching = 0.0
     oldest: float | None = None
     size = FIRST_SLICE
+    partition = -1
     for batch in batches:
+        batch, partition = split_partition(batch, partition)
         if timed:
             oldest = _earlier(oldest, batch.column(batch.num_columns - 1))
             batch = batch.select(range(batch.num_columns - 1))
-        ids, columns = batch.column(0), _attribute_columns(batch, names, attributes)
+        carried = batch.select(range(1 + len(output.keep)))
+        columns = _attribute_columns(batch.columns[len(carried.columns) :], names, attributes)
         start = 0
         while start < batch.num_rows:
             began = time.perf_counter()
             part = columns.slice(start, size)
-            found = matcher.match_batch(part, attributes=attributes, on_error="skip")
-            rows = make_rows(
-                ids.slice(start, part.num_rows), found.pairs(output.weight, output.subscription_version), output
-            )
+            found = matcher.match_batch(part, attributes=attributes, on_error="skip", top=output.top)
+            pairs = list_pairs(found, output)
+            rows = make_rows(carried.slice(start, part.num_rows), pairs, output)
             matching += time.perf_counter() - began
             yield from rows
             start += part.num_rows
             events += part.num_rows
-            matches += found.count
+            matches += len(pairs)
             malformed += len({problem.event for problem in found.problems})
             size = max(1, min(LARGEST_SLICE, part.num_rows * PAIRS_AT_ONCE // max(found.count, 1)))
-    count(Counts(events, matches, malformed, oldest, followed - started, matching))
+    count(partition, Counts(events, matches, malformed, oldest, followed - started, matching))
+
+
+def split_partition(batch: pa.RecordBatch, known: int) -> tuple[pa.RecordBatch, int]:
+    """The batch without its last column, the number of its partition; that number, if it has any row."""
+    numbers = batch.column(batch.num_columns - 1)
+    return batch.select(range(batch.num_columns - 1)), numbers[0].as_py() if len(numbers) else known
 
 
 def follow(shipment: Shipment) -> Any:
@@ -129,8 +146,7 @@ def _base(base: Path, shipment: Shipment) -> Path:
     return write_here(shipment.snapshot.base, shipment.base.value)
 
 
-def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str | None) -> pa.RecordBatch:
-    columns = batch.columns[1:]
+def _attribute_columns(columns: list[pa.Array], names: list[str], attributes: str | None) -> pa.RecordBatch:
     if attributes is not None:
         text = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}.get(columns[0].type)
         if text is not None:  # JSON as bytes, as Kafka hands it over; whether they are UTF-8 shows when they are read
@@ -138,14 +154,28 @@ def _attribute_columns(batch: pa.RecordBatch, names: list[str], attributes: str 
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def make_rows(ids: pa.Array, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
+def list_pairs(found: Matches, output: MatchColumns) -> pa.Table:
+    """The matches that are wanted: event, subscription, and what else is asked for."""
+    pairs = found.pairs(output.weight or output.top is not None, output.subscription_version)
+    if output.top is None:
+        return pairs
+    event, ids = pairs["event"].to_numpy(), pairs["subscription"].combine_chunks()
+    rank = np.empty(len(ids), np.int64)
+    rank[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
+    order = np.lexsort((rank, -pairs["weight"].to_numpy(), event))
+    _, first, counts = np.unique(event[order], return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(first, counts)
+    return pairs.take(pa.array(order[place < output.top]))
+
+
+def make_rows(carried: pa.RecordBatch, pairs: pa.Table, output: MatchColumns) -> list[pa.RecordBatch]:
+    """carried: the ids of the events, and what is kept of them."""
     id_type = pa.string() if output.text_ids else pa.int64()
     result = []
     for batch in pairs.to_batches(max_chunksize=ROWS_IN_A_BATCH):
-        arrays = {
-            "event_id": ids.take(batch.column("event")),
-            "subscription_id": batch.column("subscription").cast(id_type),
-        }
+        names = ("event_id", *output.keep)
+        arrays = {name: column.take(batch.column("event")) for name, column in zip(names, carried.columns)}
+        arrays["subscription_id"] = batch.column("subscription").cast(id_type)
         if output.weight:
             arrays["weight"] = batch.column("weight")
         if output.subscription_version:

@@ -26,13 +26,23 @@ from dibs.jit.parcel import pack
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
-from dibs.spark.events import Events, as_frame, event_columns, warn_of_mistakes
+from dibs.spark.events import Events, as_frame, column_name, event_columns
 from dibs.spark.frames import cores_of, is_frame, is_local, session_of
+from dibs.spark.interpreters import check_workers
 from dibs.spark.joins.history import missing_history, read_history
 from dibs.spark.joins.keys import find_keys
 from dibs.spark.joins.partitioned import HistoryPlan, meet, write_documents
 from dibs.spark.joins.partitioned import choose as choose_history
-from dibs.spark.output import Output, check_output, counts, gather_shards, shape_result, worker_schema
+from dibs.spark.mistakes import Mistakes
+from dibs.spark.output import (
+    Output,
+    check_output,
+    counts,
+    gather_shards,
+    kept_metadata,
+    shape_result,
+    worker_schema,
+)
 from dibs.spark.plans import Plan, choose
 from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
 from dibs.spark.worker import Task, make_router, match_partition
@@ -51,6 +61,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
+    strict: bool = ...,
 ) -> DataFrame: ...  # fmt: skip
 
 
@@ -61,6 +72,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
+    strict: bool = ...,
 ) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
@@ -85,6 +97,7 @@ def match(
     count_only: bool = False,
     partitions: int | None = None,
     history: Any = None,
+    strict: bool = False,
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
@@ -94,6 +107,7 @@ def match(
                    Matcher.save wrote, of a durable folder, or of a Parquet or Delta table; or a Matcher. The result has
                    weights when they have.
     event_id       the column whose values name the events in the result. They may be null, and need not be unique.
+                   Like `attributes` and `keep` it is given by its name, or as F.col(name).
     index, options  how the subscriptions are indexed: a name in dibs.indexes(), and the parameters of the structure.
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
                    "skip": the others are matched, and the result is (matches, rejected) with rejected a
@@ -116,25 +130,33 @@ def match(
                    and a single small file is one.
     history        the documents that joins over history (EXISTS, FORALL, (SELECT ...)) speak of, the same for all
                    events: a DataFrame, or a dibs.spark.History, which says more of them.
+    strict         subscriptions that do not fit the events are refused, rather than warned of: they mention attributes
+                   that no event has, or compare one with constants of another kind (price = '5' where price is a
+                   double), which matches nothing; or Spark reads their times in a zone that is not UTC. (CHAR
+                   columns and collations are always refused.)
 
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
     choice = check_choice(index, None, None, options)
     output = check_output(how, top, keep, explain, count_only)
-    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
+    given = (events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
+    matching = _open(*given, may_be_texts=not explain and on_error == "raise")
     chosen = matching.plan(plan, memory)
     past = matching.plan_history(history, chosen)
     if observe is None and matching.streaming:
         observe = STREAM_METRICS
     if matching.streaming and observe is not None and not isinstance(observe, str):
         raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
-    warn_of_mistakes(matching.given, matching.source.version, attributes)
+    known = matching.source.version
+    mistakes = Mistakes(matching.given, matching.events.attributes)
+    found = mistakes.find({name: known.kinds[name] for name in known.attributes})
+    mistakes.tell(found, strict, 3, matching.source.count_uses)
     rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:
         rows = rows.observe(observe, *counts(output))
-    found = shape_result(rows, output, matching.events.keep)
-    return found if on_error == "raise" else (found, matching.source.frame_rejected(rows.sparkSession))
+    result = shape_result(rows, output, matching.events.keep)
+    return result if on_error == "raise" else (result, matching.source.frame_rejected(rows.sparkSession))
 
 
 def problems(
@@ -187,7 +209,7 @@ def explain(
     table = collect(matching.events.frame.limit(LOOKED_AT).select(*matching.events.frame.columns[1:]))
     table = table.rename_columns(matching.events.names)
     found = make_router(versions.to_text(matching.source.version)).match_batch(
-        table, attributes=attributes, on_error="skip"
+        table, attributes=matching.events.attributes, on_error="skip"
     )
     visits = sum(shard < chosen.shards for shard in found.pairs()["subscription"].to_pylist())
     return replace(chosen, events=len(table), visits=visits / max(len(table), 1))
@@ -232,7 +254,7 @@ class _Matching:
         """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
         events, source = self.events, self.source
         session = self.given.sparkSession
-        files = None if plan.plan == "local" else _carry_files(source, is_local(session))
+        files = None if plan.plan == "local" else carry_files(source, is_local(session))
         # Only a router needs the attributes, and there may be very many.
         version = source.version if plan.plan == "sharded" else replace(source.version, kinds={})
         task = Task(
@@ -250,6 +272,7 @@ class _Matching:
             matches=matches,
             warn=warn,
             every_event=output.every_event,
+            texts=source.texts,
         )
         frame = events.frame
         if history is not None and history.plan == "replicated":
@@ -276,7 +299,9 @@ class _Matching:
                 "the matches of an event come from several shards, and a stream cannot wait for all of them: "
                 "how='long' without top= works, and so does plan='replicated'"
             )
-        numbered = frame.select(F.monotonically_increasing_id().alias("row"), *frame.columns)
+        # Rows of a stream are never gathered, and Spark numbers none there: it is enough that they are dealt out.
+        row = F.xxhash64("event_id") if self.streaming else F.monotonically_increasing_id()
+        numbered = frame.select(row.alias("row"), *frame.columns)
         task = replace(task, carried=["row", *task.carried])
         routed = StructType(
             [StructField("shard", IntegerType()), StructField("problem", StringType()), *_nullable(numbered.schema)]
@@ -293,7 +318,7 @@ class _Matching:
 
 
 def _nullable(schema: StructType) -> list[StructField]:
-    return [StructField(field.name, field.dataType) for field in schema.fields]
+    return [StructField(field.name, field.dataType, metadata=kept_metadata(field)) for field in schema.fields]
 
 
 def _open(
@@ -306,17 +331,22 @@ def _open(
     index_dir: str | os.PathLike[str] | None,
     version: int | None,
     keep: Sequence[str],
+    may_be_texts: bool = False,
 ) -> _Matching:
     check_on_error(on_error)
     session = session_of(events, subscriptions)
+    check_workers(session)
     given = as_frame(events, session)
-    source = open_source(subscriptions, session, choice, on_error, index_dir, version)
+    event_id = column_name(given, event_id, "event_id")
+    attributes = None if attributes is None else column_name(given, attributes, "attributes")
+    keep = [column_name(given, name, "keep") for name in keep]
+    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts)
     return _Matching(
         source, event_columns(given, source.version, event_id, attributes, keep), given, not is_frame(events)
     )
 
 
-def _carry_files(source: Source, local: bool) -> dict[str, bytes] | None:
+def carry_files(source: Source, local: bool) -> dict[str, bytes] | None:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
     if source.shared or local:
         return None

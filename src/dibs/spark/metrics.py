@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.accumulators import AccumulatorParam
 
-from dibs.spark.living_worker import Counts
+from dibs.spark.living_worker import Count, Counts
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class BatchMetrics:
     matches: int
     malformed_events: int
     rejected: int  # changes of subscriptions that were left out since the batch before
+    notice: str | None  # what is wrong with the table of subscriptions, which are those of its last good version
+    mistakes: tuple[str, ...]  # attributes that no event has, constants of a kind that no event's value is
     lag_seconds: float | None  # from the time of the oldest event to the end of the batch; None: no event_time
     compile_seconds: float  # on the driver and in the slowest worker
     match_seconds: float  # in all workers together
@@ -30,13 +33,22 @@ class BatchMetrics:
     finished_at: float  # seconds since 1970
 
 
+def count_into(counts: Any) -> Count:
+    """In a worker: a function that adds to an accumulator of CountsByPartition, by stage and partition."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    stage = 0 if context is None else context.stageId()
+    return lambda partition, found: counts.add({(stage, partition): found})
+
+
 class CountsByPartition(AccumulatorParam):  # type: ignore[misc]  # pyspark is untyped here
     """A task that is run again counts in place of the one before, not beside it."""
 
-    def zero(self, value: dict[int, Counts]) -> dict[int, Counts]:
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
         return {}
 
-    def addInPlace(self, value1: dict[int, Counts], value2: dict[int, Counts]) -> dict[int, Counts]:
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:
         value1.update(value2)
         return value1
 
@@ -50,13 +62,21 @@ class Taken:
     subscriptions: int
     changes: int
     rejected: int
+    notice: str | None
+    mistakes: tuple[str, ...]
     replayed: bool
     started: float
     compile_seconds: float
 
 
-def put_together(taken: Taken, counted: dict[int, Counts]) -> BatchMetrics:
-    parts, now = list(counted.values()), time.time()
+def put_together(taken: Taken, counted: dict[tuple[int, int], Counts], unreadable: int) -> BatchMetrics:
+    """counted: by stage and partition. A sink may compute the matches several times, and some of them only; then the
+    run that saw the most events counts. unreadable: events that no task was given."""
+    runs: dict[int, list[Counts]] = {}
+    for (stage, _), part in counted.items():
+        runs.setdefault(stage, []).append(part)
+    parts = max(runs.values(), key=lambda run: sum(part.events for part in run), default=[])
+    now = time.time()
     oldest = [part.oldest for part in parts if part.oldest is not None]
     return BatchMetrics(
         batch=taken.batch,
@@ -64,10 +84,12 @@ def put_together(taken: Taken, counted: dict[int, Counts]) -> BatchMetrics:
         subscriptions=taken.subscriptions,
         changes=taken.changes,
         replayed=taken.replayed,
-        events=sum(part.events for part in parts),
+        events=sum(part.events for part in parts) + unreadable,
         matches=sum(part.matches for part in parts),
-        malformed_events=sum(part.malformed for part in parts),
+        malformed_events=sum(part.malformed for part in parts) + unreadable,
         rejected=taken.rejected,
+        notice=taken.notice,
+        mistakes=taken.mistakes,
         lag_seconds=now - min(oldest) if oldest else None,
         compile_seconds=taken.compile_seconds + max((part.follow_seconds for part in parts), default=0.0),
         match_seconds=sum(part.match_seconds for part in parts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,21 +17,25 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from dibs.errors import ArgumentError, DibsError
 from dibs.jit.parcel import pack
-from dibs.spark.events import attribute_places, check_arrow, event_place
-from dibs.spark.feeds import Feed
+from dibs.matcher import Matcher
+from dibs.spark.describing import describe_jobs
+from dibs.spark.events import RESULT_NAMES, attribute_places, check_arrow, column_name, event_place
+from dibs.spark.fed import Feed, Heard
 from dibs.spark.frames import is_local
 from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Record
 from dibs.spark.joins.history import missing_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
-from dibs.spark.living_worker import Counts, MatchColumns, Shipment
+from dibs.spark.living_worker import MatchColumns, Shipment
 from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
+from dibs.spark.mistakes import Mistakes, SegmentMistakes
+from dibs.spark.output import check_output
 from dibs.spark.sinks import Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
 
+log = logging.getLogger("dibs.spark")
 CARRIED = ("version", "subscription_version", "weight")
-UNREADABLE = -1  # in place of a partition: events that no task was given
 REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
 QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
@@ -44,11 +49,18 @@ class Wanted:
     attributes: str | None
     carry: tuple[str, ...]
     event_time: str | None
+    keep: tuple[str, ...] = ()
+    top: int | None = None
 
     def check(self, events: DataFrame) -> None:
         id_place = event_place(events, self.event_id, "event_id")
         for place in (id_place, *attribute_places(events, frozenset(), id_place, self.attributes)):
             check_arrow(events.columns[place], events.schema.fields[place].dataType)
+        for name in self.keep:
+            kind = events.schema.fields[event_place(events, name, "keep")].dataType
+            check_arrow(name, kind)
+            if name in (*RESULT_NAMES, *CARRIED):
+                raise DibsError(f"keep={name!r} is the name of a column of the result: rename it in the events")
         for name in self.carry:
             if name not in CARRIED:
                 raise ArgumentError(f"carry takes {', '.join(map(repr, CARRIED))}, not {name!r}")
@@ -61,6 +73,23 @@ class Wanted:
                 )
 
 
+def find_wanted(
+    events: DataFrame,
+    event_id: Any,
+    attributes: Any,
+    carry: Iterable[str],
+    event_time: Any,
+    keep: Iterable[Any],
+    top: int | None,
+) -> Wanted:
+    """What is asked for, with the names that the columns have."""
+    output = check_output("long", top, keep, False, False)
+    kept = tuple(column_name(events, given, "keep") for given in output.keep)
+    optional = {"attributes": attributes, "event_time": event_time}
+    names = {p: None if given is None else column_name(events, given, p) for p, given in optional.items()}
+    return Wanted(column_name(events, event_id, "event_id"), carry=tuple(carry), keep=kept, top=output.top, **names)
+
+
 class MicroBatches:
     def __init__(
         self,
@@ -70,9 +99,14 @@ class MicroBatches:
         feed: Feed | None,
         sink: Sink,
         wanted: Wanted,
+        mistakes: Mistakes,
         history: GrowingHistory | None = None,
+        strict: bool = False,
     ) -> None:
-        """checkpoint: stands for the query where there is none, as in a backfill. history: None: joins are refused."""
+        """checkpoint: stands for the query where there is none, as in a backfill. history: None: joins are refused.
+        strict: so are subscriptions that do not fit the events."""
+        self._mistakes, self._strict = SegmentMistakes(mistakes), strict
+        self._prepared: tuple[Snapshot, ...] = ()  # before the first batch that is new
         self._history = history
         self._ledger, self._checkpoint = ledger, checkpoint
         self._living, self._feed, self._sink, self._wanted = living, feed, sink, wanted
@@ -84,11 +118,21 @@ class MicroBatches:
         self._before: int | None = None  # the version of the batch before
         self.recent: deque[BatchMetrics] = deque(maxlen=REMEMBERED)
         self.on_batch: Callable[[BatchMetrics], None] | None = None
+        self.options: dict[str, str] = {}  # for the next start
+
+    def prepare(self) -> None:
+        """Before the first batch: whether the subscriptions as they are can be matched at all."""
+        snapshot = self._living.now()
+        self._prepared = (snapshot,)
+        matcher = self._follower.bring_to(self._base(snapshot), snapshot, self._ledger.state)
+        if self._history is None and matcher.joins:
+            raise missing_history(matcher.joins[0])
+        self._mistakes.tell(self._mistakes.find(matcher), self._strict, 4, matcher)
 
     def run(self, events: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch."""
         started = time.perf_counter()
-        rejected = 0 if self._feed is None else self._feed.check()
+        heard = Heard() if self._feed is None else self._feed.check()
         query = events.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or self._checkpoint
         snapshot = self._ledger.read(batch, query)
         replayed = snapshot is not None
@@ -96,8 +140,9 @@ class MicroBatches:
             if isinstance(self._sink, Parquet) and not self.recent:  # later ones are next to its own
                 self._sink.check_new(events.sparkSession, batch)
             snapshot = self._living.now()
+            self._prepared = ()
             self._ledger.write(batch, snapshot, query)
-        self._ledger.tidy(batch, snapshot, query)
+        self._ledger.tidy(batch, snapshot, query, *self._prepared)
         matcher = self._follower.bring_to(self._base(snapshot), snapshot, self._ledger.state)
         id_type = self._check_id_type(id_type_of(matcher))
         changes = 0 if self._before is None else max(0, snapshot.version - self._before)
@@ -106,7 +151,9 @@ class MicroBatches:
             version=snapshot.version,
             subscriptions=len(matcher),
             changes=changes,
-            rejected=rejected,
+            rejected=heard.rejected,
+            notice=heard.notice,
+            mistakes=self._check_mistakes(matcher),
             replayed=replayed,
             started=started,
             compile_seconds=time.perf_counter() - started,
@@ -114,17 +161,29 @@ class MicroBatches:
         counts = events.sparkSession.sparkContext.accumulator({}, CountsByPartition())
         past = None
         if self._history is not None:
-            past = self._history.begin(events, batch, query, matcher)
-            counts.add({UNREADABLE: Counts(past.unreadable, 0, past.unreadable)})
+            with describe_jobs(events.sparkSession, f"batch {batch} joins the history"):
+                past = self._history.begin(events, batch, query, matcher)
         elif matcher.joins:
             raise missing_history(matcher.joins[0])
         joined = past if matcher.joins else None
-        self._sink.write(self._matches(events, snapshot, id_type, counts, joined), batch)
-        metrics = put_together(taken, counts.value)
+        told = f"batch {batch} against {len(matcher):,} subscriptions, version {snapshot.version:,}"
+        with describe_jobs(events.sparkSession, told):
+            self._sink.write(self._matches(events, snapshot, id_type, counts, joined), batch)
+        metrics = put_together(taken, counts.value, 0 if past is None else past.unreadable)
         self._before = snapshot.version
         self.recent.append(metrics)
         if self.on_batch is not None:
             self.on_batch(metrics)
+
+    def _check_mistakes(self, matcher: Matcher) -> tuple[str, ...]:
+        found = self._mistakes.find(matcher)
+        if self._strict:
+            self._mistakes.tell(found, True, 2, matcher)
+        told = self._mistakes.describe(found)
+        for text in told:
+            if text not in (self.recent[-1].mistakes if self.recent else ()):
+                log.warning("%s", text)
+        return told
 
     def _base(self, snapshot: Snapshot) -> Path:
         base = self._ledger.state / BASES / snapshot.base
@@ -150,13 +209,19 @@ class MicroBatches:
         places = attribute_places(events, self._find_mentioned(snapshot), id_place, wanted.attributes)
         # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
         numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-        columns = [F.col(f"c{id_place}").alias("event_id"), *(F.col(f"c{p}").alias(f"a{p}") for p in places)]
+        kept = [event_place(events, name, "keep") for name in wanted.keep]
+        columns = [F.col(f"c{id_place}").alias("event_id")]
+        columns += [F.col(f"c{p}").alias(f"k{i}") for i, p in enumerate(kept)]
+        columns += [F.col(f"c{p}").alias(f"a{p}") for p in places]
         if wanted.event_time is not None:
             columns.append(F.col(f"c{event_place(events, wanted.event_time, 'event_time')}").alias("event_time"))
+        columns.append(F.spark_partition_id().alias("partition"))
         text_ids = id_type != pa.int64()
-        output = MatchColumns(text_ids, "weight" in wanted.carry, "subscription_version" in wanted.carry)
+        carry = ("weight" in wanted.carry, "subscription_version" in wanted.carry)
+        output = MatchColumns(text_ids, *carry, keep=wanted.keep, top=wanted.top)
         fields = [
             StructField("event_id", events.schema.fields[id_place].dataType),
+            *(StructField(name, events.schema.fields[p].dataType) for name, p in zip(wanted.keep, kept)),
             StructField("subscription_id", StringType() if text_ids else LongType()),
         ]
         if output.weight:
@@ -215,19 +280,23 @@ class MicroBatches:
             self._broadcast = snapshot.base, events.sparkSession.sparkContext.broadcast(files)
         return self._broadcast[1]
 
+    @property
+    def state(self) -> Path:
+        return self._ledger.state
+
     def close(self) -> None:
         self._living.close()
+        if self._history is not None:
+            self._history.close()
         self._follower.matcher.close()
+        self._ledger.close()
 
 
 def _worker_function(counts: Any, **arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
         from dibs.spark.living_worker import match_snapshot
+        from dibs.spark.metrics import count_into
 
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        return match_snapshot(batches, count=lambda found: counts.add({partition: found}), **arguments)
+        return match_snapshot(batches, count=count_into(counts), **arguments)
 
     return dibs_match

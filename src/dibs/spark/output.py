@@ -13,6 +13,8 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringT
 from dibs.arguments import check_flag, check_number
 from dibs.errors import ArgumentError, show
 
+WATERMARK = "spark.watermarkDelayMs"
+
 
 @dataclass(frozen=True)
 class Output:
@@ -112,6 +114,11 @@ def shape_result(rows: DataFrame, output: Output, keep: list[str]) -> DataFrame:
     return together
 
 
+def kept_metadata(field: StructField) -> dict[str, Any]:
+    """Of a column of the events: its watermark, which Spark would not know any more behind Python workers."""
+    return {key: value for key, value in (field.metadata or {}).items() if key == WATERMARK}
+
+
 def worker_schema(carried: Iterable[StructField], output: Output, id_type: DataType, weighted: bool) -> StructType:
-    own = [StructField(field.name, field.dataType) for field in carried]
+    own = [StructField(field.name, field.dataType, metadata=kept_metadata(field)) for field in carried]
     return StructType([*own, *list_found_fields(output, id_type, weighted)])

@@ -30,7 +30,10 @@ from dibs.errors import DibsError, FormatError, StorageError
 from dibs.storage import versions
 from dibs.storage.versions import VERSIONS, Version
 
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+UNFINISHED, MARK = "_temporary", "_SUCCESS"  # in a folder while Spark or Hadoop writes a table there, and at its end
+JAVA = ("_jvm", "_jsc")  # of a classic session: what Python has no words for
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # dbfs:/ too
+SHOWN = 300  # characters of what others say
 SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # Hadoop's names of what Arrow calls otherwise
 UNUSED_DAYS = 7  # after which a cached index is removed by whoever caches another
 
@@ -178,7 +181,46 @@ Place = Folder | Remote
 
 
 def is_url(path: object) -> bool:
-    return isinstance(path, str) and URL.match(path) is not None and not path.startswith("file://")
+    return isinstance(path, str) and URL.match(path) is not None and not path.startswith("file:")
+
+
+def local_path(path: str | os.PathLike[str]) -> str | None:
+    """The path on this machine; None: it is somewhere else."""
+    text = os.fspath(path)
+    parts = urlsplit(text)
+    if len(parts.scheme) < 2:
+        return text
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """For Spark, whose own file system need not be this machine's: the path of one of its files says so."""
+    local = local_path(path)
+    return os.fspath(path) if local is None else f"file://{Path(local).absolute()}"
+
+
+def is_hidden(name: str) -> bool:
+    """From Spark's readers."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without its stack."""
+    of_java = getattr(error, "java_exception", None)
+    whole = str(error) if of_java is None else str(of_java.toString())
+    text = " ".join(whole.split("\n", 1)[0].split())
+    return text if len(text) <= SHOWN else text[:SHOWN] + " ..."
+
+
+def is_unfinished(path: Path | str, spark: Any = None) -> bool:
+    """Whether somebody has begun to write a table to this folder, and has not ended it: whatever files it has are a
+    part of it. spark: a session that looks, at a URL."""
+    if isinstance(path, Path):
+        return (path / UNFINISHED).is_dir() and not (path / MARK).exists()
+    java, context = (getattr(spark, name) for name in JAVA)
+    hadoop = java.org.apache.hadoop.fs.Path
+    files = hadoop(path).getFileSystem(context.hadoopConfiguration())
+    return bool(files.exists(hadoop(path, UNFINISHED)) and not files.exists(hadoop(path, MARK)))
 
 
 def place_of(path: str | os.PathLike[str]) -> Place:
@@ -201,20 +243,21 @@ def has_versions(path: str | os.PathLike[str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _remote(url: str) -> Remote:
-    scheme, rest = url.split("://", 1)
+    scheme, rest = url.split(":/", 1)
+    rest = rest.removeprefix("/") if rest.startswith("/") else f"/{rest}"
     reasons = []
     try:
         files, root = fs.FileSystem.from_uri(f"{SAME.get(scheme, scheme)}://{rest}")
         return Remote(url, files, root)
     except (OSError, pa.ArrowException, ValueError) as e:
-        reasons.append(f"Arrow says: {e}")
+        reasons.append(f"Arrow says: {first_line(e)}")
     try:
         import fsspec
 
         opened, root = fsspec.core.url_to_fs(f"{SAME.get(scheme, scheme)}://{rest}")
         return Remote(url, fs.PyFileSystem(fs.FSSpecHandler(opened)), root)
-    except (ImportError, OSError, ValueError) as e:
-        reasons.append(f"fsspec says: {e}")
+    except Exception as e:  # whatever the packages of its filesystems raise
+        reasons.append(f"fsspec says: {first_line(e)}")
     raise DibsError(
         f"no filesystem opens {url} ({'; '.join(reasons)}): install what it needs (fsspec and its package for "
         f"{scheme}), or give a folder that the driver and all workers see"

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from dibs.spark.places import Place
+from dibs.spark.places import Place, spark_path
 from dibs.spark.tasks import LISTED, PARTITION_BITS
 from dibs.storage import versions
 from dibs.storage.versions import Version
@@ -23,9 +23,10 @@ def frame_rejected(
     if not version.rejected:
         return session.createDataFrame([], schema)
     folder = f"{place.name}/{versions.REJECTED}/{version.version:012d}"
-    rows = (
-        session.read.schema(schema).parquet(folder) if shared else session.createDataFrame(parquet.read_table(folder))
-    )
+    if shared:
+        rows = session.read.schema(schema).parquet(spark_path(folder))
+    else:
+        rows = session.createDataFrame(parquet.read_table(folder))
     offsets, total = [], 0
     for partition, count in sorted((int(p), count) for p, count in version.about["counted"].items()):
         offsets.append((partition, total))

@@ -25,7 +25,7 @@ from pyarrow import feather
 from dibs.errors import DuplicateId, Rejected
 from dibs.segments.segment import Segment
 from dibs.spark.places import Place, place_of
-from dibs.spark.tasks import Job, bad_rows, tell_rows, write_bad
+from dibs.spark.tasks import TWICE, Job, bad_rows, tell_rows, write_bad
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
 
@@ -129,7 +129,7 @@ def remove_repeated(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.
         yield tell_rows({"repeated": stored.file, "file": name, "head": head, "rows": len(rows)})
         texts = segment.texts.take(pa.array(rows)).to_pylist()
         ids = segment.ids.ids.take(pa.array(rows)).to_pylist()
-        bad = [Rejected(i, id, text, DuplicateId(id)) for i, (id, text) in enumerate(zip(ids, texts))]
+        bad = [Rejected(i, id, text, DuplicateId(id, TWICE)) for i, (id, text) in enumerate(zip(ids, texts))]
         yield tell_rows(write_bad(place, bad_rows(job, bad, lost["position"]), job))
 
 

@@ -6,13 +6,25 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from dibs.spark.feeds import Feed
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from dibs.spark.fed import Feed
 from dibs.spark.metrics import BatchMetrics
 from dibs.spark.micro_batch import MicroBatches
 
 A_LOOK = 0.25  # seconds between two looks at a running query
+_running: dict[Path, RunningStream] = {}  # those of this process that were not closed, by their state folders
+
+
+def close_ended(state: Path) -> None:
+    """Closes the stream of this process that had the state folder and has ended: by `query.stop()`, by its sink, with
+    its session. Nobody need have noticed. One that still runs goes on: whoever takes the lock is told."""
+    before = _running.get(state)
+    if before is not None and before.has_ended():
+        before.close()
 
 
 class RunningStream:
@@ -22,6 +34,7 @@ class RunningStream:
         self.query = query
         self._batches, self._feed = batches, feed
         self._closed = False
+        _running[batches.state] = self
 
     @property
     def id(self) -> str:
@@ -57,6 +70,12 @@ class RunningStream:
         progress = [json.loads(p.json) for p in self.query.recentProgress]
         return [p | ({"dibs": own[p["batchId"]]} if p["batchId"] in own else {}) for p in progress]
 
+    def has_ended(self) -> bool:
+        try:
+            return not self.query.isActive or self.query.exception() is not None
+        except (Py4JError, OSError):  # with the JVM of its session
+            return True
+
     def exception(self) -> Any:
         return self.query.exception()
 
@@ -70,23 +89,27 @@ class RunningStream:
             ended = self.query.awaitTermination() if timeout is None else self.query.awaitTermination(timeout)
         except BaseException:
             if not self.query.isActive:
-                self._close()
+                self.close()
             raise
         if timeout is None or ended:
-            self._close()
+            self.close()
         return ended
 
     def stop(self) -> None:
         """Ends the stream. May be called again."""
         self.query.stop()
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Frees what the stream has open, once it has ended."""
         if not self._closed:
             self._closed = True
-            if self._feed is not None:
-                self._feed.close()
-            self._batches.close()
+            _running.pop(self._batches.state, None)
+            try:
+                if self._feed is not None:
+                    self._feed.close()
+            finally:
+                self._batches.close()
 
     def __enter__(self) -> RunningStream:
         return self
@@ -138,4 +161,6 @@ class RunningStream:
     def _tell(self) -> str:
         status = self.query.status["message"] if self.isActive else "ended"
         lately = [m for m in self.metrics if m.finished_at > time.time() - 60]
-        return f"{status}; {sum(m.events for m in lately):,} events in the last minute"
+        told = f"{status}; {sum(m.events for m in lately):,} events in the last minute"
+        notice = self.metrics[-1].notice if self.metrics else None
+        return told if notice is None else f"{told}\n{notice}"

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
@@ -21,6 +23,8 @@ from pyspark.sql import functions as F
 
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.webhook import Webhook as Webhook
+
+TABLE = re.compile(r"\w+\.\w+(\.\w+)?")
 
 
 class Sink(Protocol):
@@ -40,7 +44,14 @@ class Parquet:
     files: int | None = None
 
     def check(self, spark: SparkSession) -> None:
-        pass
+        parts = self.path.split(".")
+        if not TABLE.fullmatch(self.path) or Path(self.path).exists():
+            return
+        if len(parts) == 3 or spark.catalog.databaseExists(parts[0]):
+            raise ArgumentError(
+                f"the sink {self.path!r} is the path of a folder, and looks like the name of a table: for the folder "
+                f"give './{self.path}', for the table a function, lambda matches, batch: matches.write.saveAsTable(...)"
+            )
 
     def check_new(self, spark: SparkSession, batch: int) -> None:
         """Before a batch that this stream has not begun before: nobody else's matches are replaced."""

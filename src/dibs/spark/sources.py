@@ -2,7 +2,8 @@
 
     a path          what dibs.spark.compile or Matcher.save wrote; a durable folder, as it is now; Parquet or Delta
     a Matcher       as it is now
-    a DataFrame     compiled: on the driver if it is small, else by dibs.spark.compile
+    a DataFrame     compiled: on the driver if it is small, else by dibs.spark.compile; before the kernels are there,
+                    a few are not (cold.py)
 
 What is compiled here lies in a folder named by its content, so that it is not compiled again: below `index_dir` for
 good, or else below a folder that goes when the driver's Python ends (or, if that was killed, when the next one comes).
@@ -18,6 +19,7 @@ import re
 import shutil
 import tempfile
 import weakref
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
@@ -33,11 +36,14 @@ from dibs import loading
 from dibs.errors import DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice, Segment
+from dibs.spark.cold import Texts, is_cold, kinds_of, read_texts
 from dibs.spark.compile import compile
-from dibs.spark.frames import is_frame, is_local, not_subscriptions, subscription_columns, table_frame
-from dibs.spark.places import Folder, Place, place_of
+from dibs.spark.describing import describe_jobs
+from dibs.spark.frames import is_frame, is_local, no_subscriptions, not_subscriptions, subscription_columns, table_frame
+from dibs.spark.places import Folder, Place, has_versions, local_path, place_of
 from dibs.spark.rejected import frame_rejected
 from dibs.spark.tasks import Job, bad_rows, compile_rows, write_bad
+from dibs.spark.uses import Asked, count_kinds, count_uses
 from dibs.storage import store, versions
 from dibs.storage.versions import Version, VersionSegment
 from dibs.thresholds import thresholds
@@ -46,6 +52,7 @@ from dibs.thresholds import thresholds
 # 128 MiB at most.
 CARRIED_BYTES = 64 * 2**20
 LEAST_BYTES = 60  # of a compiled subscription, beside its text
+AT_ONCE = 10_000  # subscriptions of a frame that are brought to the driver before they are counted
 OWN = re.compile(r"dibs-driver-(\d+)-\w+")
 
 
@@ -56,10 +63,19 @@ class Source:
     place: Place
     version: Version
     shared: bool  # the place is one that workers see too
+    texts: Texts | None = None  # the subscriptions themselves, of which there is no index
 
     @property
     def id_type(self) -> DataType:
         return LongType() if self.version.ids == "int64" else StringType()
+
+    def count_uses(self, asked: Collection[Asked]) -> dict[Asked, int]:
+        """Where that is known without bringing files here."""
+        if self.texts is not None:
+            return count_kinds(map(kinds_of, self.texts), asked)
+        if not isinstance(self.place, Folder):
+            return {}
+        return count_uses(versions.load_state(self.place.path, self.version).layers, asked)
 
     def frame_rejected(self, session: SparkSession) -> DataFrame:
         return frame_rejected(session, self.place, self.version, self.id_type, self.shared)
@@ -72,12 +88,17 @@ def open_source(
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
     version: int | None = None,
+    may_be_texts: bool = False,
 ) -> Source:
-    """Raises SubscriptionErrors (on_error="raise"), DibsError for what is no subscriptions."""
+    """may_be_texts: workers can do without an index.
+
+    Raises SubscriptionErrors (on_error="raise"), DibsError for what is no subscriptions."""
     if isinstance(subscriptions, (str, os.PathLike)):
-        frame = None if _is_index(subscriptions) else table_frame(session, subscriptions)
-        if frame is None:
+        if _is_index(subscriptions):
             return _check(_of_path(subscriptions, session, version), subscriptions)
+        frame = table_frame(session, subscriptions)
+        if frame is None:
+            raise no_subscriptions(subscriptions)
         subscriptions = frame
     if version is not None:
         raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
@@ -85,13 +106,14 @@ def open_source(
         return _check(_of_state(subscriptions, index_dir), "the matcher")
     if not is_frame(subscriptions):
         raise not_subscriptions(subscriptions)
-    return _of_frame(subscriptions, choice, on_error, index_dir)
+    return _of_frame(subscriptions, choice, on_error, index_dir, may_be_texts)
 
 
 def _is_index(path: str | os.PathLike[str]) -> bool:
+    if local_path(path) is None:
+        return has_versions(path)  # else Spark may know it
     place = place_of(path)
-    if not isinstance(place, Folder):
-        return bool(place.numbers())
+    assert isinstance(place, Folder)
     return versions.is_versioned(place.path) or (place.path / store.HEAD).exists() or store.is_durable(place.path)
 
 
@@ -165,29 +187,60 @@ def _of_state(matcher: Matcher, index_dir: str | os.PathLike[str] | None) -> Sou
 
 
 def _of_frame(
-    subscriptions: DataFrame, choice: Choice, on_error: OnError, index_dir: str | os.PathLike[str] | None
+    subscriptions: DataFrame,
+    choice: Choice,
+    on_error: OnError,
+    index_dir: str | os.PathLike[str] | None,
+    may_be_texts: bool,
 ) -> Source:
     table = subscription_columns(subscriptions)
-    hashes = [F.xxhash64(F.lit(seed), "id", "expression", "weight").cast("decimal(20,0)") for seed in (1, 2)]
-    sums = [F.sum(h).alias(f"h{i}") for i, h in enumerate(hashes)]
-    told = table.frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(F.length("expression")).alias("size"), *sums)
-    (seen,) = told.collect()
-    local = is_local(subscriptions.sparkSession)
-    shared = index_dir is not None
-    least = seen.rows * LEAST_BYTES + (seen.size or 0)
+    session = subscriptions.sparkSession
+    local, shared = is_local(session), index_dir is not None
+    # A few are brought here at once: one job. Of more, Spark says first how many there are.
+    with describe_jobs(session, "reads the subscriptions"):
+        rows = collect(table.frame.drop("deleted").limit(AT_ONCE + 1))
+    if len(rows) <= AT_ONCE:
+        if local and not shared and may_be_texts and is_cold(choice):
+            read = read_texts(rows, table.text_ids, table.weighted, on_error)
+            if read is not None:
+                return Source(Folder(own_folder()), read[1], True, texts=read[0])
+        counted: tuple[int, int, Any] = len(rows), pc.sum(pc.utf8_length(rows["expression"])).as_py() or 0, _hash(rows)
+    else:
+        with describe_jobs(session, "counts the subscriptions"):
+            rows, counted = None, _count(table.frame)
+    least = counted[0] * LEAST_BYTES + counted[1]
     if not shared and not local and least > CARRIED_BYTES:
         raise too_large(least, "take more than")
     about = (importlib.metadata.version("dibs"), store.FORMAT, tuple(choice), on_error, table.text_ids, table.weighted)
-    name = hashlib.blake2b(repr((*about, *map(str, seen))).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(repr((*about, *map(str, counted))).encode(), digest_size=16).hexdigest()
     place = _below(own_folder() if index_dir is None else index_dir, name)
     if not place.numbers():
-        if seen.rows > thresholds.spark_collected and (local or shared):
+        if counted[0] > thresholds.spark_collected and (local or shared):
             compile(
                 subscriptions, place.name, shards=1, index=choice.name, options=dict(choice.options), on_error=on_error
             )
         else:
-            _compile_here(table.frame.drop("deleted"), place, choice, table.text_ids, table.weighted, on_error)
+            rows = collect(table.frame.drop("deleted")) if rows is None else rows
+            _compile_here(rows, place, choice, table.text_ids, table.weighted, on_error)
     return Source(place, place.read(), shared)
+
+
+def _hash(rows: pa.Table) -> str:
+    """The same for the same rows, in whatever order they come."""
+    content = pa.BufferOutputStream()
+    ordered = rows.sort_by([("id", "ascending"), ("expression", "ascending"), ("weight", "ascending")])
+    with pa.ipc.new_stream(content, rows.schema) as writer:
+        writer.write_table(ordered.combine_chunks())
+    return hashlib.blake2b(content.getvalue(), digest_size=16).hexdigest()
+
+
+def _count(frame: DataFrame) -> tuple[int, int, Any]:
+    """How many rows there are, how long their expressions are together, and sums of hashes of all rows."""
+    hashes = [F.xxhash64(F.lit(seed), "id", "expression", "weight").cast("decimal(20,0)") for seed in (1, 2)]
+    sums = [F.sum(h).alias(f"h{i}") for i, h in enumerate(hashes)]
+    told = frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(F.length("expression")).alias("size"), *sums)
+    (seen,) = told.collect()
+    return seen.rows, seen.size or 0, tuple(map(str, seen[2:]))
 
 
 def too_large(size: int, words: str) -> DibsError:
@@ -211,10 +264,9 @@ def _local_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _compile_here(
-    frame: DataFrame, place: Place, choice: Choice, text_ids: bool, weighted: bool, on_error: OnError
+    table: pa.Table, place: Place, choice: Choice, text_ids: bool, weighted: bool, on_error: OnError
 ) -> None:
     """Few subscriptions are quicker compiled by the driver than by a job."""
-    table = collect(frame)
     loading.wait()  # for all kernels: those of the workers too, which get them from here
     job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, True, None)
     matcher, bad = compile_rows(table, job)

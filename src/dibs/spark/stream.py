@@ -11,31 +11,38 @@ without harm (sinks.py says which can) makes that exactly once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame
 
 from dibs import loading
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
-from dibs.spark.feeds import Feed, Table, Topic, feed_of
+from dibs.spark.fed import Feed
+from dibs.spark.feeds import Topic, feed_of, refuse_order
+from dibs.spark.interpreters import check_workers
 from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Log
 from dibs.spark.joins.history import read_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Compiled, DurableFolder, Living, SavedFolder
 from dibs.spark.metrics import BatchMetrics
-from dibs.spark.micro_batch import MicroBatches, Wanted
-from dibs.spark.places import has_versions, place_of
-from dibs.spark.running import RunningStream
+from dibs.spark.micro_batch import MicroBatches, Wanted, find_wanted
+from dibs.spark.mistakes import Mistakes
+from dibs.spark.options import check_options, describe_options, find_query, write_options
+from dibs.spark.places import has_versions, local_path, place_of
+from dibs.spark.running import RunningStream, close_ended
 from dibs.spark.sinks import Sink, sink_of
+from dibs.spark.stopping import stop_quietly
+from dibs.spark.tables import Table
 from dibs.storage import store
 
 STATE = "dibs"  # the folder in the checkpoint
-ALL_AT_ONCE = "available-now"
+ALL_AT_ONCE = ("available-now", "availableNow")
+INTERVAL = re.compile(r"\s*(interval\s+)?\d+(\.\d+)?\s*[a-z]+(\s+\d+(\.\d+)?\s*[a-z]+)*\s*", re.IGNORECASE)
 
 
 def stream(
@@ -48,12 +55,16 @@ def stream(
     attributes: str | None = None,
     carry: Iterable[str] = (),
     event_time: str | None = None,
+    keep: Iterable[str] = (),
+    top: int | None = None,
     trigger: str | None = None,
+    order: str | Sequence[str] | None = None,
     on_error: OnError = "raise",
     on_batch: Callable[[BatchMetrics], None] | None = None,
     name: str | None = None,
     state: str | os.PathLike[str] | None = None,
     history: Any = None,
+    strict: bool = False,
 ) -> RunningStream:
     """Starts matching a streaming DataFrame of events, and returns the running query.
 
@@ -62,9 +73,11 @@ def stream(
                    - a folder of Matcher.save, which may be written again;
                    - the path or URL of dibs.spark.compile: each batch has the newest version;
                    - Table(path) or the path of a Parquet or Delta table (id, expression[, weight]), read again when
-                     it has changed; a batch DataFrame, read once;
+                     it has changed (while it is being written, or cannot be read, the last good version stays, and
+                     `notice` of the batch's metrics says so); a batch DataFrame, read once;
                    - Topic(servers, topic), or any streaming DataFrame (id, expression[, weight][, deleted]): a stream
-                     of changes. An expression that is null, or deleted = true, removes.
+                     of changes. An expression that is null, or deleted = true, removes. `order` says in which
+                     order those of a micro-batch count.
     sink           a path: Parquet, exactly once. Or a sink of dibs.spark.sinks (Parquet, Delta, Kafka, Webhook), or a
                    function of (matches of a batch, batch id).
     checkpoint     the folder of the query's progress, as everywhere in Spark. A stream that is started again with it
@@ -73,8 +86,13 @@ def stream(
     carry          further columns of the matches: "version" (of all subscriptions, as the batch saw them),
                    "subscription_version" (of the change that made the subscription what it is), "weight".
     event_time     a timestamp column, from which the lag of a batch is told.
+    keep, top      as for `match`.
     trigger        None: a batch as soon as the one before is done. "10 seconds": one every so often. "available-now":
                    what there is, and then it ends.
+    order          the column or columns of a stream of changes that say which of several changes of one id is later. By
+                   default: of files, their time, their name, and the place in them; of frames with the columns
+                   partition and offset (Kafka), both. Changes of one id in one micro-batch that differ, and that
+                   nothing orders, are not accepted.
     on_error       what to do with changes of subscriptions that cannot be accepted: "raise" ends the stream with all
                    of them listed; "skip" leaves them out, counts and logs them.
     on_batch       is called with the BatchMetrics of each batch.
@@ -85,34 +103,45 @@ def stream(
     history        the documents that joins over history speak of: a dibs.spark.History, whose documents are there
                    before the first event (History(): none are). Then each event is one, for those after it. A
                    DataFrame is History(documents).
+    strict         as for `match`; without it, what does not fit the events is warned of, and in the `mistakes` of each
+                   batch's metrics.
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
+    check_callable("on_batch", on_batch)
+    check_text("name", name)
+    if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
+        raise ArgumentError(f'trigger is "available-now", a time as "10 seconds", or None, not {show(trigger)}')
     batches, feed = _prepare(
         events,
         subscriptions,
         sink,
         checkpoint,
         state,
-        Wanted(event_id, attributes, tuple(carry), event_time),
+        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
         on_error,
+        order,
         history,
+        strict,
     )
-    check_callable("on_batch", on_batch)
-    check_text("name", name)
     batches.on_batch = on_batch
     try:
-        writer = events.writeStream.foreachBatch(batches.run).option("checkpointLocation", os.fspath(checkpoint))
+        writer = events.writeStream.foreachBatch(stop_quietly(batches.run)).option(
+            "checkpointLocation", os.fspath(checkpoint)
+        )
         if name is not None:
             writer = writer.queryName(name)
-        at_once = trigger == ALL_AT_ONCE
+        at_once = trigger in ALL_AT_ONCE
         if at_once:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
             writer = writer.trigger(processingTime=trigger)
         if feed is not None:
             feed.start(stay=not at_once)
-        return RunningStream(writer.start(), batches, feed)
+        batches.prepare()
+        query = writer.start()
+        write_options(batches.state, str(query.id), batches.options)
+        return RunningStream(query, batches, feed)
     except BaseException:
         batches.close()
         if feed is not None:
@@ -130,9 +159,13 @@ def backfill(
     attributes: str | None = None,
     carry: Iterable[str] = (),
     event_time: str | None = None,
+    keep: Iterable[str] = (),
+    top: int | None = None,
+    order: str | Sequence[str] | None = None,
     on_error: OnError = "raise",
     state: str | os.PathLike[str] | None = None,
     history: Any = None,
+    strict: bool = False,
 ) -> BatchMetrics:
     """Stored events, a batch DataFrame, through the same job: what `stream` would have given with the subscriptions as
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
@@ -144,13 +177,16 @@ def backfill(
         sink,
         checkpoint,
         state,
-        Wanted(event_id, attributes, tuple(carry), event_time),
+        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
         on_error,
+        order,
         history,
+        strict,
     )
     try:
         if feed is not None:
             feed.start(stay=False)
+        batches.prepare()
         batches.run(events, 0)
         return batches.recent[-1]
     finally:
@@ -167,30 +203,50 @@ def _prepare(
     state: str | os.PathLike[str] | None,
     wanted: Wanted,
     on_error: OnError,
+    order: str | Sequence[str] | None,
     history: Any,
+    strict: bool,
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
     check_on_error(on_error)
     if type(events).__module__.startswith("pyspark.sql.connect"):
         raise DibsError("streams with changing subscriptions need a classic Spark session; use match on Spark Connect")
+    check_workers(events.sparkSession)
     wanted.check(events)
     target = sink_of(sink)
     target.check(events.sparkSession)
     folder = _state_folder(checkpoint, state)
+    close_ended(folder)
     ledger = Ledger(folder)
-    growing = None if history is None else GrowingHistory(read_history(history), Log(folder), wanted)
-    if growing is not None:
-        growing.check(events)
-    loading.wait()  # for all kernels: those of the workers too, which get them from here
-    living, feed = _living(events, subscriptions, folder, ledger, on_error)
-    return MicroBatches(ledger, os.fspath(checkpoint), living, feed, target, wanted, growing), feed
+    try:
+        options = describe_options(events, wanted)
+        check_options(folder, checkpoint, options, target)
+        growing = None if history is None else GrowingHistory(read_history(history), Log(folder), wanted)
+        if growing is not None:
+            growing.check(events, {find_query(checkpoint), os.fspath(checkpoint)})
+        loading.wait()  # for all kernels: those of the workers too, which get them from here
+        living, feed = _living(events, subscriptions, folder, ledger, on_error, order)
+    except BaseException:
+        ledger.close()
+        raise
+    mistakes = Mistakes(events, wanted.attributes)
+    given = (ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
+    batches = MicroBatches(*given)
+    batches.options = options
+    return batches, feed
 
 
 def _living(
-    events: DataFrame, subscriptions: Any, state: Path, ledger: Ledger, on_error: OnError
+    events: DataFrame,
+    subscriptions: Any,
+    state: Path,
+    ledger: Ledger,
+    on_error: OnError,
+    order: str | Sequence[str] | None,
 ) -> tuple[Living, Feed | None]:
     if isinstance(subscriptions, (str, os.PathLike)):
-        folder = Path(_local(subscriptions) or os.fspath(subscriptions)).absolute()
+        refuse_order(order)
+        folder = Path(local_path(subscriptions) or os.fspath(subscriptions)).absolute()
         if store.is_durable(folder):
             return DurableFolder(folder, state, ledger.last()), None
         if (folder / store.HEAD).exists():
@@ -198,7 +254,7 @@ def _living(
         if has_versions(subscriptions):
             return Compiled(place_of(subscriptions), state), None
         subscriptions = Table(os.fspath(subscriptions))
-    feed = feed_of(subscriptions, events.sparkSession, state, on_error)
+    feed = feed_of(subscriptions, events.sparkSession, state, on_error, order)
     try:
         return DurableFolder(feed.folder, state, ledger.last()), feed
     except BaseException:
@@ -210,19 +266,10 @@ def _state_folder(checkpoint: Any, state: Any) -> Path:
     for name, path in (("checkpoint", checkpoint), ("state", state)):
         if not isinstance(path, (str, os.PathLike)) and not (name == "state" and path is None):
             raise ArgumentError(f"{name} must be the path of a folder, not {show(path)}")
-    local = _local(checkpoint if state is None else state)
+    local = local_path(checkpoint if state is None else state)
     if local is None:
         raise DibsError(
             f"{checkpoint if state is None else state} is no path of this machine, and the snapshots of the "
             "subscriptions must be on one: give state=, a folder of the driver (workers need not see it)"
         )
     return Path(local).absolute() / STATE if state is None else Path(local).absolute()
-
-
-def _local(path: str | os.PathLike[str]) -> str | None:
-    """The path on this machine; None: it is somewhere else."""
-    text = os.fspath(path)
-    parts = urlparse(text)
-    if len(parts.scheme) < 2:
-        return text
-    return unquote(parts.path) if parts.scheme == "file" else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from dibs.errors import Rejected
+from dibs.errors import DuplicateId, Rejected
 from dibs.matcher import Matcher
 from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts
@@ -23,6 +23,7 @@ from dibs.storage.versions import Version
 ADD, GONE, BAD, COUNT = range(4)  # what the rows that go from find_changes to build are
 PARTITION_BITS = 33  # of Spark's monotonically_increasing_id: below are the rows of an input partition
 LISTED = ["position", "id", "expression", "error"]  # the columns of what is bad
+TWICE = "the table has it twice: keep one row of each id"
 NO_JOINS = "in an index that is cut into shards"
 
 
@@ -41,6 +42,7 @@ class Job:
     feed: bool  # rows are changes, not the whole table
     unique_ids: bool  # whoever builds segments has met all rows of each id, so that no two segments have the same one
     old: Version | None
+    clash: str = ""  # what is told of changes that nothing orders
 
     @property
     def choice(self) -> Choice:
@@ -75,8 +77,9 @@ def collect_rows(batches: Iterable[pa.RecordBatch], job: Job) -> pa.Table:
     """All rows, in the columns of the job's table."""
     kept = list(batches)
     if not kept:
-        names = ["id", "expression", "weight", "deleted", "position", "segment", "row"]
-        types = [job.id_type, pa.large_string(), pa.float64(), pa.bool_(), pa.int64(), pa.int32(), pa.int64()]
+        names = ["id", "expression", "weight", "deleted", "position", "segment", "row", "rank"]
+        ints = [pa.int64(), pa.int32(), pa.int64(), pa.int32()]
+        types = [job.id_type, pa.large_string(), pa.float64(), pa.bool_(), *ints]
         return pa.schema(list(zip(names, types))).empty_table()
     table = pa.Table.from_batches(kept)
     table = table.set_column(0, "id", table["id"].cast(job.id_type))
@@ -115,7 +118,12 @@ def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
     matcher = Matcher(index=job.index, threads=1, options=job.options)
     matcher.changes.no_joins = "" if job.cuts is None else NO_JOINS
     columns = ["id", "expression", "weight"] if job.weighted else ["id", "expression"]
-    return matcher, matcher.add_table(table.select(columns), on_error="skip")
+    return matcher, [advise(bad) for bad in matcher.add_table(table.select(columns), on_error="skip")]
+
+
+def advise(bad: Rejected) -> Rejected:
+    """With advice for whoever has a table, not a matcher."""
+    return replace(bad, error=DuplicateId(bad.id, TWICE)) if isinstance(bad.error, DuplicateId) else bad
 
 
 def rows(job: Job, what: int, **columns: pa.Array) -> pa.RecordBatch:

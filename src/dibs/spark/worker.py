@@ -19,6 +19,8 @@ from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
 from dibs.matcher import Matcher
 from dibs.matches import Matches, Part
+from dibs.spark.cold import open_texts
+from dibs.spark.explaining import explain_pairs
 from dibs.spark.joins.worker import Meet, Meeting, open_replicated
 from dibs.spark.opening import open_matcher
 from dibs.storage import versions
@@ -54,6 +56,7 @@ class Task:
     every_event: bool = True  # False: events without matches and problems give no row
     documents: dict[str, Any] | None = None  # of joins over history: replicated (joins/worker.py, DocumentFile)
     meeting: dict[str, Any] | None = None  # or partitioned (Meeting)
+    texts: tuple[tuple[Any, ...], ...] | None = None  # the subscriptions, in place of an index (cold.py)
 
     @property
     def opened_version(self) -> Version:
@@ -68,6 +71,10 @@ def _version(text: str) -> Version:
 def match_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
     """Rows (carried columns, ids, weights, why, matches, problem), one for each event: see `_found_rows`."""
     _prepare(task)
+    if task.texts is not None:
+        few = open_texts(task.texts)
+        yield from _match(batches, task, lambda _: few, largest=FIRST_SLICE)
+        return
     matcher = open_matcher(task.path, task.opened_version, task.files)
     if task.documents is not None:
         matcher = open_replicated(matcher, task.documents)
@@ -140,8 +147,17 @@ def _prepare(task: Task) -> None:
         unpack(Parcel(*task.kernels))
 
 
+def match_events(batches: Iterable[pa.RecordBatch], task: Task, matcher: Matcher) -> Iterator[pa.RecordBatch]:
+    """Rows for events of an index that is open."""
+    return _match(batches, task, lambda _: matcher)
+
+
 def _match(
-    batches: Iterable[pa.RecordBatch], task: Task, matcher_of: Any, problems: bool = True
+    batches: Iterable[pa.RecordBatch],
+    task: Task,
+    matcher_of: Any,
+    problems: bool = True,
+    largest: int = LARGEST_SLICE,
 ) -> Iterator[pa.RecordBatch]:
     events = malformed = 0
     size = FIRST_SLICE
@@ -154,7 +170,7 @@ def _match(
             texts = _problem_texts(said) if problems else {}
             malformed += len(texts)
             events += part.num_rows
-            size = max(1, min(LARGEST_SLICE, part.num_rows * PAIRS_AT_ONCE // max(pairs, 1)))
+            size = max(1, min(largest, part.num_rows * PAIRS_AT_ONCE // max(pairs, 1)))
             problem = pa.array([texts.get(e) for e in range(len(part))], pa.string()) if texts else None
             yield _rows(part, task, found, problem)
     if malformed and task.warn:
@@ -195,7 +211,7 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
         result["weights"] = pa.ListArray.from_arrays(at, pa.array(weights))
     if task.explain:
         event = np.repeat(np.arange(len(matches)), np.diff(offsets))
-        texts = _explain(matcher, ids, event, columns, task)
+        texts = explain_pairs(matcher, ids.to_pylist(), event.tolist(), columns, task.attributes)
         result["why"] = pa.ListArray.from_arrays(at, pa.array(texts, pa.string()))
     return result
 
@@ -220,21 +236,6 @@ def _heaviest(offsets: Any, ids: pa.Array, weights: Any, top: int) -> tuple[Any,
     place = np.arange(len(ids)) - offsets[event]
     kept = np.concatenate([[0], np.cumsum(np.minimum(np.diff(offsets), top))])
     return heaviest[place < top], kept.astype(np.int32)
-
-
-def _explain(matcher: Matcher, ids: pa.Array, event: Any, columns: pa.RecordBatch, task: Task) -> list[str]:
-    rows = columns.to_pylist()
-    if task.attributes is not None:
-        rows = [_as_dict(row[task.attributes]) for row in rows]
-    return [str(matcher.explain(id, rows[e])) for id, e in zip(ids.to_pylist(), event.tolist())]
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    if isinstance(value, (str, bytes)):
-        import orjson
-
-        return orjson.loads(value)
-    return dict(value or {})
 
 
 def _nothing(rows: int, task: Task) -> dict[str, pa.Array]:

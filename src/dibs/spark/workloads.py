@@ -1,19 +1,33 @@
 """Generators as Spark jobs, for sizes that one process should not hold: each task makes blocks, the same ones that
 `subscription_batches` and `event_batches` make in one process.
 
-    subscriptions = workloads.make_subscriptions(session, BEGen(subscriptions=10_000_000))
+    subscriptions = make_subscriptions(session, BEGen(subscriptions=10_000_000))
     dibs.spark.compile(subscriptions, "index")
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dibs.workloads.blocks import Blocks
+
+class Blocks(Protocol):
+    """Rows that are made block by block, each of which follows from its number."""
+
+    @property
+    def subscription_blocks(self) -> int: ...
+
+    @property
+    def event_blocks(self) -> int: ...
+
+    def subscription_block(self, number: int, /) -> pa.RecordBatch: ...
+
+    def event_block(self, number: int, /) -> pa.RecordBatch: ...
+
 
 BLOCKS_A_TASK = 8  # made one after the other: a worker holds one
 

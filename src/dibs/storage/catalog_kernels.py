@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from dibs.jit.kernel import kernel
+from dibs.jit.words import word_at
 
 INTEGER, STRING = 0, 1  # kinds of ids
 MULTIPLIER = np.uint64(0xDA942042E4DD58B5)
 BETWEEN = np.uint8(0xFF)  # in no UTF-8
-
-
-@intrinsic
-def load64(typingctx, array, at):
-    """The 64 bits at byte `at` of a byte array, wherever that is."""
-
-    def code(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
-        return builder.load(pointer, align=1)
-
-    return types.uint64(array, types.int64), code
 
 
 @kernel(inline="always")
@@ -39,7 +25,7 @@ def _hash(data, start, end, h):
     size = end - start
     whole = start + (size & ~7)
     for i in range(start, whole, 8):
-        h = _step(h, load64(data, i))
+        h = _step(h, word_at(data, i))
     word = np.uint64(0)
     for k in range(end - whole):
         word |= np.uint64(data[whole + k]) << np.uint64(8 * k)
@@ -131,7 +117,7 @@ def is_ascending(kinds, starts, ids):
             continue
         a, b, end = starts[i - 1], starts[i], starts[i + 1]
         if kinds[i] == INTEGER:
-            if np.int64(load64(ids, a)) >= np.int64(load64(ids, b)):
+            if np.int64(word_at(ids, a)) >= np.int64(word_at(ids, b)):
                 return False
             continue
         k = 0

@@ -49,7 +49,10 @@ OUR_NAMES = re.compile(r"(segment|removed|history)-(\d+)(\.dibs(\.partial)?)?|in
 
 def is_durable(folder: Path) -> bool:
     """Whether the folder is that of a durable matcher, not of a saved one."""
-    return (folder / CATALOG).is_dir()
+    try:
+        return (folder / CATALOG).is_dir()
+    except OSError as e:  # that we may not look
+        raise storage_error(folder, e) from e
 
 
 class _Content(NamedTuple):
@@ -160,10 +163,11 @@ def save_all(
     """Writes the segments of a matcher, and its documents, as one folder. An index that stands there is replaced, at
     the moment when its manifest is; anything else is left alone and refused. One process may save to a folder at a
     time."""
-    if (target / CATALOG).exists():
-        raise FormatError(f"{target} holds a durable matcher, which a saved index cannot replace: give a new folder")
     content = _Content(segments, history, Manifest(index, version, "", 0, (), options or {}))
     try:
+        if (target / CATALOG).exists():
+            advice = "which a saved index cannot replace: give a new folder"
+            raise FormatError(f"{target} holds a durable matcher, {advice}")
         if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / HEAD).exists())):
             raise FormatError(f"{target} exists and holds no saved index: give a new folder")
         if not (target / HEAD).exists():

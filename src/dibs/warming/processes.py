@@ -18,6 +18,7 @@ from dibs.errors import DibsError
 from dibs.jit.place import cache_folder
 from dibs.jit.ready import is_ready, note, own_modules
 from dibs.jit.stamps import kernel_modules, kernels_in
+from dibs.jit.undisturbed import bring
 
 try:
     import fcntl
@@ -33,6 +34,7 @@ PARTS = (
     "narrow masks",
     "language",
     "records",
+    "vectors",
 )  # of dibs.warming.workload, which takes a second to import
 
 
@@ -89,9 +91,8 @@ class _Count:
 
 
 def _structures() -> list[str]:
-    from dibs.index import AUTO, INDEXES
-
-    return [name for name in INDEXES if name != AUTO]
+    index = bring("dibs.index")
+    return [name for name in index.INDEXES if name != index.AUTO]
 
 
 def _run(parts: list[str], processes: int, count: _Count) -> None:

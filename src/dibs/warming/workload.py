@@ -34,6 +34,7 @@ from dibs.language.table import ACCEPT, REJECT
 from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.segments.compile import compile_forms, compile_texts, form_of
+from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame
 from dibs.thresholds import smallest, using
 
 SIMPLE = [
@@ -57,6 +58,7 @@ GENERAL = [
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
+ALMOST_THERE = f"note LIKE '%{'a' * 200}_b%'"  # again and again, in a string of one letter
 EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple", "stock": True}
 EVENTS: list[dict[str, Any]] = [
     EVENT,
@@ -91,6 +93,8 @@ def coding() -> None:
         merged, moves = merge_domains([domains, domains])
         rows = np.arange(len(clauses))
         move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
+    domains, _ = code_clauses(compile_forms([normal_form(parse(ALMOST_THERE))]).table)
+    code_events(read_events([{"note": "a" * 1_000}], ["note"]), domains)
 
 
 FEW_ATTRIBUTES, MANY_ATTRIBUTES = (300, 20), (3_000, 5_000)  # clauses, and attributes of which an event has 5
@@ -192,6 +196,7 @@ def _ask(matcher: Matcher) -> None:
         found = matcher.match_batch(events)
         list(found)
         found.by_event()
+        found.columns().lines(Frame(b"[", NUMBER, b",", COUNT, b",", IDS, b"]\n"), 0)
         found.pairs(weights=True, versions=True)
         matcher.count(events)
         matcher.match_batch(events, top=2).top(2)
@@ -274,6 +279,12 @@ def _masks(batch: int) -> None:
         index(AUTO, (FEW_ATTRIBUTES,), (1, batch))
 
 
+def _vectors() -> None:
+    """Whatever the planner would do."""
+    with using({"vector_rows": 1, "line_cost": -1e3, "look_cost": 1e6, "mask_cost": 1e6}):
+        index(AUTO, (FEW_ATTRIBUTES,))
+
+
 def _records() -> None:
     """Whatever the planner would do."""
     with using({"look_cost": 0.0, "mask_cost": 1e9}):
@@ -288,6 +299,7 @@ PARTS: dict[str, Callable[[], None]] = {  # in the order in which they should be
     "narrow masks": partial(_masks, 70),
     "language": partial(_both_ways, language),
     "records": _records,
+    "vectors": _vectors,
 }
 LAST: dict[str, Callable[[], None]] = {"life": life, "past": past}  # when all others have been run
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
-from dibs.arguments import check_on_error, check_text
+from dibs.arguments import check_on_error, check_text, is_several
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import JsonTexts, attributes_of, json_content, json_lines
@@ -65,8 +65,8 @@ def read_events(
         rows = events
     elif isinstance(events, Mapping):
         raise EventError(f"found one event of type {type(events).__name__}; expected {_FORMS}: put it into a list")
-    elif isinstance(events, Iterable):
-        rows = events
+    elif is_several(events):
+        rows = events  # type: ignore[assignment]
     else:
         raise EventError(f"found events of type {type(events).__name__}; expected {_FORMS}")
     if attributes is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.events.arrow_columns import plan_of, read_columns
-from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, holds_objects, role_inside, unwrap
+from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, check_layout, holds_objects, role_inside, unwrap
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
 from dibs.coding.events.json_lane import read_json_columns
 from dibs.coding.events.rows import ValueParts
@@ -86,7 +86,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _chunks(batch: pa.Table | pa.RecordBatch, column: int) -> list[pa.Array]:
     whole = batch.column(column)
-    return whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+    chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+    for chunk in chunks:
+        check_layout(chunk)
+    return chunks
 
 
 class _ArrowReader:

@@ -73,6 +73,7 @@ def count_values(batch, columns):
                 if low < least or high < low or high > most:
                     return np.int64(0), np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
                 counts[4] += high - low
+                least = high
                 bits &= bits - np.uint64(1)
         counts[3 if form >= TEXT else 2 if form == TIME else 1 if form == BOOLEAN else 0] += found
     return counts[0], counts[1], counts[2], counts[3], counts[4]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arrays import from_strings
+from dibs.coding.events.depth import DEEPEST, too_deep
 from dibs.coding.events.rows import drop_events
 from dibs.coding.events.scalars import EXACT_SCALARS, LONE_SURROGATE, UnreadableValue, is_text, read_range, read_scalar
 from dibs.coding.events.wanted import LEADS, SKIP, WantedNames
@@ -33,8 +34,6 @@ from dibs.coding.values import (
 )
 from dibs.errors import EventError
 from dibs.language.expression import Kind
-
-MAX_DEPTH = 1_000  # objects and arrays inside each other; also what ends a structure that holds itself
 
 _ARRAYS = (list, tuple, set, frozenset)
 
@@ -126,7 +125,7 @@ class _DictReader:
         """The code of a key that is not known yet, in an object at this path (None: in the event itself)."""
         if type(key) is not str:
             if not isinstance(key, str):
-                raise _BadEvent(_no_key(key, path))
+                raise _BadEvent(no_key(key, path))
             key = str.__str__(key)  # other classes may hash and print as they like
         name = key if path is None else f"{path}.{key}"
         return self.wanted.code(name)
@@ -148,11 +147,8 @@ class _DictReader:
                 elif value is not None:
                     inside = self._inside(path, code, value)
                     if inside is not None:
-                        if len(stack) > MAX_DEPTH:
-                            raise _BadEvent(
-                                f"found more than {MAX_DEPTH:,} objects and arrays inside each other, below "
-                                f"{path[:100]!r}; expected fewer (does the event hold itself?)"
-                            )
+                        if len(stack) > DEEPEST:
+                            raise _BadEvent(too_deep(path))
                         stack.append(inside)
                         break
             else:
@@ -311,6 +307,7 @@ def _no_event(event: object) -> str:
     return f"found an event of type {type(event).__name__}; expected a dict of attribute names to values"
 
 
-def _no_key(key: object, path: str | None) -> str:
+def no_key(key: object, path: str | None) -> str:
+    """What is wrong with a key that is no string, in an object at this path (None: in the event itself)."""
     place = "" if path is None else f" below {path[:100]!r}"
     return f"found the key {reprlib.repr(key)} of type {type(key).__name__}{place}; expected keys that are strings"

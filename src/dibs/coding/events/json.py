@@ -2,7 +2,8 @@
 
 Outcomes worth knowing, all of them those of orjson: of a key that an object has twice the last one counts; NaN,
 Infinity and numbers too large for a float64 are no JSON, and neither is an escaped lone surrogate, so the line is
-broken; integers of more than 64 bits are read as the nearest float64; more than 1,024 levels are refused.
+broken; integers of more than 64 bits are read as the nearest float64; more than 1,024 levels are refused, wherever they
+are (see depth.py for the limit on what is looked at).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from dibs.coding.events.depth import too_deep
 from dibs.coding.events.dicts import BrokenEvent
 from dibs.coding.lines import number_lines
 
@@ -88,6 +90,8 @@ def _describe_broken(place: str, line: bytes, error: orjson.JSONDecodeError) -> 
     except UnicodeDecodeError as undecodable:  # orjson does not tell where
         column = len(line[: undecodable.start].decode()) + 1
         return f"{place}column {column}: found bytes that are not UTF-8; expected a JSON object in UTF-8"
+    if "depth limit" in error.msg or "ecursion limit" in error.msg:  # as versions of orjson word it
+        return f"{place}column {error.colno}: {too_deep('')}"
     return f"{place}column {error.colno}: found broken JSON ({error.msg}); expected one JSON object"
 
 

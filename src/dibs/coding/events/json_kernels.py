@@ -232,7 +232,8 @@ def _find_key(text, start, names, node, data, room):
 
 @phase
 def _remember_key(text, start, after, parent, node, work, k):
-    work.last_size[k] = after - 1 - start if after - 1 - start < _LONGEST_KEY else -1
+    size = after - 1 - start  # below 0 where the key is broken
+    work.last_size[k] = size if size >= 0 and size < _LONGEST_KEY else -1
     work.last_parent[k], work.last_node[k] = parent, node
     copy_bytes(text, start, work.last_text, k * _LONGEST_KEY)
 

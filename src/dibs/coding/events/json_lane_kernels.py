@@ -49,7 +49,7 @@ def split_lines(data, start, end, number):
     while at < size:
         stop = at
         found = equal_bytes(data, stop, _NEW_LINE)
-        while found == 0 and stop < size:
+        while found == 0 and stop + WIDTH < size:
             stop += WIDTH
             found = equal_bytes(data, stop, _NEW_LINE)
         stop = min(stop + lowest_bit(found), size) if found != 0 else size

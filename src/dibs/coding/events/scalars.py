@@ -113,7 +113,11 @@ def read_range(value: Range) -> Range:
             )
         keys = [number_key(end[1]) if end[0] is Kind.NUMBER else end[1] for end in (lo, hi)]
         if keys[0] > keys[1]:
-            raise UnreadableValue(f"found {value!r}; expected its first end not to be above its second")
+            try:
+                shown = repr(value)
+            except ValueError:  # an integer of thousands of digits
+                shown = "a Range"
+            raise UnreadableValue(f"found {shown}; expected its first end not to be above its second")
     return Range(lo and lo[1], hi and hi[1])
 
 

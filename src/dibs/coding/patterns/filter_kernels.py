@@ -36,9 +36,7 @@ _SHORT = np.array([0, 1 << 40, 1 << 35, 1 << 30], np.int64)  # what a gram of so
 def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     """The filter, and the patterns of which nothing is known."""
     kind, _, pieces, text = programs
-    number, texts = np.empty(len(pieces), np.int64), np.empty((len(pieces), TEXT_COLUMNS), np.int64)
-    table = np.zeros(1 << _bits(2 * len(pieces), 4, 40), np.int64)
-    texts = texts[: _number_texts(programs, number, texts, table)]
+    number, texts = number_texts(programs)
     counters = np.zeros(1 << _bits(2 * len(text), 10, _MOST_COUNTERS), np.uint32)
     _count(pieces, text, counters)
     _choose_grams(text, texts, counters)
@@ -64,6 +62,14 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
         always=alone[~unknown],
     )
     return result, alone[unknown]
+
+
+def number_texts(programs: PatternPieces) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number of the text of each piece, equal for equal ones, -1 where it is none; a row for each text."""
+    pieces = programs.pieces
+    number, texts = np.empty(len(pieces), np.int64), np.empty((len(pieces), TEXT_COLUMNS), np.int64)
+    table = np.zeros(1 << _bits(2 * len(pieces), 4, 40), np.int64)
+    return number, texts[: _number_texts(programs, number, texts, table)]
 
 
 def _file_pattern(

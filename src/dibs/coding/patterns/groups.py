@@ -60,7 +60,7 @@ class PatternSpace(NamedTuple):
     """Scratch space of one search; see jit.pools. Strings are counted over all searches."""
 
     seen: NDArray[np.int64]  # the last string for which the pattern was looked at
-    present: NDArray[np.int64]  # the last string in which the text was found
+    present: NDArray[np.int64]  # twice the last string in which the text was found; 1 more: so were all of its slot
     here: NDArray[np.int64]  # the texts of this string; ~t is one that may be there
     place: NDArray[np.int64]  # positions of a block that are looked at,
     gram: NDArray[np.uint64]  # and the eight bytes that end there
@@ -69,4 +69,4 @@ class PatternSpace(NamedTuple):
 
 
 STRINGS = 0  # strings that were searched with this space so far
-SPENT = 1  # bytes that were compared in this string, for nothing
+SPENT = 1  # bytes that were compared in this string, or texts that were looked at, for nothing

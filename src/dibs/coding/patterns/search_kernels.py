@@ -29,6 +29,7 @@ from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
 BLOCK = 1024
+FREE = 1 << 14  # bytes of a string that count for nothing when what it takes is added up
 MUCH = 16  # bytes of a text that were there, but not the whole of it
 
 
@@ -126,20 +127,44 @@ def _look(text, filed, shift, string, hit, texts, work):
         while filed.slots[slot] != 0 and filed.slots[slot] & UPPER != own & UPPER:
             slot = (slot + np.uint64(1)) & last
         i = np.int64(filed.slots[slot] & FOUR) - 1
+        if i < 0 or work.present[_text_of(filed, i)] == 2 * number + 1:
+            continue
+        first, is_open = i, False  # is_open: some text of the slot may still come
         while i >= 0:
-            t, row = filed.entries[i, 0], i
-            i = i + 1 if t < 0 else -1
-            t = ~t if t < 0 else t
+            t, row = _text_of(filed, i), i
+            i = i + 1 if filed.entries[i, 0] < 0 else -1
             begin, length = behind - filed.entries[row, 3], filed.entries[row, 2]
-            if begin < start or length > end - begin or work.present[t] == number:
+            if length > end - begin or is_present(work, t, number):  # what does not fit here fits nowhere behind
+                continue
+            if begin < start:
+                is_open = True
                 continue
             sure = work.counters[SPENT] < work.allowed[0] * (end - start + 16)
             if sure and not _is_at(text, filed.entries[row, 1], length, filed.folded[t], data, begin, work):
+                is_open = True
                 continue
-            work.present[t] = number
+            work.present[t] = 2 * number
             work.here[texts] = t if sure else ~t
             texts += 1
+        # A long slot is walked through again and again only as long as there is something to find.
+        if not is_open:
+            if is_present(work, _text_of(filed, first), number):
+                work.present[_text_of(filed, first)] = 2 * number + 1
+        elif row - first > MUCH:
+            work.counters[SPENT] += row - first
     return texts
+
+
+@phase
+def _text_of(filed, row):
+    t = filed.entries[row, 0]
+    return ~t if t < 0 else t
+
+
+@phase
+def is_present(work, text, number):
+    """Whether the text was found in this string."""
+    return work.present[text] >> 1 == number
 
 
 @phase
@@ -165,7 +190,7 @@ def _gather(kind, filed, texts, found, n, work):
         t = t if sure else ~t
         for k in range(filed.anchor_offsets[t], filed.anchor_offsets[t + 1]):
             p, other = filed.anchored[k, 0], filed.anchored[k, 1]
-            if other >= 0 and work.present[other] != number:
+            if other >= 0 and not is_present(work, other, number):
                 continue
             if kind[p] == REGEX:
                 if work.seen[p] == number:
@@ -176,7 +201,7 @@ def _gather(kind, filed, texts, found, n, work):
                 p = p if sure else ~p
             else:
                 o, last = filed.other_offsets[p], filed.other_offsets[p + 1]
-                while o < last and work.present[filed.other_texts[o]] == number:
+                while o < last and is_present(work, filed.other_texts[o], number):
                     o += 1
                 if o < last:
                     continue
@@ -190,13 +215,15 @@ def _gather(kind, filed, texts, found, n, work):
 
 @phase
 def _verify(programs, string, found, first, n, work):
-    """Decides about the LIKEs of found[first:n]: n behind what is left."""
+    """Decides about the LIKEs of found[first:n], as long as that is not too much in all: n behind what is left."""
     start, end, data = string
-    kept = first
+    kept, most = first, work.allowed[0] * (end - start + FREE)
     for i in range(first, n):
         p = np.int64(found[i])
         if p >= 0 and programs.kind[p] != CONTAINS:
-            result = is_like(programs, p, data, start, end, work)
+            result = TOO_MUCH
+            if work.counters[SPENT] < most:
+                result = is_like(programs, p, data, start, end, work)
             if result == NO:
                 continue
             p = ~p if result == TOO_MUCH else p

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.sorting import sort_run
 from dibs.jit.words import equal_bytes, word_at
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
-_SORTED_BY_INSERTION = 24
 
 
 @kernel
@@ -69,7 +69,7 @@ def spans_of(event, which, ends, found, cells, matching):
     """(event, lo, hi) of the cells of what was found in the string of each event or, if not matching, of the rest."""
     counts = np.empty(len(ends) - 1, np.int64)
     for s in range(len(counts)):
-        _sort(found[ends[s] : ends[s + 1]])
+        sort_run(found, ends[s], ends[s + 1])
         counts[s] = ends[s + 1] - ends[s] if matching else _gaps(found, ends[s], ends[s + 1], cells, found, found, -1)
     total = 0
     for s in which:
@@ -101,16 +101,3 @@ def _gaps(found, first, last, cells, lo, hi, n):
             count += 1
         at = stop + 1
     return count
-
-
-@kernel
-def _sort(values):
-    if len(values) > _SORTED_BY_INSERTION:
-        values.sort()
-        return
-    for i in range(1, len(values)):
-        value, k = values[i], i
-        while k > 0 and values[k - 1] > value:
-            values[k] = values[k - 1]
-            k -= 1
-        values[k] = value

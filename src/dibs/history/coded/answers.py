@@ -35,7 +35,7 @@ from dibs.history.coded.layout import (
     View,
 )
 from dibs.history.coded.operands import operands_of
-from dibs.history.coded.program import Ends, compile_plans
+from dibs.history.coded.program import Compiled, Ends, compile_plans
 from dibs.history.plan import Plan
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ class _Bound:
 class Answering:
     """Joins that kernels answer. `left` are the places of the plans that they do not take."""
 
-    def __init__(self, plans: Sequence[Plan]):
-        self.compiled, self.left = compile_plans(plans)
+    def __init__(self, plans: Sequence[Plan], compiled: tuple[Compiled, list[int]] | None = None):
+        """compiled: the plans, if they were compiled before."""
+        self.compiled, self.left = compiled or compile_plans(plans)
         taken = sorted(set(range(len(plans))) - set(self.left))
         self.taken = np.array(taken, np.int64)  # places in the plans
         self.names = [plans[place].name for place in taken]

@@ -7,7 +7,7 @@ whoever holds the older snapshot sees what it saw, and one that nobody came to k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,13 +19,29 @@ from dibs.coding.values import EventValues
 from dibs.history.coded.indexes import Index, IndexKey, grow_index, table_of
 from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING, TIME, UNREADABLE, Documents
 from dibs.history.coded.text_kernels import file_texts, find_texts, number_texts
-from dibs.history.verify import constant_test
 from dibs.jit.borrowing import Table
 from dibs.jit.hashing import slots_for
-from dibs.language.expression import Predicate
+from dibs.language.expression import Like, Predicate, RLike, StringTest
+from dibs.language.like import like_regex
+from dibs.language.regex import compile_regex
 from dibs.lazy import lazy
 
 _MOST = np.int64(2**63 - 1)
+
+
+def text_test(predicate: Predicate) -> Callable[[str], bool]:
+    """The test of a text behind a pattern."""
+    match predicate:
+        case StringTest(_, function, text, negated):
+            test = {"STARTSWITH": str.startswith, "ENDSWITH": str.endswith, "CONTAINS": str.__contains__}[function]
+            return lambda value: test(value, text) != negated
+        case Like(_, pattern, escape, negated):
+            found = compile_regex(like_regex(pattern, escape)).search
+        case RLike(_, pattern, negated):
+            found = compile_regex(pattern).search
+        case _:
+            raise AssertionError(f"no pattern: {predicate}")
+    return lambda value: (found(value) is not None) != negated
 
 
 def order_bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -36,38 +52,48 @@ def order_bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
+    """Texts of documents, numbered. A snapshot that nobody came to know leaves numbers behind in the slots, which would
+    count as taken once there are as many texts; with many such snapshots none would be left that is free. So who finds
+    that more was written than it knows takes new slots."""
+
     start: NDArray[np.int64]
     data: NDArray[np.uint8]
     slots: NDArray[np.int32]
+    written: NDArray[np.int64]  # [0]: how many texts were ever put into these slots, at most
     count: int
 
     @classmethod
     def none(cls) -> Texts:
-        return cls(np.zeros(2, np.int64), np.zeros(8, np.uint8), np.zeros(16, np.int32), 0)
+        return cls(np.zeros(2, np.int64), np.zeros(8, np.uint8), np.zeros(16, np.int32), np.zeros(1, np.int64), 0)
 
     def add(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Texts, Any, Any]:
         """With these texts; and the key and the tie of each."""
-        new = self._with_room(len(offsets) - 1, int(offsets[-1] - offsets[0]))
+        more = len(offsets) - 1
+        new = self._with_room(more, int(offsets[-1] - offsets[0]))
+        new.written[0] = self.count + more  # at most; before the first, in case that all of it ends here
         key, tie, count = number_texts(offsets, data, new.start, new.data, new.slots, new.count)
+        new.written[0] = count
         return replace(new, count=int(count)), key, tie
 
     def copy(self) -> Texts:
-        return Texts(self.start.copy(), self.data.copy(), self.slots.copy(), self.count)
+        written = np.full(1, -1, np.int64)  # somebody may be writing: whatever is in the slots is not relied upon
+        return Texts(self.start.copy(), self.data.copy(), self.slots.copy(), written, self.count)
 
     def find(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> tuple[Any, Any]:
         return find_texts(offsets, data, self.start, self.data, self.slots, self.count)
 
     def _with_room(self, texts: int, size: int) -> Texts:
-        start, data, slots = self.start, self.data, self.slots
+        start, data, slots, written = self.start, self.data, self.slots, self.written
         used = int(start[self.count])
         if len(start) < self.count + texts + 1:
             start = _longer(start, self.count + 1, self.count + texts + 1)
         if len(data) < used + size + 8:
             data = _longer(data, used, used + size + 8)
-        if len(slots) < 2 * (self.count + texts):
+        if len(slots) < 2 * (self.count + texts) or written[0] != self.count:
             slots = np.zeros(slots_for(2 * (self.count + texts)), np.int32)
             file_texts(start, data, slots, self.count)
-        return Texts(start, data, slots, self.count)
+            written = np.zeros(1, np.int64)
+        return Texts(start, data, slots, written, self.count)
 
     def bytes_of(self, number: int) -> bytes:
         return self.data[self.start[number] : self.start[number + 1]].tobytes()
@@ -186,10 +212,10 @@ class Snapshot:
         met = np.zeros((len(patterns), len(self.texts.start)), np.uint8)
         met[: len(self.patterns), : self.tested] = self.met[:, : self.tested]
         for number, predicate in enumerate(patterns):
-            test = constant_test(predicate)
+            test = text_test(predicate)
             known = self.tested if number < len(self.patterns) else 0
             for text in range(known, self.texts.count):
-                met[number, text] = test((STRING, self.texts.bytes_of(text).decode()))
+                met[number, text] = test(self.texts.bytes_of(text).decode())
         return replace(self, patterns=patterns, met=met, tested=self.texts.count)
 
     def _with_rows(self, end: int) -> Snapshot:

@@ -1,8 +1,8 @@
 """The documents that satisfy a join's conjunctions, for one event: found through indexes, and taken into its result.
 
 A conjunction is answered through its index: the group of its equated values by hash, in each run of the index a stretch
-of the group by search, and the documents that are not in runs yet (the tail) one by one. What the index does not tell
-is tested document by document. A conjunction without an index tests all documents, the newest first.
+of the group by search, and the documents that are not in runs (wide ones, and the tail) one by one. What the index does
+not tell is tested document by document. A conjunction without an index tests all documents, the newest first.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from dibs.history.coded.layout import (
     TIME,
     UNEQUAL,
     UNREADABLE,
+    WIDE,
 )
 from dibs.history.coded.rank_kernels import count_below, is_ranked
 from dibs.history.coded.search_kernels import (
@@ -50,7 +51,7 @@ from dibs.history.coded.search_kernels import (
     search,
     upper_end,
 )
-from dibs.jit.borrowing import number_at
+from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.kernel import phase
 
 _MOST = 64  # groups that one conjunction asks for; with more, all documents are tested
@@ -208,6 +209,17 @@ def _take_rows(asked, first, end, j, c, e, are_new, result):
 
 
 @phase
+def _take_wide(asked, at, first, end, j, c, e, are_new, result):
+    """Tests the documents that have no entries in the index one by one; whether that is enough."""
+    wide = array_at(asked.table, at + WIDE, np.int32)
+    for i in range(len(wide) - 1, -1, -1):
+        row = np.int64(wide[i])
+        if row < end and _take_rows(asked, max(first, row), row + 1, j, c, e, are_new, result):
+            return True
+    return False
+
+
+@phase
 def _is_narrowing(asked, c, base, is_multiple):
     """Whether all tests on the last column of the index are one stretch together."""
     first, stop = asked.conjunctions.order[c], asked.conjunctions.rest[c]
@@ -286,8 +298,8 @@ def take_conjunction(asked, j, c, e, result):
     first, end = sight.first[e], sight.end[e]
     total, at = np.int64(-1), np.int64(conjunctions.number[c]) * INDEX
     if at >= 0:
-        total = combinations(asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base)
-    if total < 0 or total > _MOST:
+        total = combinations(asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base, _MOST)
+    if total < 0:
         is_alone = asked.joins.last[j] - asked.joins.first[j] == 1
         return _take_rows(asked, first, end, j, c, e, is_alone, result)
     is_multiple = number_at(table, at + IS_MULTIPLE) != 0
@@ -329,5 +341,7 @@ def take_conjunction(asked, j, c, e, result):
             stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
             if _take_stretch(asked, run, stretch, j, e, is_alone, result):
                 return True
+    if _take_wide(asked, at, first, end, j, c, e, is_alone, result):
+        return True
     tail = max(first, number_at(table, at + SORTED))
     return _take_rows(asked, tail, end, j, c, e, is_alone, result)

@@ -37,16 +37,34 @@ def _value(docs, column, row, k):
     return docs.kind[column, row], docs.key[column, row], docs.tie[column, row]
 
 
+@phase
+def _entries_of(docs, columns, row, most):
+    """How many entries a document has at most: one for each combination of the values of the columns. -1: it is wide,
+    because they are more than `most` for each of these values. (Several long arrays would be more than any memory has,
+    and than any number tells.)"""
+    values = np.int64(0)
+    for c in columns:
+        n = _count_of(docs, c, row)
+        if n == 0:
+            return np.int64(0)
+        values += n
+    product = np.int64(1)
+    for c in columns:
+        product *= _count_of(docs, c, row)
+        if product > most * values:
+            return np.int64(-1)
+    return product
+
+
 @kernel
-def count_entries(docs, columns, first, end):
-    """How many entries the documents have at most: one for each combination of the values of the columns."""
-    total = 0
+def count_entries(docs, columns, first, end, most):
+    """How many entries the documents have at most, without those that are wide, and how many these are."""
+    total = wide = 0
     for row in range(first, end):
-        product = 1
-        for c in columns:
-            product *= _count_of(docs, c, row)
-        total += product
-    return total
+        product = _entries_of(docs, columns, row, most)
+        total += max(product, 0)
+        wide += product < 0
+    return total, wide
 
 
 @phase
@@ -91,20 +109,24 @@ def look_up(groups, count, equated, place, h, may_add):
 
 @kernel
 def make_entries(docs, columns, equated, bounds, groups, count):
-    """The entries of the documents from bounds[0] to bounds[1]: (group, kind, key, tie, row), how many groups there are
-    then, and whether some document has several entries. There must be room for as many new groups."""
-    first, end, room = bounds
+    """The entries of the documents from bounds[0] to bounds[1], room for which, for wide documents and for entries of
+    one are the others: (group, kind, key, tie, row), the wide documents, how many groups there are then, and whether
+    some document has several entries. There must be room for as many new groups."""
+    first, end, room, wide_room, most = bounds
     group, row = np.empty(room, np.int32), np.empty(room, np.int32)
     is_ordered = len(columns) > equated
     size = room if is_ordered else 0
     kind, key, tie = np.empty(size, np.uint8), np.empty(size, np.int64), np.empty(size, np.int32)
-    n, is_multiple = 0, False
+    wide = np.empty(wide_room, np.int32)
+    n, wide_ones, is_multiple = 0, 0, False
     for r in range(first, end):
-        product, prefix = 1, 1
-        for at in range(len(columns)):
-            product *= _count_of(docs, columns[at], r)
-            if at < equated:
-                prefix *= _count_of(docs, columns[at], r)
+        product, prefix = _entries_of(docs, columns, r, most), np.int64(1)
+        if product < 0:
+            wide[wide_ones] = r
+            wide_ones += 1
+            continue
+        for at in range(equated if product > 0 else 0):
+            prefix *= _count_of(docs, columns[at], r)
         is_multiple |= product > 1
         for combination in range(product):
             g = np.int64(0)
@@ -123,8 +145,8 @@ def make_entries(docs, columns, equated, bounds, groups, count):
             group[n], row[n] = g, r
             n += 1
     if not is_ordered:
-        return group[:n], kind, key, tie, row[:n], count, is_multiple
-    return group[:n], kind[:n], key[:n], tie[:n], row[:n], count, is_multiple
+        return group[:n], kind, key, tie, row[:n], wide, count, is_multiple
+    return group[:n], kind[:n], key[:n], tie[:n], row[:n], wide, count, is_multiple
 
 
 @kernel

@@ -1,7 +1,8 @@
 """Ordered indexes over documents: some columns by equality, then perhaps one by order.
 
 An index is a value. Its entries lie in runs, each in order (layout.Run), the newest documents in the last one;
-documents from `sorted` on are in none yet, and are tested one by one. When these have become many they make a run,
+documents from `sorted` on are in none yet, and are tested one by one, as those are that would have too many entries
+(`wide`: with several long arrays, one for each combination). When those in no run yet have become many they make a run,
 which is merged with the runs before it that are not much longer: a document is moved a logarithmic number of times, and
 there are a logarithmic number of runs.
 """
@@ -61,20 +62,22 @@ class Index:
     columns: NDArray[np.int32]
     equated: int
     groups: Groups
+    written: NDArray[np.int64]  # [0]: how many were ever put into the groups' slots, at most: see columns.Texts
     count: int  # of groups
     runs: tuple[Sorted, ...]
     sorted: int  # documents from here on are in no run
+    wide: NDArray[np.int32]  # documents before it that are in none
     is_multiple: bool  # some document has several entries
 
     @classmethod
     def none(cls, columns: NDArray[np.int32], equated: int) -> Index:
         empty = Groups(np.zeros(16, np.int32), np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32))
-        return cls(columns, equated, empty, 0, (), 0, False)
+        return cls(columns, equated, empty, np.zeros(1, np.int64), 0, (), 0, np.empty(0, np.int32), False)
 
     @property
     def nbytes(self) -> int:
         runs = sum(each.nbytes for sorted in self.runs for each in (*sorted.run, *sorted.ranks))
-        return runs + sum(each.nbytes for each in self.groups)
+        return runs + self.wide.nbytes + sum(each.nbytes for each in self.groups)
 
     def rank(self, first: int) -> Index:
         """With ranks for the runs of which documents before this one are gone."""
@@ -88,17 +91,22 @@ def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
     waiting = size - index.sorted
     if waiting < thresholds.history_tail:
         return index
-    room = int(count_entries(docs, index.columns, index.sorted, size))
-    groups = _with_room(index, room)
-    bounds = (index.sorted, size, room)
-    *columns, count, is_multiple = make_entries(docs, index.columns, index.equated, bounds, groups, index.count)
+    most = thresholds.history_entries
+    room, wide_room = count_entries(docs, index.columns, index.sorted, size, most)
+    groups, written = _with_room(index, room)
+    bounds = (index.sorted, size, room, wide_room, most)
+    written[0] = index.count + room
+    *columns, wide, count, is_multiple = make_entries(docs, index.columns, index.equated, bounds, groups, index.count)
+    written[0] = count
     if room > max(64, 2 * (count - index.count)):
-        groups = _with_room(replace(index, groups=groups, count=int(count)), 0)
+        groups, written = _with_room(replace(index, groups=groups, count=int(count)), 0)
     runs = index.runs
     if len(columns[0]):
         run = _in_order(Run(*columns), texts)
         runs = _merge((*runs, Sorted(run, int(run.row.min()), int(run.row.max()))), docs)
-    return Index(index.columns, index.equated, groups, int(count), runs, size, index.is_multiple or bool(is_multiple))
+    wide = np.append(index.wide, wide) if len(wide) else index.wide
+    is_multiple = index.is_multiple or bool(is_multiple)
+    return Index(index.columns, index.equated, groups, written, int(count), runs, size, wide, is_multiple)
 
 
 def _in_order(run: Run, texts: Texts) -> Run:
@@ -139,15 +147,15 @@ def _with_ties(run: Run) -> Run:
     return run if len(run.tie) else run._replace(tie=np.zeros(len(run.key), np.int32))
 
 
-def _with_room(index: Index, more: int) -> Groups:
-    """The groups, with room for more of them (and for one that is looked for)."""
+def _with_room(index: Index, more: int) -> tuple[Groups, NDArray[np.int64]]:
+    """The groups, with room for more of them (and for one that is looked for), and how many were written there."""
     old, count, equated = index.groups, index.count, index.equated
     if not equated:
-        return old
+        return old, index.written
     size = (count + more + 1) * equated
-    fits = len(old.kind) >= size and len(old.slots) >= 2 * (count + more)
+    fits = len(old.kind) >= size and len(old.slots) >= 2 * (count + more) and index.written[0] == count
     if fits and more:
-        return old
+        return old, index.written
     spare = count // 4 if more else 0
     size += spare * equated
     slots = np.zeros(slots_for(count + more + spare), np.int32)
@@ -156,7 +164,7 @@ def _with_room(index: Index, more: int) -> Groups:
     for own, new in pairs:
         new[: count * equated] = own[: count * equated]
     file_groups(groups, count, equated)
-    return groups
+    return groups, np.full(1, count, np.int64)
 
 
 def table_of(indexes: list[Index]) -> Table:
@@ -168,7 +176,7 @@ def table_of(indexes: list[Index]) -> Table:
         last = int(index.columns[-1]) if len(index.columns) > index.equated else -2
         numbers = (len(index.runs), first, index.sorted, index.count, index.equated, last, int(index.is_multiple))
         head += [each for number in numbers for each in (number, 0)]
-        head += entries_of(index.groups)
+        head += entries_of((*index.groups, index.wide))
         for sorted in index.runs:
             tail += entries_of(sorted.run)
             tail += entries_of(sorted.ranks)

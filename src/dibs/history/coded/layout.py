@@ -169,7 +169,7 @@ class Answers(NamedTuple):
 
 # An index in the table of addresses: INDEX entries, then RUN entries for each of its runs.
 (RUNS, FIRST_RUN, SORTED, GROUP_COUNT, EQUATED, LAST_COLUMN, IS_MULTIPLE, SLOTS, GROUP_KIND, GROUP_KEY, GROUP_TIE,
- INDEX) = range(12)  # fmt: skip
+ WIDE, INDEX) = range(13)  # fmt: skip
 RUN_GROUP, RUN_KIND, RUN_KEY, RUN_TIE, RUN_ROW, RUN_BITS, RUN_BEFORE, RUN_OLDEST, RUN_NEWEST, RUN = range(10)
 
 

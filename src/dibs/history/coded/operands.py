@@ -10,8 +10,7 @@ from dibs.coding.values import EventValues
 from dibs.history.coded.columns import Snapshot, long_form
 from dibs.history.coded.layout import STRING, Operands
 from dibs.history.coded.program import Compiled, Ends, ends_of
-from dibs.history.keys import TIME, Cell, span_of
-from dibs.history.verify import with_ends
+from dibs.history.keys import BOOLEAN, NUMBER, TIME, TOP, Cell, Span, span_of
 
 
 def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapshot: Snapshot) -> Operands:
@@ -68,7 +67,7 @@ def _with_ranges(
         if at is None:
             continue
         span = span_of(each)
-        ends = (span.low, span.high) if span.kind == TIME else with_ends(span.kind, span.low, span.high)
+        ends = _ends(span)
         numbers = []
         for end in ends:
             numbers.append(-1 if end is None else place + len(cells))
@@ -86,3 +85,12 @@ def _with_ranges(
     joined = Ends(*(np.append(*pair) for pair in pairs))
     types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
     return (*(np.array(c, t) for c, t in zip((slot, event, kind, low, high), types)), joined)
+
+
+def _ends(span: Span) -> tuple[Any, Any]:
+    """The ends of a range; where it has none, the least or greatest value of its kind, if there is one."""
+    if span.kind == TIME:
+        return span.low, span.high
+    least = {BOOLEAN: False, NUMBER: float("-inf"), STRING: ""}[span.kind]
+    greatest = {BOOLEAN: True, NUMBER: TOP, STRING: None}[span.kind]
+    return least if span.low is None else span.low, greatest if span.high is None else span.high

@@ -3,7 +3,7 @@
 A condition becomes conjunctions of tests (its OR multiplied out). Numbers of columns, indexes and patterns are the
 program's own until it is bound to a snapshot, which has numbers of its own for them.
 
-Not taken: a condition that would be more than MOST conjunctions. Such a join is answered by history/evaluate.py.
+Not taken: a condition that would be more than MOST conjunctions. Such a join is answered by the reference.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from dibs.language.expression import (
 )
 from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX, MAX_BY, MIN
 
-MOST = 16  # conjunctions of a join
+MOST = 64  # conjunctions of a join
 FUNCTIONS = {
     EXISTS: FUNCTION_EXISTS,
     COUNT: FUNCTION_COUNT,

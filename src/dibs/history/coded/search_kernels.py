@@ -52,8 +52,9 @@ def operand_count(ops, tests, t, base):
 
 
 @phase
-def combinations(ops, tests, first, stop, base):
-    """How many groups the equalities of a conjunction ask for; -1: one of them asks for an interval."""
+def combinations(ops, tests, first, stop, base, most):
+    """How many groups the equalities of a conjunction ask for; -1: more than so many, or one of them asks for an
+    interval."""
     total = np.int64(1)
     for t in range(first, stop):
         n = operand_count(ops, tests, t, base)
@@ -64,6 +65,8 @@ def combinations(ops, tests, first, stop, base):
             if ops.kind[v] > UNREADABLE:
                 return np.int64(-1)
         total *= n
+        if total > most:  # and no further: the product may be beyond all numbers
+            return np.int64(-1)
     return total
 
 

@@ -93,8 +93,7 @@ def read_documents(state: State, names: Any, first: int, end: int) -> Iterator[t
         stop = min(stop, state.base + end)
         while at < stop:
             size = min(AT_ONCE, stop - at)
-            place = at - part.first
-            rows = part.rows[place : place + size] if isinstance(part.rows, list) else part.rows.slice(place, size)
+            rows = part.readable(at - part.first, size)
             values = read_events(rows, names, attributes=part.attributes, on_error="skip")
             yield at - state.base, without_ranges(values)
             at += size

@@ -8,6 +8,8 @@ from dibs.index.auto.mask_layout import WORD, Block, FillSpace
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_not, is_empty, or_and_not
 
+MANY = 8  # entries of an event for an attribute, on average, from which on they are searched rather than tested singly
+
 
 @kernel
 def _sort(items, first, last, key):
@@ -105,12 +107,13 @@ def _fill_attribute(lanes, sizes, t, n, block, index, spans, masks, space):
     a, entries = block.attributes[t], block.begin[t + 1] - block.begin[t]
     first, last = index.of_attribute[a], index.of_attribute[a + 1]
     points, top = _part_entries(len(lanes), block.begin[t], block.begin[t + 1], block, space)
-    tabulated = top < sizes.small_domain
+    tabulated = top < cells_to_tabulate(sizes.small_domain, last - first, points) and top + 3 <= len(space.rank)
     if tabulated:
         _sort_by_cell(points, top, block, space)
     else:
         _sort(space.order, 0, points, block.lo)
     _cumulate(len(lanes), points, block, space)
+    runs = _part_events(points, entries, block, space)
     if tabulated and points == entries:
         n = _fill_plain(lanes, first, index.plain_of[a], top, n, index, masks, space)
         first = index.plain_of[a]
@@ -119,7 +122,8 @@ def _fill_attribute(lanes, sizes, t, n, block, index, spans, masks, space):
         count = 1 if hi >= 0 else -hi
         base = p * len(lanes)
         if count > sizes.most_spans:
-            _fill_by_values(base, lo, count, block.begin[t], block.begin[t + 1], block, spans, masks)
+            _fill_by_values(base, lo, count, points if runs else entries, block, spans, masks, space)
+            _fill_by_runs(base, (lo, count), (points, runs, entries), block, spans, masks, space)
         for s in range(count if count <= sizes.most_spans else 0):
             x, y = (lo, hi) if hi >= 0 else (spans.lo[lo + s], spans.hi[lo + s])
             if x <= y:
@@ -128,11 +132,23 @@ def _fill_attribute(lanes, sizes, t, n, block, index, spans, masks, space):
                     or_and_not(lanes, space.cumulative, above * len(lanes), below * len(lanes), masks, base)
                 if x == 0:
                     _add_absent(len(lanes), base, block, masks, space)
-                if points < entries:
+                if runs:
+                    _add_runs(base, x, y, points, runs, entries, block, masks, space)
+                elif points < entries:
                     _add_others(base, x, y, points, entries, block, masks, space)
         space.written[n] = p
         n += np.uint64(not is_empty(lanes, masks, np.uint64(base)))
     return n
+
+
+@kernel
+def cells_to_tabulate(small_domain, predicates, points):
+    """A domain of fewer cells is tabulated: a cell costs less than a step of a search, of which each predicate would
+    make one for each bit of the number of points."""
+    steps = 1
+    while points >> steps > 0:
+        steps += 1
+    return max(small_domain, predicates * steps)
 
 
 @kernel(inline="always")
@@ -168,6 +184,22 @@ def _part_entries(width, first, last, block, space):
             space.order[behind] = i
             behind += 1
     return points, top
+
+
+@phase(inline=False)
+def _part_events(points, entries, block, space):
+    """How many events the entries behind the points are of, if these are many for each: runs, which begin at the
+    places space.behind[points:] of space.order. Else 0. The last cells of a run grow then, as the first ones do (see
+    index.kernels.lay_out)."""
+    runs = 0
+    for j in range(points, entries):
+        i = space.order[j]
+        if j == points or block.event[i] != block.event[i - 1]:
+            space.behind[points + runs] = j
+            runs += 1
+        elif block.hi[i] < block.hi[i - 1]:
+            block.hi[i] = block.hi[i - 1]
+    return runs if entries - points > MANY * runs else 0
 
 
 @phase(inline=False)
@@ -254,16 +286,75 @@ def _add_others(base, x, y, points, entries, block, masks, space):
             _add_event(masks, base, block.event[i])
 
 
-@kernel(inline="always")
-def _fill_by_values(base, first_span, count, first, last, block, spans, masks):
-    """A predicate of many spans: each entry looks for the first span that ends at its value or later."""
-    for i in range(first, last):
-        a, b = first_span, first_span + count
-        while a < b:
-            m = (a + b) >> 1
-            if spans.hi[m] < block.lo[i]:
-                a = m + 1
-            else:
-                b = m
-        if a < first_span + count and spans.lo[a] <= block.hi[i]:
+@phase(inline=False)
+def _add_runs(base, x, y, points, runs, entries, block, masks, space):
+    """The events of which an entry meets the cells x to y, by their runs."""
+    for r in range(points, points + runs):
+        first, last = _entries_of_run(r, points + runs, entries, space)
+        if _meets_run(x, y, first, last, block):
+            _add_event(masks, base, block.event[first])
+
+
+@phase
+def _entries_of_run(r, runs_end, entries, space):
+    """From where to where. They stand one behind the other; between those of two runs there may be points of other
+    events."""
+    end = space.behind[r + 1] if r + 1 < runs_end else entries
+    return space.order[space.behind[r]], space.order[end - 1] + 1
+
+
+@phase
+def _meets_run(x, y, first, last, block):
+    a, b = first, last  # the first entry that ends at x or later
+    while a < b:
+        m = (a + b) >> 1
+        if block.hi[m] < x:
+            a = m + 1
+        else:
+            b = m
+    return a < last and block.lo[a] <= y
+
+
+@phase(inline=False)
+def _fill_by_runs(base, listed, parts, block, spans, masks, space):
+    """A predicate of many spans (listed: the first of them, and how many): each run looks for its entries among the
+    spans, or for the spans among its entries, whichever are fewer. parts: points, runs, all entries."""
+    first_span, count = listed
+    points, runs, entries = parts
+    for r in range(points, points + runs):
+        first, last = _entries_of_run(r, points + runs, entries, space)
+        found = False
+        if count < last - first:
+            s = first_span
+            while not found and s < first_span + count:
+                found = _meets_run(spans.lo[s], spans.hi[s], first, last, block)
+                s += 1
+        else:
+            i = first
+            while not found and i < last:
+                found = _meets_span(first_span, count, i, block, spans)
+                i += 1
+        if found:
+            _add_event(masks, base, block.event[first])
+
+
+@phase(inline=False)
+def _fill_by_values(base, first_span, count, entries, block, spans, masks, space):
+    """A predicate of many spans, for the first entries in space.order."""
+    for j in range(entries):
+        i = space.order[j]
+        if _meets_span(first_span, count, i, block, spans):
             _add_event(masks, base, block.event[i])
+
+
+@phase
+def _meets_span(first_span, count, i, block, spans):
+    """Whether entry i meets one of the spans: the first that ends at its value or later."""
+    a, b = first_span, first_span + count
+    while a < b:
+        m = (a + b) >> 1
+        if spans.hi[m] < block.lo[i]:
+            a = m + 1
+        else:
+            b = m
+    return a < first_span + count and spans.lo[a] <= block.hi[i]

@@ -51,7 +51,7 @@ def match_blocks(lanes, sizes, last_event, progress, *arrays):
         np.empty(most * width, np.uint64),
         np.empty(most * width, np.uint64),
     )
-    rank = np.empty(sizes.small_domain + 3, np.int32)
+    rank = np.empty(sizes.most_tabulated + 3, np.int32)
     progress[PAIRS] = 0
     full = False
     while progress[NEXT_EVENT] < last_event and not full:

@@ -24,7 +24,8 @@ class Sizes(NamedTuple):
     chunk: int  # survivors collected at once: at least 2
     most_spans: int  # a predicate of more spans is tested value by value
     few_events: int  # that pass an entry's tests are run through its program one by one
-    small_domain: int  # cells; larger ones are searched instead of tabulated
+    small_domain: int  # cells; larger ones are searched instead of tabulated, unless predicates are many
+    most_tabulated: int  # cells of any domain that is tabulated
 
 
 class MaskArrays(NamedTuple):

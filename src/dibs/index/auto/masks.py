@@ -10,7 +10,7 @@ A predicate's mask: the values of its attribute in the block are sorted once, wi
 two look-ups and an and-not. Events with several values or ranges for the attribute are tested one by one. IS NULL is
 the complement of the events that have the attribute. So everything that the coded model can say is a mask, and
 programs are run over masks too: each step splits the events that reach it into two jumps. The entries of a program
-(index.access_sets) stand among the clauses, and only the events that pass an entry's tests are run through it.
+(index.auto.access_sets) stand among the clauses, and only the events that pass an entry's tests are run through it.
 
 Arrays (predicates and groups are ordered by attribute):
     attribute, lo, hi   int32   the distinct predicates, as in coding.clauses (spans in the clauses' own arrays)
@@ -25,7 +25,7 @@ Arrays (predicates and groups are ordered by attribute):
     always              int32   rows without predicates
     program             int32   of each step of all programs: predicate, jump if it holds, jump if not, 0
     entry               int32   of each entry: row, first step and number of steps of its program, first and last step
-                                of the part counted from there, rank (as in index.access_sets), 0, 0
+                                of the part counted from there, rank (as in index.auto.access_sets), 0, 0
     entry_access        uint32  the access predicate of each entry
     unreached           int64   1: so many programs have no access set; they come first, one entry each, always run
 
@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses, runs
 from dibs.index.auto.access_sets import Entries, access_sets
+from dibs.index.auto.mask_filling import cells_to_tabulate
 from dibs.index.auto.mask_kernels import match_blocks
 from dibs.index.auto.mask_layout import (
     AHEAD,
@@ -88,6 +89,7 @@ class Masks:
         programs = np.unique(np.concatenate([row[row >= clauses.conjunctions], entry_row]))
         plain = row[(row >= 0) & (row < clauses.conjunctions)]
         self.size = len(plain) + len(arrays["always"]) + len(programs)  # rows, not entries
+        self._most_predicates = int(np.diff(arrays["of_attribute"]).max(initial=0))
         null = (arrays["lo"] == 0) & (arrays["hi"] == 0)
         null_attributes = np.unique(arrays["attribute"][null]).astype(np.int32)
         own = MaskArrays(*(arrays[name] for name in self.ARRAYS))
@@ -204,7 +206,8 @@ class Masks:
             progress[OWN] = len(_choose_width(last - int(progress[NEXT_EVENT])))
         lanes = WIDTHS[int(progress[OWN])]
         t = thresholds
-        sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells)
+        tabulated = cells_to_tabulate(t.tabulated_cells, self._most_predicates, len(WIDE) * WORD)
+        sizes = Sizes(t.survivors_at_once, t.mask_spans, t.run_one_by_one, t.tabulated_cells, tabulated)
         pool = self._pools[len(lanes)]
         taken = pool.take(self._space, len(lanes))
         match_blocks(
@@ -261,7 +264,8 @@ def _plain(clauses: Clauses, predicates: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A number for each used predicate, equal for equal ones, ordered by attribute; and one example of each."""
+    """A number for each used predicate, equal for equal ones, ordered by attribute and first cell; and one example of
+    each."""
     attribute, lo, hi = clauses.attribute[used].astype(np.int64), clauses.lo[used].astype(np.int64), clauses.hi[used]
     several = np.flatnonzero(hi < 0)
     if len(several):
@@ -275,7 +279,8 @@ def _distinct(clauses: Clauses, used: NDArray[np.int64]) -> tuple[NDArray[np.int
         lo[several] = codes
     # The low bits of lo << 32 | hi tell single spans (hi >= 0) from lists (hi < 0).
     number, example = number_pairs(attribute, (lo << 32) | (hi.astype(np.int64) & 0xFFFFFFFF))
-    order = np.argsort(2 * attribute[example] + ~_plain(clauses, used[example]), kind="stable")
+    # By first cell: neighbours read the same part of a table.
+    order = np.lexsort((lo[example], 2 * attribute[example] + ~_plain(clauses, used[example])))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place[number], used[example[order]]

@@ -1,7 +1,8 @@
-"""The plan of `auto`: which clauses become records, and which masks.
+"""The plan of `auto`: which clauses become records, which masks, and which vectors.
 
-A record costs by the events that look at it, a mask by the clause, whoever looks. Besides, both cost something for
-every event, whatever they hold: so it may be cheaper to have only one of them.
+A record costs by the events that look at it, a mask by the clause, whoever looks, a vector by the events that have all
+attributes of its group. Besides, each costs something for every event, whatever it holds: so it may be cheaper to have
+only one or two of them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,25 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.access_sets import Entries, access_sets
 from dibs.index.auto.masks import Masks
 from dibs.index.auto.records import Records
-from dibs.index.auto.shares import WHOLE, PredicateFiling, Shares, estimate, file_predicates
-from dibs.index.statistics import access_predicates
+from dibs.index.auto.shares import WHOLE, PredicateFiling, Shares, estimate, file_predicates, look_shares
+from dibs.index.auto.vector_costs import cost_groups
+from dibs.index.auto.vector_groups import Groups, find_groups
+from dibs.index.auto.vectors import Vectors
+from dibs.index.statistics import access_predicates, highest_cells
 from dibs.jit.hashing import number_pairs
 from dibs.thresholds import thresholds
 
 EVERYWHERE = 1e9  # more than any share of events, and not infinite
 SAMPLED_PREDICATES = 500_000  # by which it is estimated how many are distinct
+STEPS_OF_A_SEARCH = 10  # among the values of a full block: see mask_filling.cells_to_tabulate
+SEARCHED = 6.0  # times as long as by a table
+FAR_MASKS = 1 << 17  # masks of a full block that do not fit into the near caches
 FAR_CLAUSES = 500_000  # whose records do not fit into the caches
 MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 
 
 class FiledClauses(NamedTuple):
-    """Where every row would stand among records, and what that costs."""
+    """Where every row would stand among records or vectors, and what that costs."""
 
     filing: PredicateFiling
     share: NDArray[np.float32]  # how likely each predicate holds
@@ -37,54 +44,106 @@ class FiledClauses(NamedTuple):
     looks: NDArray[np.float64]  # by row: the share of events that look at it; infinite: it cannot be filed
     by_value: NDArray[np.bool_]  # by row: whether it is filed under values
     values: float  # of an event, that somebody asks for
+    groups: Groups
+    group_cost: NDArray[np.float64]  # of each group, as vectors
 
 
-def file_clauses(clauses: Clauses, shares: Shares) -> FiledClauses:
-    filing = file_predicates(clauses, shares, shares.presence >= thresholds.often)
+def file_clauses(
+    clauses: Clauses, shares: Shares, highest: NDArray[np.int32], groups: Groups, times: float = 1.0
+) -> FiledClauses:
+    """highest: the highest cell that predicates of an attribute cover; times: each row stands for so many."""
     share = estimate(clauses, shares)
+    filing = file_predicates(clauses, shares, _by_value(clauses, shares, share, times))
     rows, chosen, another = access_predicates(clauses, filing.looks, most=EVERYWHERE)
     access, other = np.full(clauses.conjunctions, -1), np.zeros(clauses.conjunctions, np.int32)
     access[rows], other[rows] = chosen, another
-    looks, by_value = np.full(len(clauses), np.inf), np.zeros(len(clauses), np.bool_)
-    looks[rows], by_value[rows] = filing.looks[chosen], filing.level[chosen] != WHOLE
+    by_value = np.zeros(len(clauses), np.bool_)
+    by_value[rows] = filing.level[chosen] != WHOLE
     _, entries = access_sets(clauses, np.arange(clauses.conjunctions, len(clauses)), share)
+    by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
+    looks = _sum_looks(clauses, access, entries, filing.looks)
+    cost = cost_groups(clauses, groups, shares.presence, share, highest, times)
+    values = float(shares.presence.sum())
+    return FiledClauses(filing, share, access, other, entries, looks, by_value, values, groups, cost)
+
+
+def _by_value(clauses: Clauses, shares: Shares, share: NDArray[np.float32], times: float) -> NDArray[np.bool_]:
+    """By attribute: whether what is filed under it is filed by values: if many events have it, or if many clauses would
+    stand there of which a value concerns few."""
+    predicates = np.bincount(clauses.attribute, minlength=clauses.attributes)
+    filed = times * predicates * len(clauses) / max(len(clauses.attribute), 1)  # one predicate of each clause
+    holding = np.bincount(clauses.attribute, weights=share, minlength=clauses.attributes)
+    concerned = holding / np.maximum(shares.presence * predicates, 1e-9)  # of the clauses, by a value
+    spared = filed * (1.0 - np.minimum(concerned, 1.0)) * thresholds.read_cost
+    return (shares.presence >= thresholds.often) | (
+        spared > thresholds.values_cost + filed * concerned * thresholds.look_cost
+    )
+
+
+def _sum_looks(
+    clauses: Clauses, access: NDArray[np.int64], entries: Entries, each: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """By row: the share of events that look at it, by that of its access predicates (each)."""
+    looks = np.full(len(clauses), np.inf)
+    filed = np.flatnonzero(access >= 0)
+    looks[filed] = each[access[filed]]
     count = np.bincount(entries.row, minlength=len(clauses))
-    total = np.bincount(entries.row, weights=filing.looks[entries.access], minlength=len(clauses))
+    total = np.bincount(entries.row, weights=each[entries.access], minlength=len(clauses))
     fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
     looks[fit] = total[fit]
-    by_value[entries.row[filing.level[entries.access] != WHOLE]] = True
-    return FiledClauses(filing, share, access, other, entries, looks, by_value, float(shares.presence.sum()))
+    return looks
+
+
+class Placement(NamedTuple):
+    """What of the clauses goes where; all else is records."""
+
+    masks: NDArray[np.bool_]  # by row
+    vectors: NDArray[np.bool_]  # by group
+
+    def rows_of_vectors(self, groups: Groups) -> NDArray[np.bool_]:
+        return np.append(self.vectors, False)[groups.of_row]  # the last one is that of rows without a group
 
 
 def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32], fullness: float = 1.0) -> Plan:
     """highest: the highest cell that predicates of an attribute cover; fullness: the share of a block of masks that a
     batch fills."""
-    filed = file_clauses(clauses, shares)
-    mask_cost = _mask_cost(clauses)
-    in_masks = choose_masks(filed, mask_cost / fullness)
+    filed = file_clauses(clauses, shares, highest, find_groups(clauses))
+    mask_cost = _mask_cost(clauses, highest)
+    placed = choose_parts(filed, mask_cost / fullness)
     if len(clauses.attribute) + len(filed.entries.tests) + len(clauses) > MOST_WORDS:
-        in_masks[:] = True
-    records = _make_records(clauses, filed, ~in_masks, highest)
-    return Plan(records, _make_masks(clauses, filed, in_masks), shares, mask_cost, fullness)
+        placed.masks[~placed.rows_of_vectors(filed.groups)] = True
+    vectors = Vectors.build(clauses, filed.groups, placed.vectors, shares.presence, filed.share, highest)
+    in_vectors = placed.rows_of_vectors(filed.groups)
+    records = _make_records(clauses, filed, ~placed.masks & ~in_vectors, highest)
+    return Plan(records, _make_masks(clauses, filed, placed.masks), vectors, shares, mask_cost, fullness)
 
 
 class Plan(NamedTuple):
     records: Records
     masks: Masks
+    vectors: Vectors
     shares: Shares  # by which it was made
     mask_cost: float  # of a clause, if blocks are full
     fullness: float  # of blocks, by which it was made
 
 
-def _mask_cost(clauses: Clauses) -> float:
+def _mask_cost(clauses: Clauses, highest: NDArray[np.int32]) -> float:
     """What a clause costs an event of a full block as a mask: itself, and the masks of predicates that others do not
-    have, too, span by span."""
-    some = slice(None, None, 1 + len(clauses.attribute) // SAMPLED_PREDICATES)
-    attribute, lo, hi = (a[some].astype(np.int64) for a in (clauses.attribute, clauses.lo, clauses.hi))
+    have, too, span by span: more of them where the values of the block must be searched, or where so many masks do not
+    fit into the caches."""
+    if not len(clauses.attribute):
+        return thresholds.mask_cost
+    step = 1 + len(clauses.attribute) // SAMPLED_PREDICATES
+    attribute, lo, hi = (a[::step].astype(np.int64) for a in (clauses.attribute, clauses.lo, clauses.hi))
     _, distinct = number_pairs(attribute, (lo << 32) ^ hi)
     spans = np.minimum(np.where(hi < 0, -hi, 1), thresholds.mask_spans)
-    of_clause = len(clauses.attribute) / max(len(clauses), 1) * len(distinct) / max(len(attribute), 1)
-    return thresholds.mask_cost + thresholds.fill_cost * of_clause * (float(spans.mean()) if len(spans) else 0.0)
+    predicates = step * np.bincount(attribute[distinct], minlength=clauses.attributes)
+    is_searched = highest >= np.maximum(thresholds.tabulated_cells, predicates * STEPS_OF_A_SEARCH)
+    times = 1.0 + (SEARCHED - 1.0) * float(is_searched[attribute[distinct]].mean())
+    if len(distinct) * step > FAR_MASKS:
+        times *= 2.0
+    of_clause = len(clauses.attribute) / len(clauses) * len(distinct) / len(attribute)
+    return thresholds.mask_cost + thresholds.fill_cost * times * of_clause * float(spans.mean())
 
 
 def look_cost(clauses: float) -> float:
@@ -92,22 +151,33 @@ def look_cost(clauses: float) -> float:
     return thresholds.look_cost * (1.0 + min(clauses / FAR_CLAUSES, 1.0))
 
 
-def choose_masks(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> NDArray[np.bool_]:
-    """By row: whether it is cheaper as a mask. times: each row stands for so many."""
+def choose_parts(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> Placement:
+    """Where it is cheapest, as each part also costs something by itself. times: each row stands for so many."""
     cannot = np.isinf(filed.looks)
-    cost = look_cost(times * len(cannot))
-    each = cannot | (np.where(cannot, 0.0, filed.looks) * cost > mask_cost)
-    options = (cannot, each, np.ones(len(each), np.bool_))
-    return options[int(np.argmin([cost_of(filed, in_masks, mask_cost, times) for in_masks in options]))]
+    look = np.where(cannot, 0.0, filed.looks) * look_cost(times * len(cannot))
+    each = cannot | (look > mask_cost)
+    groups, options = filed.groups, []
+    for in_masks in (cannot, each, np.ones(len(each), np.bool_)):
+        options.append(Placement(in_masks, np.zeros(len(groups), np.bool_)))
+        if len(groups):
+            otherwise = times * np.where(in_masks, mask_cost, look)
+            grouped = groups.of_row >= 0
+            saved = np.bincount(groups.of_row[grouped], weights=otherwise[grouped], minlength=len(groups))
+            for vectors in (filed.group_cost < saved, np.ones(len(groups), np.bool_)):
+                placed = Placement(in_masks.copy(), vectors)
+                placed.masks[placed.rows_of_vectors(groups)] = False
+                options.append(placed)
+    return options[int(np.argmin([cost_of(filed, placed, mask_cost, times) for placed in options]))]
 
 
-def cost_of(filed: FiledClauses, in_masks: NDArray[np.bool_], mask_cost: float, times: float) -> float:
+def cost_of(filed: FiledClauses, placed: Placement, mask_cost: float, times: float) -> float:
     """What an event costs, in nanoseconds."""
-    records = ~in_masks
+    t = thresholds
+    records = ~placed.masks & ~placed.rows_of_vectors(filed.groups)
     looks = filed.looks[records].sum() * look_cost(times * len(records))
-    cost = times * (looks + in_masks.sum() * mask_cost)
-    each_value = thresholds.values_cost * (records & filed.by_value).any() + thresholds.masks_cost * in_masks.any()
-    return float(cost + filed.values * each_value)
+    cost = times * (looks + placed.masks.sum() * mask_cost) + filed.group_cost[placed.vectors].sum()
+    each_value = t.values_cost * (records & filed.by_value).any() + t.masks_cost * placed.masks.any()
+    return float(cost + filed.values * (each_value + t.vectors_cost * placed.vectors.any()))
 
 
 def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: float, clauses: int) -> bool:
@@ -116,14 +186,15 @@ def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: f
     if not len(sample):
         return False
     times = clauses / len(sample)
-    old, new = file_clauses(sample, plan.shares), file_clauses(sample, measured)
-    in_masks = choose_masks(old, plan.mask_cost / plan.fullness, times)
-    filed, looks = old.access >= 0, old.looks.copy()
-    looks[: sample.conjunctions][filed] = new.filing.looks[old.access[filed]]
-    looks[sample.conjunctions :] = np.where(np.isinf(new.looks), looks, new.looks)[sample.conjunctions :]
+    highest, groups = highest_cells(sample), find_groups(sample, times)
+    old, new = (file_clauses(sample, shares, highest, groups, times) for shares in (plan.shares, measured))
+    placed = choose_parts(old, plan.mask_cost / plan.fullness, times)
+    # What stands where the old plan put it, looked at by the events of today.
+    looks = _sum_looks(sample, old.access, old.entries, look_shares(sample, old.filing, measured))
     cost = plan.mask_cost / fullness
-    now = cost_of(old._replace(looks=looks, values=new.values), in_masks, cost, times)
-    return now > thresholds.worth_planning * cost_of(new, choose_masks(new, cost, times), cost, times)
+    today = old._replace(looks=looks, values=new.values, group_cost=new.group_cost)
+    now = cost_of(today, placed, cost, times)
+    return now > thresholds.worth_planning * cost_of(new, choose_parts(new, cost, times), cost, times)
 
 
 def _make_records(

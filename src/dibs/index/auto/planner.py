@@ -1,41 +1,44 @@
 """auto: the planner's index. Each clause goes where it is cheapest, and everything is exact.
 
     that few events look at             -> records   one event at a time; filed under an attribute, or values of it
+    many over the same attributes       -> vectors   512 clauses at a time, one bit each, for one event
     all others                          -> masks     512 events at a time, one bit each
 
-    these, for one event or two         -> bits      a bit for each predicate (index.propagation)
+    masks, for one event or two         -> bits      a bit for each predicate
 
 A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
 for single events (in the background; ten to forty bytes per clause).
 
-The choice is made clause by clause from the share of events that have an attribute, or a value of it: first guessed
-from the subscriptions, then measured. When the measured shares would file clauses so that an event costs much less, the
-index is planned again in the background and swapped when it is ready.
+The choice is made clause by clause, and group by group, from the share of events that have an attribute, or a value of
+it: first guessed from the subscriptions, then measured. When the measured shares would file clauses so that an event
+costs much less, the index is planned again in the background and swapped when it is ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.index.auto.bits import Bits
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
 from dibs.index.auto.plan import Plan, is_worth_planning, plan_clauses
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
 from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
+from dibs.index.auto.vectors import Vectors
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
-from dibs.index.papers.propagation.propagation import ANY, Propagation
 from dibs.index.statistics import Presence, guess_presence, highest_cells, probabilities
 from dibs.thresholds import thresholds
 
+DRIFTED = 0.25  # share of the attributes of events that are others than they were
 SELDOM = 16  # times as many events between two looks, if nothing was worth planning
 # Where the shares come from.
 GUESSED = "Shares are guessed from the subscriptions"
@@ -43,19 +46,35 @@ KNOWN = "Shares are those that a larger part of the matcher had"
 MEASURED = "Shares were measured"
 
 
+Part = Union[Records, Masks, Vectors]
+
+
+class Parts(NamedTuple):
+    records: Records
+    masks: Masks
+    vectors: Vectors
+
+    @classmethod
+    def of(cls, plan: Plan) -> Parts:
+        return cls(plan.records, plan.masks, plan.vectors)
+
+
 class Auto:
     name: ClassVar[str] = "auto"
-    about: ClassVar[str] = "chosen clause by clause from statistics of subscriptions and events: records or masks"
+    about: ClassVar[str] = (
+        "chosen clause by clause from statistics of subscriptions and events: records, masks or vectors"
+    )
 
-    def __init__(self, clauses: Clauses, records: Records, masks: Masks, plan: Plan | None):
+    def __init__(self, clauses: Clauses, parts: Parts, plan: Plan | None):
         self._clauses = clauses
-        self._parts = (records, masks)
+        self._parts = parts
         self._plan = plan  # None: memory-mapped, another plan would need memory
         self._presence = Presence(clauses.attributes)
         self._guessed: NDArray[np.float64] | None = None
         self._sample: Clauses | None = None  # by which it is judged whether another plan would be better
         self._until_look = thresholds.enough_events
         self._look_every = thresholds.look_every
+        self._drift = Drift()
         self._highest: NDArray[np.int32] | None = None  # cells
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
@@ -72,7 +91,7 @@ class Auto:
         highest = highest_cells(clauses)
         shares = guess_shares(clauses, guess_presence(clauses) if presence is None else presence, highest)
         plan = plan_clauses(clauses, shares, highest)
-        index = cls(clauses, plan.records, plan.masks, plan)
+        index = cls(clauses, Parts.of(plan), plan)
         index._grounds = GUESSED if presence is None else KNOWN
         index._observes = (
             presence is None or len(clauses) >= thresholds.one_by_one_clauses
@@ -83,12 +102,18 @@ class Auto:
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
         records = Records(clauses, {n: arrays[f"records.{n}"] for n in Records.ARRAYS})
         masks = Masks(clauses, {n: arrays[f"masks.{n}"] for n in Masks.ARRAYS})
-        return cls(clauses, records, masks, None)
+        if "vectors.row" in arrays:
+            vectors = Vectors(clauses, {n: arrays[f"vectors.{n}"] for n in Vectors.ARRAYS})
+        else:  # saved before there were vectors, or without any
+            vectors = Vectors.empty(clauses)
+        return cls(clauses, Parts(records, masks, vectors), None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        records, masks = self._parts
-        result = {f"records.{n}": a for n, a in records.arrays().items()}
-        return result | {f"masks.{n}": a for n, a in masks.arrays().items()}
+        parts = self._parts
+        saved: dict[str, Part] = {"records": parts.records, "masks": parts.masks}
+        if parts.vectors.size:  # so that without any, what is saved is what it always was
+            saved["vectors"] = parts.vectors
+        return {f"{name}.{n}": a for name, part in saved.items() for n, a in part.arrays().items()}
 
     def presence(self) -> NDArray[np.float64]:
         """The share of events that have each attribute, as far as it is known: for other segments of the matcher."""
@@ -106,14 +131,14 @@ class Auto:
         return sum(a.nbytes for a in self.arrays().values()) + sum(x.nbytes for x in made if x is not None)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
-        records, masks = self._parts
+        records, masks, vectors = self._parts
         found = Pairs([], 0, 0)
         if len(events) <= thresholds.one_by_one_events and masks.size >= thresholds.one_by_one_clauses:
             few = self._for_few_events(masks)
             if few is not None:
                 masks = few.left
                 found.add(few.match(events, threads, sink))
-        for part, block in ((records, 1), (masks, len(WIDE) * WORD)):
+        for part, block in ((records, 1), (vectors, 1), (masks, len(WIDE) * WORD)):
             if part.size:
                 found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
         self.observe(events)
@@ -121,30 +146,38 @@ class Auto:
 
     def plan(self) -> dict[str, Any]:
         """What went where, and on what grounds."""
-        records, masks = self._parts
+        records, masks, vectors = self._parts
         seen = int(self._presence.events)
         return {
             "records": records.size,
             "guards": records.guards,
             "masks": masks.size,
+            "vectors": vectors.size,
+            "groups": vectors.groups,
             "one by one": 0 if self._one_by_one is None else len(self._one_by_one),
             "events seen": seen,
             "plans": self._plans,
             "grounds": (
                 "records: clauses that few events look at, because of an attribute or of values that these seldom "
-                "have; masks: all others. " + self._grounds + (f"; {seen:,} events seen since." if seen else ".")
+                "have; vectors: groups of clauses over the same attributes; masks: all others. "
+                + self._grounds
+                + (f"; {seen:,} events seen since." if seen else ".")
             ),
         }
 
     def for_singles(self) -> ForSingles | None:
-        """The ways to all rows for a single event; None: there are too many that are not filed for it (yet)."""
-        records, masks = self._parts
+        """The ways to all rows for a single event; None: there are too many that are not filed for it (yet), or vectors
+        that are worth it, which are asked for one event as they are for many."""
+        records, masks, vectors = self._parts
+        if vectors.size > thresholds.single_scanned:
+            return None
         known, filed = self._for_singles
         few, sieve = self._one_by_one, self._sieve_of(records)
         if known is not None and filed == (records, masks, few, sieve):
             return known
-        if masks.size <= thresholds.single_scanned:
-            result = ForSingles(records, None, masks.rows.astype(np.int32), sieve)
+        if masks.size + vectors.size <= thresholds.single_scanned:
+            scanned = np.sort(np.concatenate([masks.rows, vectors.rows]))
+            result = ForSingles(records, None, scanned.astype(np.int32), sieve)
         else:
             if few is None or few.masks is not masks:
                 if masks.size > thresholds.single_filed:
@@ -152,7 +185,8 @@ class Auto:
                 few = self._one_by_one = OneByOne(self._clauses, masks)
             if few.left.size > thresholds.single_left:
                 return None
-            result = ForSingles(records, few, few.left.rows.astype(np.int32), sieve)
+            scanned = np.sort(np.concatenate([few.left.rows, vectors.rows]))
+            result = ForSingles(records, few, scanned.astype(np.int32), sieve)
         self._for_singles = result, (records, masks, few, sieve)
         return result
 
@@ -188,11 +222,13 @@ class Auto:
     def observe(self, events: CodedEvents) -> None:
         if not self._observes or self._plan is None:
             return
-        self._until_look -= self._presence.observe(events)
-        if self._until_look > 0:
+        seen = self._presence.observe(events)
+        self._until_look -= seen
+        if self._until_look > 0 and not self._drift.is_there(seen, self._presence):
             return
         self._until_look = self._look_every
         self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # a look costs milliseconds
+        self._drift.look(self._presence)
         if self.pending is None:
             self.pending = self._look_at_plan
 
@@ -213,22 +249,48 @@ class Auto:
     def _plan_again(self, shares: Shares) -> None:
         highest, fullness = highest_cells(self._clauses), self._presence.fullness()
         plan = self._plan = plan_clauses(self._clauses, shares, highest, fullness)
-        self._parts = plan.records, plan.masks
+        self._parts = Parts.of(plan)
         self._one_by_one = None
         self._look_every = thresholds.look_every
+        self._drift = Drift()
+        self._drift.look(self._presence)
         self._plans += 1
         self._grounds = MEASURED
 
 
+class Drift:
+    """Whether events have other attributes than when the plan was last looked at: then it is looked at at once. Looks
+    that are not followed by another plan come less and less often, however the mix of events goes back and forth."""
+
+    def __init__(self) -> None:
+        self._known: NDArray[np.float64] | None = None  # the shares of events with each attribute at the last look
+        self._every = self._until = thresholds.enough_events
+
+    def is_there(self, seen: int, presence: Presence) -> bool:
+        """seen: events since it was last asked."""
+        self._until -= seen
+        if self._until > 0 or self._known is None:
+            return False
+        self._until = self._every
+        latest = presence.latest_share()
+        return float(np.abs(latest - self._known).sum()) > DRIFTED * float(self._known.sum() + latest.sum())
+
+    def look(self, presence: Presence) -> None:
+        """The plan is looked at now."""
+        self._known = presence.latest_share()
+        self._until = self._every
+        self._every = min(2 * self._every, thresholds.enough_events * SELDOM)
+
+
 class OneByOne:
-    """The conjunctions of masks as a Propagation, which looks at one event at a time, whether it has one value of an
+    """The conjunctions of masks as bits, which look at one event at a time, whether it has one value of an
     attribute or several; what it does not take is left to smaller masks."""
 
     def __init__(self, clauses: Clauses, masks: Masks):
         self.masks = masks
         own, taken, left = select(clauses.take(masks.rows), several=True)
         self.rows = masks.rows[taken].astype(np.int32)
-        self.bits = Propagation.build(own, access=ANY)  # by equality only, far more clauses are looked at
+        self.bits = Bits.of(own)
         rest = np.sort(masks.rows[left])
         share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]

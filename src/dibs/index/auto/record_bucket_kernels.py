@@ -118,16 +118,32 @@ def search_ranges(records, clauses, jumps, events, space, room, progress):
     """The buckets of an event of ranges or several values: all clauses that stand in them are verified. False if the
     room is full."""
     e = progress[NEXT_EVENT]
-    for i in range(events.offsets[e], events.offsets[e + 1]):
-        a = np.int64(events.attribute[i])
+    i, last = events.offsets[e], events.offsets[e + 1]
+    while i < last:
+        a, after = np.int64(events.attribute[i]), i + 1
+        while after < last and events.attribute[after] == a:
+            after += 1
         for r in range(records.rungs[a], records.rungs[a + 1]):
-            shift, bucket = records.rung_shift[r], records.rung_bucket[r]
-            first = np.int64(events.lo[i] >> shift)
-            last = min(np.int64(events.hi[i] >> shift), np.int64(records.rung_end[r]) - 1)
-            if first <= last:
-                at, stop = records.guards[bucket + first], records.guards[bucket + last + 1]  # buckets stand in order
-                if not _verify_guarded(at, stop, records, clauses, jumps, events, space, room, progress):
-                    return False
+            if not _search_rung(r, (i, after), records, clauses, jumps, events, space, room, progress):
+                return False
+        i = after
+    return True
+
+
+@phase(inline=False)
+def _search_rung(r, entries, records, clauses, jumps, events, space, room, progress):
+    """The buckets of one rung in which the entries of its attribute (from, to) lie. Entries come by their first
+    cells, and buckets in order, so each bucket is read once, however many values lie in it."""
+    shift, bucket, behind = records.rung_shift[r], records.rung_bucket[r], np.int64(records.rung_end[r])
+    read = np.int64(0)  # the buckets before this one were read, or hold none of the entries
+    for k in range(entries[0], entries[1]):
+        first = max(np.int64(events.lo[k] >> shift), read)
+        stop = min(np.int64(events.hi[k] >> shift) + 1, behind)
+        if first < stop:
+            read = stop
+            at, end = records.guards[bucket + first], records.guards[bucket + stop]
+            if not _verify_guarded(at, end, records, clauses, jumps, events, space, room, progress):
+                return False
     return True
 
 

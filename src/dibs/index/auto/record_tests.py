@@ -45,15 +45,17 @@ def test_record(p, header, several, records, clauses, jumps, events, space):
 
 @phase(inline=False)
 def verify(row, flags, several, clauses, jumps, events, space):
-    """Whether a candidate that passed its tests, if they could be made, is a pair that was not reported before: a
-    program may have several entries, and an event of several values meets a clause under each of them."""
+    """Whether a candidate that passed its tests, if they could be made, is a pair. It is asked about once: a program
+    may have several entries, and an event of several values meets a clause under each of them."""
     program, ask_clauses = flags & np.uint64(PROGRAM) != 0, several or flags & np.uint64(VERIFY) != 0
-    ok = not (program or several) or space.stamps[row] != space.stamps[-1]
-    if ok and ask_clauses:
+    if program or several:
+        if space.stamps[row] == space.stamps[-1]:
+            return False
+        space.stamps[row] = space.stamps[-1]
+    ok = True
+    if ask_clauses:
         if program:
             ok, _ = test_program(row, clauses, jumps, space.slots, events)
         else:
             ok, _ = test_conjunction(row, clauses, space.slots, events)
-    if ok and (program or several):
-        space.stamps[row] = space.stamps[-1]
     return ok

@@ -13,7 +13,7 @@ predicates need few copies). So an event looks at one bucket of each width that 
 Memory latency is the cost, so what comes next is prefetched while the current one is tested; mispredicted branches come
 second, so guards and clauses are tested without early exit.
 
-A program (an expression with OR) is filed as its entries (index.access_sets), each with its own tests; an entry that
+A program (an expression with OR) is filed as its entries (auto.access_sets), each with its own tests; an entry that
 passes them runs the program, unless the tests say it all. An event is stamped on the rows that it may meet twice, so
 that each is reported once.
 

@@ -105,12 +105,13 @@ class PredicateFiling(NamedTuple):
 
 def file_predicates(clauses: Clauses, shares: Shares, by_value: NDArray[np.bool_]) -> PredicateFiling:
     """by_value: the attributes whose clauses are filed by buckets of cells: the smallest of which at most
-    `copies_by_value` are covered by the predicate."""
+    `copies_by_value` are covered by the predicate, or as many as it has spans: a list may take room in proportion to
+    its text."""
     return PredicateFiling(*_file_predicates(ClauseArrays.of(clauses), shares, by_value, thresholds.copies_by_value))
 
 
 @kernel
-def _file_predicates(clauses, shares, by_value, most_copies):
+def _file_predicates(clauses, shares, by_value, fewest_copies):
     predicates = len(clauses.attribute)
     level, looks = np.full(predicates, WHOLE, np.int8), np.empty(predicates, np.float32)
     for p in range(predicates):
@@ -120,13 +121,32 @@ def _file_predicates(clauses, shares, by_value, most_copies):
         elif not by_value[a]:
             looks[p] = shares.presence[a]
         else:
-            n = 0
+            n, most_copies = 0, max(fewest_copies, count_spans(p, clauses))
             copies, share = _cover(p, 0, most_copies, clauses, shares)
             while copies > most_copies:
                 n += 1
                 copies, share = _cover(p, n * LEVEL_BITS, most_copies, clauses, shares)
             level[p], looks[p] = n, share
     return level, looks
+
+
+def look_shares(clauses: Clauses, filing: PredicateFiling, shares: Shares) -> NDArray[np.float32]:
+    """By predicate: the share of events that would look at a clause that stands where the filing says, if events were
+    as these shares say."""
+    return _look_shares(ClauseArrays.of(clauses), filing.level, filing.looks, shares)
+
+
+@kernel
+def _look_shares(clauses, level, known, shares):
+    looks = np.empty(len(level), np.float32)
+    for p in range(len(level)):
+        if np.isinf(known[p]):
+            looks[p] = np.inf
+        elif level[p] == WHOLE:
+            looks[p] = shares.presence[clauses.attribute[p]]
+        else:
+            _, looks[p] = _cover(p, np.int64(level[p]) * LEVEL_BITS, np.int64(0), clauses, shares)
+    return looks
 
 
 @phase(inline=False)

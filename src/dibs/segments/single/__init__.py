@@ -15,6 +15,7 @@
 An array that is handed to a compiled function costs 0.15 microseconds; a match of one event took 70 of them and 370
 calls of Python. Here it is two addresses, the text and a number. Segments with another index than `auto`, or with many
 masks that are not filed for single events yet, are handed the event as the call has coded it. What this way does not do
-goes the way of batches: the events of matchers with joins over history, or with expressions that RE2 holds against
-every string; and events with ranges, dates or other values that JSON does not have, or strings about which RE2 decides.
+goes the way of batches: the events of matchers with joins over history; and events with ranges, dates or other values
+that JSON does not have, or strings about which RE2 decides: those that hold a text which an expression needs, and all
+of an attribute that has expressions of which nothing is known.
 """

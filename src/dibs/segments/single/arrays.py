@@ -10,12 +10,12 @@ from dibs.coding.events.json_kernels import Work as Reading
 from dibs.coding.events.paths import COLUMNS as NODE_COLUMNS
 from dibs.coding.events.paths import Paths
 from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
+from dibs.index.auto.bit_layout import COLUMNS, Clusters, Predicates
+from dibs.index.auto.bit_layout import ClusterSpace as Bits
 from dibs.index.auto.record_layout import RecordArrays, WorkSpace
 from dibs.index.auto.singles import SieveArrays
 from dibs.index.groups import ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots
-from dibs.index.papers.propagation.layout import COLUMNS, Clusters, Predicates
-from dibs.index.papers.propagation.layout import ClusterSpace as Bits
 from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel
 from dibs.segments.single.layout import (
@@ -72,8 +72,8 @@ def waiting_at(plan):
     return WaitingRecords(
         rows_at(plan, WAITING_HEADS, np.int32, 2),
         array_at(plan, WAITING, np.int64),
-        array_at(plan, WAITING, np.float64),
-        array_at(plan, WAITING, np.uint8),
+        array_at(plan, WAITING + 1, np.float64),
+        array_at(plan, WAITING + 2, np.uint8),
     )
 
 

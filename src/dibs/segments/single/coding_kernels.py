@@ -18,7 +18,9 @@ from dibs.jit.prefetching import prefetch
 @phase(inline=False)
 def code_values(found, numbers, domain, coded, search, first):
     """The entries of one layer, from coded[first] on, by attribute and cell; where they end, and whether no attribute
-    has several."""
+    has several. No place (-1): they might be more than there is room for."""
+    if first + found.counts[0] > len(coded.attribute):
+        return np.int64(-1), False
     _begin(found, domain, search)
     while _go_on(found, numbers, domain, search):
         pass
@@ -119,7 +121,7 @@ def _cell_of(found, numbers, i, domain, search):
 @phase
 def add_entry(entries, first, last, a, lo, hi):
     """Where the entries end with one more in its place, and whether it is one cell and the only entry of its
-    attribute."""
+    attribute. There is room for it: who calls has asked."""
     attribute, los, his = entries
     at = last
     while at > first and (attribute[at - 1] > a or (attribute[at - 1] == a and los[at - 1] > lo)):

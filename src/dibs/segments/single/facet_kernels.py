@@ -10,9 +10,10 @@ from dibs.coding.patterns.search_kernels import search_string
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.kernel import phase
 from dibs.jit.scanning import PADDING
+from dibs.jit.sorting import sort_run
 from dibs.segments.single.arrays import code_at, domain_at, facets_at, filter_at, find_at, patterns_at, programs_at
 from dibs.segments.single.coding_kernels import add_entry
-from dibs.segments.single.layout import FACETS, REVERSED, SATISFIED, SET
+from dibs.segments.single.layout import ASKS_RE2, FACETS, REVERSED, SATISFIED, SET
 
 _SETS = 5  # their place among the facets
 
@@ -23,13 +24,15 @@ def code_facets(plan, own, space, first, last):
     whether each is one cell and the only one of its attribute. No place (-1): RE2 decides about a string, or they are
     too many."""
     found, facets, entries = find_at(space), facets_at(plan, own), code_at(space)
-    points = True
+    room, points = len(entries.attribute), True
     for i in range(found.counts[0]):
         if found.kind[i] != STRING:
             continue
         name, s = found.name[i], found.key[i]
         start, end = found.starts[s], found.starts[s + 1]
         if len(facets.reversed) > 0 and facets.reversed[name] >= 0:
+            if last >= room:
+                return np.int64(-1), False
             a = np.int64(facets.reversed[name])
             cell = _reversed_cell(found.data, start, end, a, domain_at(plan, own), array_at(space, REVERSED, np.uint8))
             last, single = add_entry(entries, first, last, a, cell, cell)
@@ -38,9 +41,12 @@ def code_facets(plan, own, space, first, last):
             to = facets.matching if is_matching else facets.others
             if len(to) > 0 and to[name] >= 0:
                 a = np.int64(to[name])
-                count = _search(plan, own, space, a, (start, end, found.data))
-                if count < 0 or last + count + 1 >= len(entries.attribute):
+                if facets.set_of[a] == ASKS_RE2:
                     return np.int64(-1), False
+                count = _search(plan, own, space, a, (start, end, found.data))
+                if count < 0 or last + count + 1 > room:  # one more: the cells behind the last pattern
+                    return np.int64(-1), False
+                sort_run(array_at(space, SATISFIED, np.int32), 0, count)
                 last, single = _add_patterns(space, first, last, a, count, facets.cells[a], is_matching)
                 points = points and single
     return last, points
@@ -68,17 +74,10 @@ def _reversed_cell(data, start, end, a, domain, reversed):
 
 @phase(inline=False)
 def _search(plan, own, space, a, string):
-    """How many patterns of an attribute the string has: they are left in the space, in order."""
+    """How many patterns of an attribute the string has: they are left in the space, in the order of the search."""
     facets, satisfied = facets_at(plan, own), array_at(space, SATISFIED, np.int32)
     sets, at = number_at(plan, own + FACETS + _SETS), SET * np.int64(facets.set_of[a])
-    count = search_string(programs_at(sets, at), filter_at(sets, at), string, satisfied, patterns_at(space))
-    for i in range(1, count):
-        pattern, k = satisfied[i], i
-        while k > 0 and satisfied[k - 1] > pattern:
-            satisfied[k] = satisfied[k - 1]
-            k -= 1
-        satisfied[k] = pattern
-    return count
+    return search_string(programs_at(sets, at), filter_at(sets, at), string, satisfied, patterns_at(space))
 
 
 @phase(inline=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.coding.events.json_kernels import READ, read_object
+from dibs.index.auto.bit_kernels import match_events as match_bits
 from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
 from dibs.index.auto.record_layout import Facts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.index.kernels import clear, lay_out, test_conjunction, test_program
-from dibs.index.papers.propagation.kernels import match_events as match_bits
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
@@ -81,8 +81,9 @@ def match_text(plan, space, text, most_values):
     and what they cost, are in the space."""
     if len(array_at(plan, LAYERS, np.uint8)) != LIKE_THIS:
         return STALE
-    copy = array_at(space, TEXT, np.uint8)
-    size = len(text)
+    copy, size = array_at(space, TEXT, np.uint8), len(text)
+    if size + PADDING > len(copy):  # all that is read from it has as much room
+        return LONG
     for i in range(size):
         copy[i] = text[i]
     for i in range(size, size + PADDING):
@@ -99,7 +100,7 @@ def _match_event(plan, space, size, most_values):
     found.counts[0], found.counts[1] = 0, 0
     if read_object(array_at(space, TEXT, np.uint8), 0, size, names_at(plan), found, reading_at(space)) != READ:
         return UNSURE
-    if found.counts[0] > most_values:
+    if found.counts[0] > most_values or found.counts[0] > len(search_at(space).left):
         return LONG
     for i in range(len(progress)):
         progress[i] = 0
@@ -111,6 +112,8 @@ def _match_event(plan, space, size, most_values):
         last, points = code_values(
             found, numbers_at(space), domain_at(plan, own), code_at(space), search_at(space), offsets[layer]
         )
+        if last < 0:
+            return LONG
         if number_at(plan, own + FLAGS) & HAS_FACETS != 0:
             last, more = code_facets(plan, own, space, offsets[layer], last)
             points = points and more

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.coding.events.paths import Paths
 from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
+from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.auto.singles import SieveArrays
 from dibs.index.groups import ClauseArrays
-from dibs.index.papers.propagation.layout import Clusters, Predicates
+
+ASKS_RE2 = -2  # instead of the place of a set of patterns: RE2 is asked about every string of the attribute
 
 
 class DomainArrays(NamedTuple):
@@ -43,7 +45,7 @@ class FacetArrays(NamedTuple):
     matching: NDArray[np.int32]  # of the patterns that they satisfy
     others: NDArray[np.int32]  # of those that they do not satisfy
     cells: NDArray[np.int32]  # of an attribute
-    set_of: NDArray[np.int32]  # the place of an attribute's patterns in `sets`
+    set_of: NDArray[np.int32]  # the place of an attribute's patterns in `sets`; -1: it has none; or ASKS_RE2
     sets: NDArray[np.int64]  # a table: SET entries for each set of patterns
 
 
@@ -78,9 +80,9 @@ def _places(first: int, *sizes: int) -> list[int]:
 
 # Of a state.
 LAYERS = 0
-WAITING = 1  # int64: the records of what waits, see segments.single.waiting
-WAITING_HEADS = 2  # int32 n x 2
-NAMES, HEAD = _places(3, len(Paths._fields))
+# The records of what waits (segments.single.waiting), as int64, float64 and bytes, each with its true length; and their
+# heads, int32 n x 2.
+WAITING, WAITING_HEADS, NAMES, HEAD = _places(1, 3, 1, len(Paths._fields))
 
 # Of a layer, from the beginning of its block. A part that a layer does not have is empty arrays.
 (
@@ -181,6 +183,6 @@ LIKE_THIS = zlib.crc32(repr([(name, value) for name, value in sorted(globals().i
 # What a call returns.
 DONE = 0
 UNSURE = 1  # of the text: another reader decides
-LONG = 2  # more values than there is room for
+LONG = 2  # more bytes, values or entries than there is room for: batches have it
 FULL = 3  # more rows than there is room for: call again with more
 STALE = 4  # the kernel is older than the tables

@@ -17,17 +17,18 @@ from dibs.coding.batch import number_names
 from dibs.coding.domain import Domains
 from dibs.coding.events import WantedNames
 from dibs.coding.patterns import patterns_of
+from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.groups import ClauseArrays
-from dibs.index.papers.propagation.layout import Clusters, Predicates
 from dibs.index.scan import Scan
 from dibs.jit.borrowing import Table, entries_of
 from dibs.language.table import Facet
 from dibs.segments.segment import Segment
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
+    ASKS_RE2,
     FACETS,
     GONE,
     HAS_BITS,
@@ -42,7 +43,7 @@ from dibs.segments.single.layout import (
     DomainArrays,
 )
 from dibs.segments.single.space import Needs
-from dibs.segments.single.waiting import Pending
+from dibs.segments.single.waiting import WORD, Pending
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
@@ -62,7 +63,8 @@ class Facets:
         self.patterns = max((len(s.programs.kind) for s in self._sets), default=0) or int(self.are_there)
         self.texts = max((len(s.filter.folded) for s in self._sets), default=0)
         set_of = np.full(len(kinds) if self.are_there else 0, -1, np.int32)
-        set_of[attributes] = np.arange(len(attributes))
+        asks_re2 = [bool(s.regexes) for s in self._sets]  # about every string: nothing is known of what it needs
+        set_of[attributes] = np.where(asks_re2, ASKS_RE2, np.arange(len(attributes)))
         table = np.array([n for s in self._sets for n in entries_of((*s.programs, *s.filter))], np.int64)
         # Those of the wanted names are the plan's.
         self.arrays: list[NDArray[Any]] = [
@@ -122,7 +124,9 @@ class Plan:
     def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending):
         paths = names.paths
         held: list[Any] = [paths, pending]
-        table = [np.array([len(parts), LIKE_THIS, *entries_of((pending.records, pending.heads, *paths))], np.int64)]
+        address, words = entries_of([pending.records])
+        waiting = [address, words, address, words, address, words * WORD]  # one memory, in three views
+        table = [np.array([len(parts), LIKE_THIS, *waiting, *entries_of((pending.heads, *paths))], np.int64)]
         for layer, part in zip(state.layers, parts):
             own = number_names(names.names, layer.segment.domains)[Facet.VALUE]
             assert own is not None
@@ -190,17 +194,10 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if segment.joins or _asks_re2(segment.domains):
+    if segment.joins:
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles() or ASKED
     if isinstance(segment.index, Scan):
         return segment.index.for_singles
     return ASKED
-
-
-def _asks_re2(domains: Domains) -> bool:
-    """Whether some expressions are held against every string by RE2: nothing is known of what they need."""
-    if not domains.facet.any():
-        return False
-    return any(patterns_of(domains, a).regexes for a in np.flatnonzero(domains.facet >= Facet.PATTERN).tolist())

@@ -43,11 +43,11 @@ def _text_of_dict(event: dict[str, Any]) -> bytes | None:
         return None
     try:
         text = orjson.dumps(event)
-    except TypeError:
-        return None
-    if not flat and not _is_plain_inside(values):
-        return None
-    if b"null" in text and not _is_finite(values):
+        if not flat and not _is_plain_inside(values):
+            return None
+        if b"null" in text and not _is_finite(values):
+            return None
+    except (TypeError, RecursionError):  # the caller may have come far already
         return None
     return text
 

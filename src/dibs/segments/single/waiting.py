@@ -28,7 +28,7 @@ from dibs.coding.values import Names
 from dibs.language.expression import Expression, Kind
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.joins import is_join
-from dibs.language.rows import SimpleRow
+from dibs.language.rows import Row, Step, Value
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
@@ -36,23 +36,6 @@ from dibs.segments.state import Waiting
 
 HEAD, STEP, LITERAL = 1, 6, 3  # words before the predicates, of a predicate, of a literal
 WORD = 8  # bytes
-
-
-class Literal(NamedTuple):
-    kind: int
-    bits: int  # of a number's float64
-    integer: int  # its rest, or the value
-    text: bytes | None
-
-
-class Step(NamedTuple):
-    """One predicate."""
-
-    name: str
-    operator: int
-    literals: Sequence[Literal]
-    on_true: int
-    on_false: int
 
 
 class Record(NamedTuple):
@@ -147,22 +130,7 @@ def _needed(steps: Sequence[Step], codes: Mapping[str, int]) -> int:
 def steps_of(item: Waiting) -> list[Step] | None:
     """The predicates of a subscription; None: there are some that speak of patterns, or of a history."""
     form = form_of(item.text) if item.form is None else item.form
-    return _simple_steps(form) if isinstance(form, SimpleRow) else _steps(form)
-
-
-def _simple_steps(row: SimpleRow) -> list[Step]:
-    """See language.row_kernels."""
-    words = memoryview(row.packed).cast("q").tolist()
-    count, at, steps = words[0], 2 + words[0], []
-    for i, name in enumerate(row.names):
-        operator, size = words[2 + i] & 255, words[2 + i] >> 8
-        literals = []
-        for kind, bits, integer in zip(*[iter(words[at : at + LITERAL * size])] * LITERAL):
-            text = row.strings[integer] if kind == Kind.STRING else None
-            literals.append(Literal(kind, bits, integer, text))
-        at += LITERAL * size
-        steps.append(Step(name, operator, literals, i + 1 if i + 1 < count else ACCEPT, REJECT))
-    return steps
+    return form.steps(item.text) if isinstance(form, Row) else _steps(form)
 
 
 def _steps(form: Expression) -> list[Step] | None:
@@ -181,10 +149,10 @@ def _steps(form: Expression) -> list[Step] | None:
     return steps
 
 
-def _literals(table: PredicateTable, predicate: int) -> list[Literal]:
+def _literals(table: PredicateTable, predicate: int) -> list[Value]:
     result = []
     for i in range(table.literal_offsets[predicate], table.literal_offsets[predicate + 1]):
         kind, integer = int(table.kind[i]), int(table.integer[i])
         text = table.texts[integer] if kind == Kind.STRING else None
-        result.append(Literal(kind, int(table.number[i : i + 1].view(np.int64)[0]), integer, text))
+        result.append(Value(kind, int(table.number[i : i + 1].view(np.int64)[0]), integer, text))
     return result

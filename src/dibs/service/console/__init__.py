@@ -7,6 +7,9 @@ from dibs.service.routes import Route
 PAGES = "dibs.service.console.pages"
 ROUTES = (
     Route("GET", "/", f"{PAGES}:start", "nobody", "To the console", answer=schemas.HTML, status=303, local=True),
+    Route(
+        "GET", "/console/", f"{PAGES}:start", "nobody", "To the console", answer=schemas.HTML, status=303, local=True
+    ),
     Route("GET", "/console", f"{PAGES}:page", "nobody", "The console", answer=schemas.HTML, local=True),
     Route(
         "GET", "/console/{file}", f"{PAGES}:file", "nobody", "A file of the console", answer=schemas.TEXT, local=True

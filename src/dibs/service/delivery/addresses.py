@@ -6,7 +6,8 @@ machine, its network, its cloud's metadata. So:
   of those that were looked at: a name that changes its mind in between changes nothing;
 - redirects are not followed (webhook.py).
 
-`Reach` loosens this: loopback for tests and development, private networks for a service inside of one.
+What is not public is listed in special_addresses.py. `Reach` loosens this: loopback for tests and development, private
+networks for a service inside of one.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ import re
 import socket
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Union
 from urllib.parse import urlsplit
 
 from dibs.errors import ArgumentError, DibsError, show
+from dibs.service.delivery.special_addresses import Address, embedded_ipv4, find_special, is_wholly_ipv4
 
-Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 PRINTABLE = re.compile(r"[!-~]+\Z")
 LONGEST = 2_000  # characters of a target
-NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 
 
 class Unreachable(DibsError):
@@ -37,7 +36,7 @@ class Reach:
     """Which addresses webhooks may go to, beside public ones."""
 
     loopback: bool = False
-    private: bool = False  # networks of one's own (10.0.0.0/8, 192.168.0.0/16, fc00::/7...), but never link-local ones
+    private: bool = False  # networks of one's own (10.0.0.0/8, 192.168.0.0/16, fc00::/7...); never metadata services
 
 
 @dataclass(frozen=True)
@@ -82,31 +81,15 @@ def parse_target(target: str) -> Target:
 
 def check_address(address: Address, reach: Reach) -> str:
     """Why a webhook may not go there; "" if it may."""
-    inner = _find_embedded(address)
+    inner = embedded_ipv4(address)
     if inner is not None:
-        return check_address(inner, reach)
-    if address.is_loopback:
-        return "" if reach.loopback else f"{address} is this machine itself"
-    if address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved:
-        return f"{address} is no address of one host in a network"
-    if not address.is_global:
-        return "" if reach.private and address.is_private else f"{address} is in a private network"
-    return ""
-
-
-def _find_embedded(address: Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 one leads to."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return None
-    if any(address in network for network in NAT64):
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    if address.teredo:
-        return address.teredo[1]
-    if address.ipv4_mapped or address.sixtofour:
-        return address.ipv4_mapped or address.sixtofour
-    if int(address) >> 32 == 0 and int(address) > 1:  # ::a.b.c.d
-        return ipaddress.IPv4Address(int(address))
-    return None
+        refusal = check_address(inner, reach)
+        if refusal or is_wholly_ipv4(address):
+            return refusal
+    special = find_special(address)
+    if special is None or (special.opened != "never" and getattr(reach, special.opened)):
+        return ""
+    return f"{address} is {special.what}"
 
 
 async def resolve(target: Target, reach: Reach, executor: Executor) -> list[str]:

@@ -33,6 +33,7 @@ from dibs.service.delivery.addresses import Reach, check_target
 from dibs.service.delivery.kafka import KafkaSender, check_kafka_target
 from dibs.service.delivery.model import Delivery, Destination
 from dibs.service.delivery.outbox import Outbox
+from dibs.service.delivery.sealing import Sealing
 from dibs.service.delivery.sending import Outcome, ReadyLane, Sending
 from dibs.service.delivery.webhook import Failure, WebhookSender
 from dibs.storage.writer_lock import WriterLock
@@ -49,6 +50,7 @@ TIDY = 60.0  # seconds between removals of what no longer has an effect
 class DeliverySettings:
     reach: Reach = field(default_factory=Reach)
     brokers: tuple[str, ...] = ()  # of Kafka: "host:port"
+    secrets_key: Path | None = None  # the file of the keys that secrets are encrypted with (sealing.py)
     seconds: float = 10.0  # of one attempt
     first: float = 1.0  # seconds after a first failure
     longest: float = 600.0  # seconds between attempts
@@ -97,7 +99,7 @@ class Deliverer:
         lock = WriterLock(self.folder, LOCK)
         try:
             with (
-                Outbox.open(self.folder) as outbox,
+                Outbox.open(self.folder, sealing=Sealing.of_file(self.settings.secrets_key)) as outbox,
                 ThreadPoolExecutor(1, "outbox") as self._store,
                 ThreadPoolExecutor(32, "names") as self._names,
             ):

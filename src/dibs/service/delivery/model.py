@@ -24,7 +24,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Union, get_args
+
+import orjson
 
 from dibs.arguments import DEFAULT_WEIGHT
 from dibs.errors import ArgumentError, DibsError, show
@@ -48,6 +51,14 @@ class UnknownDestination(DibsError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class DestinationExists(DibsError):
+    """A destination of this name is there already."""
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(f"there is a destination {name!r} already: choose another name")
 
 
 class UnknownDelivery(DibsError, KeyError):
@@ -151,6 +162,12 @@ class MatchedDestination:
     version: int = 0  # of the subscription: another one starts over
     weight: float = DEFAULT_WEIGHT
 
+    @cached_property
+    def shown(self) -> orjson.Fragment:
+        """As a delivery tells it."""
+        about = {"subscription": self.subscription, "version": self.version, "weight": self.weight}
+        return orjson.Fragment(orjson.dumps(about))
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -202,8 +219,9 @@ class DestinationStats:
     """How a destination does."""
 
     destination: Destination
-    waiting: int  # of a stream: those that are kept
-    oldest: float | None  # when the first of them was created
+    waiting: int  # to be sent
+    kept: int  # of a stream, for its clients: nobody waits for them to go
+    oldest: float | None  # when the first that waits or is kept was created
     delivered: int
     suppressed: int  # by modes
     refused: int

@@ -47,11 +47,18 @@ def _same(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
+def transition_attributes(connection: sqlite3.Connection, tenant: str) -> set[str]:
+    """Whose values transitions of the tenant are kept for: what is looked up in its events."""
+    rows = connection.execute("SELECT attribute FROM attributes WHERE tenant = ?", (tenant,))
+    return {attribute for [attribute] in rows}
+
+
 class Judge:
     """The modes' verdicts on the matches of one event."""
 
-    def __init__(self, connection: sqlite3.Connection, tenant: str, event: bytes, now: float):
-        self.connection, self.tenant, self.now = connection, tenant, now
+    def __init__(self, connection: sqlite3.Connection, tenant: str, event: bytes, now: float, attributes: set[str]):
+        """attributes: that transitions are kept for (`transition_attributes`); new ones are added."""
+        self.connection, self.tenant, self.now, self.attributes = connection, tenant, now, attributes
         self.keys = EventKeys(event)
 
     def verdict(self, match: MatchedDestination, destination: int) -> Verdict:
@@ -72,7 +79,9 @@ class Judge:
         ).fetchone()
         if found == (match.version,):
             return "suppress"
-        self.connection.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", (self.tenant, attribute))
+        if attribute not in self.attributes:
+            self.connection.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", (self.tenant, attribute))
+            self.attributes.add(attribute)
         self.connection.execute("INSERT OR REPLACE INTO active VALUES (?, ?, ?, ?, ?, ?)", (*place, match.version))
         return "deliver"
 
@@ -95,10 +104,7 @@ class Judge:
     def end_transitions(self, matched: Iterable[Id]) -> None:
         """What was on for a key of this event, and has not matched it, is off."""
         still = set(matched)
-        attributes = self.connection.execute(
-            "SELECT attribute FROM attributes WHERE tenant = ?", (self.tenant,)
-        ).fetchall()
-        for [attribute] in attributes:
+        for attribute in self.attributes:
             place = (self.tenant, attribute, self.keys.value(attribute))
             of_key = "tenant = ? AND attribute = ? AND value = ?"
             on = self.connection.execute(f"SELECT DISTINCT subscription FROM active WHERE {of_key}", place).fetchall()

@@ -72,6 +72,7 @@ def create_outbox(folder: Path) -> None:
     partial = folder / f"{FILE}.partial-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # its log will have the same mode
         connection = sqlite3.connect(partial, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dibs.service.delivery.model import Delivery, Destination
 from dibs.service.delivery.outbox import OF_DELIVERY, Outbox
@@ -49,18 +50,22 @@ class Sending:
 
         def work(connection: sqlite3.Connection) -> tuple[list[ReadyLane], float | None]:
             rows = connection.execute(
-                f"SELECT {COLUMNS}, failures, retry_at FROM destinations "
+                f"SELECT {COLUMNS}, secret, failures, retry_at FROM destinations "
                 "WHERE waiting > 0 AND NOT paused AND kind <> 'stream' ORDER BY number"
             ).fetchall()
-            ready = [(row, failures) for *row, failures, retry_at in rows if retry_at is None or retry_at <= now]
+            ready = [row for *row, retry_at in rows if retry_at is None or retry_at <= now]
             later = [retry_at for *_, retry_at in rows if retry_at is not None and retry_at > now]
             [due] = connection.execute("SELECT min(due) FROM digests").fetchone()
             times = [*later, *([due] if due is not None else [])]
-            found = [(read_lane(row), failures) for row, failures in ready]
-            lanes = [ReadyLane(lane.number, lane.destination, failures) for lane, failures in found]
-            return lanes, min(times, default=None)
+            return [self._lane(*row) for row in ready], min(times, default=None)
 
         return self.outbox.session.read(work)
+
+    def _lane(self, *row: Any) -> ReadyLane:
+        *columns, secret, failures = row
+        lane = read_lane(columns)
+        destination = replace(lane.destination, secret=self.outbox.sealing.open(secret))
+        return ReadyLane(lane.number, destination, failures)
 
     def head(self, lane: int, count: int) -> list[Delivery]:
         """The next deliveries of a destination; none if it is paused, or gone."""
@@ -80,6 +85,7 @@ class Sending:
         now = self.outbox.clock()
 
         def work(connection: sqlite3.Connection) -> None:
+            self.outbox.clock.note(connection, now)
             for outcome in outcomes:
                 if outcome.given_up:
                     _bury(connection, outcome, now)
@@ -110,7 +116,7 @@ class Sending:
             return 0
 
         def work(connection: sqlite3.Connection) -> int:
-            writing = Writing(connection, self.outbox.identity, now)
+            writing = Writing(connection, self.outbox.identity, self.outbox.clock)
             rows = connection.execute(due, (now,)).fetchall()
             for *row, number, subscription, opened, matches in rows:
                 writing.send_digest(writing.lane_of(row), (number, subscription, opened, matches))
@@ -124,6 +130,7 @@ class Sending:
         now = self.outbox.clock()
 
         def work(connection: sqlite3.Connection) -> None:
+            self.outbox.clock.note(connection, now)
             connection.execute("DELETE FROM published WHERE at < ?", (now - REPEATS_KNOWN,))
             connection.execute("DELETE FROM periods WHERE until < ?", (now,))
             crowded = connection.execute(

@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 
+from dibs.service.delivery.clock import OutboxClock
 from dibs.service.delivery.model import Destination, Enqueued, MatchedDestination, Publication, UnknownDestination
-from dibs.service.delivery.modes import DIGEST_EVENTS, Judge
+from dibs.service.delivery.modes import DIGEST_EVENTS, Judge, transition_attributes
 
 REPEATS_KNOWN = 86_400.0  # seconds for which a publisher's key is remembered
-COLUMNS = "number, tenant, name, kind, target, secret, most, when_full, paused, waiting, placed"  # of a Lane
+COLUMNS = "number, tenant, name, kind, target, most, when_full, paused, waiting, placed"  # of a Lane
 
 
 @dataclass
@@ -37,14 +38,19 @@ class Lane:
 class Writing:
     """One transaction that enqueues."""
 
-    def __init__(self, connection: sqlite3.Connection, identity: str, now: float):
-        self.connection, self.identity, self.now = connection, identity, now
+    def __init__(self, connection: sqlite3.Connection, identity: str, clock: OutboxClock):
+        self.connection, self.identity, self.clock = connection, identity, clock
+        self.now, self.date = clock(), show_time(clock.date())
         [self.number, self.bytes] = connection.execute("SELECT number, bytes FROM state").fetchone()
         self._before = (self.number, self.bytes)
         self._lanes: dict[tuple[str, str], Lane | None] = {}
+        self._attributes: dict[str, set[str]] = {}  # by tenant: that transitions are kept for
+        self._rows: list[tuple[Any, ...]] = []  # deliveries to be inserted
+        self._front, self._events = f"evt-{os.urandom(8).hex()}", 0
 
     def publish(self, publication: Publication) -> Enqueued:
-        event, key, tenant = f"evt-{os.urandom(10).hex()}", publication.key, publication.tenant
+        self._events += 1
+        event, key, tenant = f"{self._front}{self._events:x}", publication.key, publication.tenant
         if key is not None:
             found = self.connection.execute(
                 "SELECT event FROM published WHERE tenant = ? AND key = ? AND at > ?",
@@ -55,7 +61,12 @@ class Writing:
             self.connection.execute(
                 "INSERT OR REPLACE INTO published VALUES (?, ?, ?, ?)", (tenant, key, event, self.now)
             )
-        judge = Judge(self.connection, tenant, publication.event, self.now)
+        attributes = self._attributes.get(tenant)
+        if attributes is None:
+            attributes = self._attributes[tenant] = transition_attributes(self.connection, tenant)
+        if not publication.matches and not attributes:
+            return Enqueued(event)
+        judge = Judge(self.connection, tenant, publication.event, self.now, attributes)
         counts = {"suppress": 0, "collect": 0, "drop": 0}
         refused: dict[str, str] = {}
         told: dict[str, list[MatchedDestination]] = {}
@@ -96,8 +107,8 @@ class Writing:
         body = {
             "digest": {
                 "subscription": subscription,
-                "from": show_time(opened),
-                "to": show_time(self.now),
+                "from": show_time(self.clock.date_of(opened)),
+                "to": self.date,
                 "matches": matches,
                 "left_out": max(0, matches - DIGEST_EVENTS),
             },
@@ -115,7 +126,9 @@ class Writing:
         return known or lane
 
     def finish(self) -> int:
-        """Writes the counters; how many bytes all bodies have."""
+        """Writes the deliveries and the counters; how many bytes all bodies have."""
+        self.connection.executemany("INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?)", self._rows)
+        self._rows.clear()
         for lane in self._lanes.values():
             if lane is not None:
                 self._trim(lane)
@@ -124,6 +137,7 @@ class Writing:
                     "refused = refused + ?, dropped = dropped + ? WHERE number = ?",
                     (lane.waiting, lane.placed, lane.suppressed, lane.refused, lane.dropped, lane.number),
                 )
+        self.clock.note(self.connection, self.now)
         if self._before != (self.number, self.bytes):
             self.connection.execute("UPDATE state SET number = ?, bytes = ?", (self.number, self.bytes))
         return self.bytes
@@ -137,16 +151,15 @@ class Writing:
         return self._lanes[tenant, name]
 
     def _body(self, event: str, text: bytes, matches: list[MatchedDestination]) -> dict[str, Any]:
-        listed = [{"subscription": m.subscription, "version": m.version, "weight": m.weight} for m in matches]
         return {
             "event_id": event,
-            "published": show_time(self.now),
-            "matches": listed,
+            "published": self.date,
+            "matches": [match.shown for match in matches],
             "event": orjson.Fragment(text),
         }
 
     def _item(self, event: str, text: bytes) -> bytes:
-        return orjson.dumps({"event_id": event, "published": show_time(self.now), "event": orjson.Fragment(text)})
+        return orjson.dumps({"event_id": event, "published": self.date, "event": orjson.Fragment(text)})
 
     def _insert(self, lane: Lane, event: str, body: dict[str, Any]) -> None:
         self.number += 1
@@ -159,8 +172,7 @@ class Writing:
         }
         text = orjson.dumps({**front, **body})
         self.bytes += len(text)
-        row = (self.number, lane.number, lane.placed, event, self.now, 0, text)
-        self.connection.execute("INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._rows.append((self.number, lane.number, lane.placed, event, self.now, 0, text))
 
     def _trim(self, lane: Lane) -> None:
         """A stream keeps its latest deliveries."""
@@ -186,8 +198,9 @@ def find_lane(connection: sqlite3.Connection, tenant: str, name: str) -> Lane:
 
 
 def read_lane(row: Sequence[Any]) -> Lane:
-    number, tenant, name, kind, target, secret, most, when_full, paused, waiting, placed = row
-    return Lane(number, Destination(name, kind, target, tenant, secret, most, when_full, bool(paused)), waiting, placed)
+    """Without its secret, which only the one who sends needs."""
+    number, tenant, name, kind, target, most, when_full, paused, waiting, placed = row
+    return Lane(number, Destination(name, kind, target, tenant, "", most, when_full, bool(paused)), waiting, placed)
 
 
 def show_time(seconds: float) -> str:

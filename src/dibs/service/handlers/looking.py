@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -13,12 +15,14 @@ from dibs.service.call import Answer, Call, until_gone
 from dibs.service.counts import HOUR, MINUTE
 from dibs.service.delivery.streams import Listener, Lost, sse
 from dibs.service.handlers.subscriptions import show_counts
-from dibs.service.problems import Refusal
+from dibs.service.limits import Hold
 from dibs.service.recent import RecentEvent, plain_value
 from dibs.service.schemas import EVENT_STREAM
 from dibs.service.subscriptions import iso
 
 MOST_IDS = 1_000
+MOMENT = 0.05  # seconds
+SHOWN_TO_ALL = 256  # events
 
 
 def _show(event: RecentEvent) -> dict[str, Any]:
@@ -27,8 +31,11 @@ def _show(event: RecentEvent) -> dict[str, Any]:
 
 
 async def recent(call: Call) -> Answer:
-    found = call.tenant.recent.newest(call.parameters["limit"], call.parameters["before"])
-    return Answer.of({"events": [_show(event) for event in found], "kept": len(call.tenant.recent)})
+    def work() -> Answer:
+        found = call.tenant.recent.newest(call.parameters["limit"], call.parameters["before"])
+        return Answer.of({"events": [_show(event) for event in found], "kept": len(call.tenant.recent)})
+
+    return await call.in_thread(work)
 
 
 async def backtest(call: Call) -> Answer:
@@ -43,6 +50,7 @@ async def backtest(call: Call) -> Answer:
         "per_hour": found.count / found.hours if found.hours else 0.0,
         "histogram": [{"start": iso(start), "count": count, "events": events} for start, count, events in found.bars],
         "examples": [_show(event) for event in found.examples],
+        "why": None if found.why is None else found.why.to_dict(),
         "elapsed": time.perf_counter() - begun,
     }
     return Answer.of(answer)
@@ -97,19 +105,32 @@ async def stream(call: Call) -> Answer:
     id = None if wanted is None else call.id_of(wanted)
     if id is not None:
         await call.in_thread(lambda: call.tenant.subscriptions.get(id))
-    most, feed = call.tenant.limits.streams, call.tenant.feed
-    if most and len(feed) >= most:
-        raise Refusal("quota", f"{most:,} streams are open already", headers={"Retry-After": "10"})
-    return Answer(media=EVENT_STREAM, chunks=_live(call, feed.listen(), id))
+    stream = call.open_stream()
+    return Answer(media=EVENT_STREAM, chunks=_live(call, stream, call.tenant.feed.listen(), id))
 
 
-async def _live(call: Call, listener: Listener[RecentEvent], id: Id | None) -> AsyncIterator[bytes]:
+async def _live(call: Call, stream: Hold, listener: Listener[RecentEvent], id: Id | None) -> AsyncIterator[bytes]:
+    """What has come meanwhile is sent together, and then nothing for a moment: a flood of events is one of bytes for
+    whoever watches, not of work for the loop."""
     with listener:
         yield b": here\n\n"
-        async for item in until_gone(call.receive, call.service.closing, aiter(listener)):
-            if item is None:
+        async for items in until_gone(call.receive, stream.ending, aiter(listener)):
+            if items is None:
                 yield b": still here\n\n"
-            elif isinstance(item, Lost):
-                yield sse("lost", {"count": item.count})
-            elif id is None or id in item.ids:
-                yield sse("published", _show(item) | {"event": orjson.loads(item.text)}, item.seq)
+                continue
+            shown = [_shown(item) for item in items if isinstance(item, Lost) or id is None or id in item.ids]
+            if shown:
+                yield b"".join(shown)
+                await asyncio.sleep(MOMENT)
+        if stream.reason:
+            yield sse("ended", {"reason": stream.reason})
+
+
+def _shown(item: RecentEvent | Lost) -> bytes:
+    return sse("lost", {"count": item.count}) if isinstance(item, Lost) else _shown_event(item)
+
+
+@lru_cache(SHOWN_TO_ALL)
+def _shown_event(event: RecentEvent) -> bytes:
+    """Made once for all who watch."""
+    return sse("published", _show(event) | {"event": orjson.loads(event.text)}, event.seq)

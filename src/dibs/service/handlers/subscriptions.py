@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from time import thread_time
 from typing import Any
 
 import orjson
 
 from dibs.arguments import DEFAULT_WEIGHT, Id
-from dibs.coding.lines import number_lines
+from dibs.coding.lines import LONGEST, number_lines
 from dibs.errors import DibsError, Rejected
 from dibs.service import schemas
 from dibs.service.call import LONGEST_ID, Answer, Call
@@ -16,7 +18,8 @@ from dibs.service.counts import Counted
 from dibs.service.delivery import Mode, UnknownDestination
 from dibs.service.details import Detail
 from dibs.service.problems import SHOWN, Refusal, list_rejected
-from dibs.service.subscriptions import LOOKED_AT, Filter, after_cursor, cursor_of, iso, show_subscription
+from dibs.service.slices import Pace, Slices
+from dibs.service.subscriptions import LOOKED_AT, PAGE, Filter, Lines, after_cursor, cursor_of, iso, show_subscription
 from dibs.service.tenants import Tenant
 
 SPARKLINE = 24  # hours
@@ -76,12 +79,14 @@ async def list_page(call: Call) -> Answer:
 def _page_of_silent(tenant: Tenant, wanted: Filter, after: Id | None, limit: int) -> tuple[list[Detail], Id | None]:
     """The next ones that have never matched, and the id to go on after; of so many that are looked at, perhaps none."""
     found: list[Detail] = []
+    size = 0
     for _ in range(LOOKED_AT // AT_ONCE):
         some, after = tenant.subscriptions.page(wanted, after, AT_ONCE)
         silent = tenant.counts.silent([detail.id for detail in some])
         for detail in some:
             if detail.id in silent:
-                if len(found) == limit:
+                size += len(detail.expression)
+                if found and (len(found) == limit or size > PAGE):
                     return found, found[-1].id
                 found.append(detail)
         if after is None:
@@ -89,24 +94,39 @@ def _page_of_silent(tenant: Tenant, wanted: Filter, after: Id | None, limit: int
     return found, after
 
 
-def change_many(call: Call) -> Answer:
+async def change_many(call: Call) -> Answer:
+    """The lines are read and checked slice by slice, in turns; the change is one."""
     if not call.is_lines:
         raise Refusal("media-type", "expected application/jsonl: one subscription per line")
-    lines: list[Detail | Id] = []
+    lines: Lines = {}
     rejected: list[Rejected] = []
-    for number, text in number_lines(call.body):
+    slices, pace, first = Slices(call.body, LONGEST), Pace(), 0
+    while not slices.is_at_end:
+        first = await call.in_thread(partial(_read_slice, call, slices, pace, first, lines, rejected))
+    return await call.in_thread(partial(_change_many, call, lines, rejected))
+
+
+def _read_slice(call: Call, slices: Slices, pace: Pace, first: int, lines: Lines, rejected: list[Rejected]) -> int:
+    """first: lines before the slice. Returns those with it."""
+    begun, text = thread_time(), slices.advance(pace.size)
+    for number, line in number_lines(text):
         id: Any = None
         try:
-            value = _line(text)
+            value = _line(line)
             id = value.pop("id")
-            lines.append(id if value.pop("remove", False) else _check(call, id, value))
+            lines[first + number - 1] = id if value.pop("remove", False) else _check(call, id, value)
         except (DibsError, Refusal) as e:
             error = DibsError(e.detail) if isinstance(e, Refusal) else e
-            rejected.append(Rejected(number - 1, id, None, error))
+            rejected.append(Rejected(first + number - 1, id, None, error))
+    pace.measured(len(text), begun)
+    return first + text.count(b"\n")
+
+
+def _change_many(call: Call, lines: Lines, rejected: list[Rejected]) -> Answer:
     tenant, asked = call.tenant, call.parameters
     put, removed = tenant.subscriptions.change_many(lines, rejected, asked["on_error"], asked["mode"])
     if removed:
-        tenant.counts.forget([line for line in lines if not isinstance(line, Detail)])
+        tenant.counts.forget([line for line in lines.values() if not isinstance(line, Detail)])
     listed = [list_rejected(r) for r in rejected[:SHOWN]]
     return Answer.of({"put": put, "removed": removed, "rejected": listed, "version": tenant.matcher.version})
 

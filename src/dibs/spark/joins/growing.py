@@ -1,23 +1,37 @@
 """The history of a stream, which grows: each event sees the documents before it, and then is one.
 
-    micro-batch ─> land: events with places and keys, as Parquet ─> a record of the batch (safe on the disk)
-    landed events, documents before them ─> meet by their keys (meeting.py) ─> matched in turn ─> matches
+    micro-batch ─> land: events with keys, as files ─> numbers, keys and a record of the batch (safe on the disk)
+    landed events ─> dealt out by the keys that they ask for ─> with the documents of these keys, matched in turn
 
 Within a micro-batch events come in the order of `History.order`; without it, in that of Spark's tasks and of the rows
 within a task, which is the order of offsets within each partition of a topic, and of lines within each file. Landing
 fixes it: whatever is done with a batch afterwards, also after a crash, reads what was landed.
+
+A micro-batch is two jobs, landing and matching, without a shuffle: documents are looked up by whoever asks for them, in
+files that all workers see (growing_parts.py).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from dibs.errors import DibsError
 from dibs.history.retention import check_retain
@@ -25,20 +39,28 @@ from dibs.language.printer import JOIN
 from dibs.matcher import Matcher
 from dibs.spark.events import as_frame, attribute_places, event_place, is_for_arrow
 from dibs.spark.frames import cores_of
-from dibs.spark.joins.growing_log import OWN, Landed, Log, Record, number_tasks
-from dibs.spark.joins.growing_worker import Landing
-from dibs.spark.joins.hashes import EVERY
+from dibs.spark.joins.growing_log import Log, Record
+from dibs.spark.joins.growing_merging import Merging
+from dibs.spark.joins.growing_parts import Kept, StoredPart, new_name, number_part, rekey_part, sort_rows
+from dibs.spark.joins.growing_worker import Landing, Reading
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys, find_keys
-from dibs.spark.joins.meeting import bring_together, choose_homes
 from dibs.spark.living_worker import MatchColumns, Shipment
-from dibs.spark.metrics import CountsByPartition
-from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from dibs.spark.micro_batch import Wanted
 
-TASKS_PER_CORE = 2  # that match a micro-batch
+TASKS_PER_CORE = 2  # that match a micro-batch, at most
+EVENTS_PER_TASK = 500  # at least, if there are several
+BINARY = "UTF8_BINARY"  # the collation of strings that have none
+SORTED = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
+TOLD = "task int, file string, unreadable bigint"
+WIDER = {  # types that a column may have had before, when it has this one now
+    "smallint": ("tinyint",),
+    "int": ("tinyint", "smallint"),
+    "bigint": ("tinyint", "smallint", "int"),
+    "double": ("float", "tinyint", "smallint", "int"),
+}
 
 
 class GrowingHistory:
@@ -50,12 +72,19 @@ class GrowingHistory:
         if history.attributes is not None or history.plan != "auto":
             raise DibsError("History(attributes=, plan=) are for match: in a stream documents are read as its events")
         self._keys: tuple[Any, Keys] | None = None
+        self._merging = Merging(log.parts)
 
-    def check(self, events: DataFrame) -> None:
-        """Before anything is started."""
+    def check(self, events: DataFrame, queries: Collection[str | None]) -> None:
+        """Before anything is started. queries: which one of them is to go on, if any was there before."""
         self._history.find_order(events)
         if self._history.documents is not None:
             self._own_documents(events)
+        last = self._log.read_last(queries)
+        if last is not None:
+            self._check_types(last.parts, events)
+
+    def close(self) -> None:
+        self._merging.close()
 
     def find_keys(self, matcher: Matcher) -> Keys:
         """Of the joins of the subscriptions, if a stream takes them."""
@@ -79,69 +108,79 @@ class GrowingHistory:
         if record is None:
             before = self._log.read_before(batch, query)
             if before is None and self._history.documents is not None:
-                before = self._land(self._own_documents(events), matcher, None)
+                before = self._land(self._own_documents(events), matcher, (), 0, None)
                 if before.unreadable:
                     raise DibsError(f"{before.unreadable:,} of the documents before the first event cannot be read")
-            before = None if before is None else self._put_together(before, events, matcher)
-            record = self._land(events, matcher, before)
+            parts: tuple[StoredPart, ...] = ()
+            start, newest = 0, None
+            if before is not None:
+                self._check_types(before.parts, events)
+                start, newest = before.end, before.latest
+                kept = self._find_kept(start, newest)
+                parts = self._merging.adopt(tuple(part for part in before.parts if kept.is_left(part)))
+                parts = self._rekey(parts, events, matcher)
+                self._merging.start(parts, _describe(events), kept)
+            record = self._land(events, matcher, parts, start, newest)
             self._log.write(batch, record, query)
-        self._log.tidy(batch, query)
+        self._log.tidy(batch, query, self._merging.names)
         return record
 
-    def _land(self, events: DataFrame, matcher: Matcher, before: Record | None) -> Record:
-        """The events as a part, after those of the record before."""
-        landing, places = self._landing(events, self.find_keys(matcher), matcher)
-        orders = [f"c{places.index(place)}" for place in self._history.find_order(events)]
+    def _land(
+        self, events: DataFrame, matcher: Matcher, before: tuple[StoredPart, ...], start: int, newest: int | None
+    ) -> Record:
+        """The events as a part, after those before. start, newest: the next number, the greatest time so far."""
+        keys = self.find_keys(matcher)
+        landing, places = self._landing(events, keys, matcher)
         frame = _number_columns(events, places)
-        frame = frame.orderBy(*orders) if orders else frame
+        orders = [places.index(place) for place in self._history.find_order(events)]
+        sorts_here = all(_is_sorted_alike(events.schema.fields[places[place]].dataType) for place in orders)
+        if not sorts_here:
+            frame = frame.orderBy(*(f"c{place}" for place in orders))
         name = f"part-{secrets.token_hex(8)}"
-        landed = events.sparkSession.sparkContext.accumulator({}, CountsByPartition())
-        schema = StructType([*(_free(field) for field in frame.schema.fields), *OWN])
-        frame.mapInArrow(_landing_function(landing, landed), schema).write.parquet(self._log.part_path(name))
-        told = (
-            events.sparkSession.read.schema(schema)
-            .parquet(self._log.part_path(name))
-            .groupBy("part")
-            .agg(F.count_if("readable").alias("documents"), F.max("time").alias("time"), F.count("*").alias("rows"))
-            .collect()
-        )
-        rows = sum(row.rows for row in told)
-        if rows != sum(landed.value.values()):
+        folder = self._log.parts / name
+        folder.mkdir(parents=True)
+        told = frame.mapInArrow(_landing_function(landing, str(folder)), TOLD).collect()
+        files = tuple(row.file for row in sorted(told, key=lambda row: row.task) if row.file is not None)
+        missing = [file for file in files if not (folder / file).exists()]
+        if missing:
             raise DibsError(
-                f"of {sum(landed.value.values()):,} events {rows:,} are in {self._log.part_path(name)}: the state "
+                f"{folder / missing[0]}, which a worker has written, is not there on the driver's machine: the state "
                 "folder must be on a filesystem that the driver and all workers share, when there is a history"
             )
-        start, started = (0, None) if before is None else (before.end, before.latest)
-        firsts, newest, end, latest = number_tasks(
-            ((row.part, row.documents, row.time) for row in told), start, started
-        )
-        part = Landed(name, tuple(events.columns[p] for p in places), tuple(landing.key_attributes), firsts, newest)
-        earlier = () if before is None else (*before.before, before.own)
-        return Record(earlier, part, start, started, end, latest, rows - sum(row.documents for row in told))
+        names, types = zip(*_describe(events))
+        part = StoredPart(name, files, 0, start, None, names, types, tuple(keys.key_attributes), new_name("keys"))
+        order = sort_rows(self._log.parts, part, orders) if orders and sorts_here else None
+        part, latest = number_part(self._log.parts, part, order, start, newest)
+        return Record(before, part, start, newest, part.end, latest, sum(row.unreadable for row in told))
 
-    def _put_together(self, before: Record, events: DataFrame, matcher: Matcher) -> Record:
-        """The record with its parts as one, if they have become many."""
-        if len(before.before) < thresholds.spark_history_parts:
-            return before
+    def _rekey(self, parts: tuple[StoredPart, ...], events: DataFrame, matcher: Matcher) -> tuple[StoredPart, ...]:
+        """With the keys that subscriptions ask for by now."""
         keys = self.find_keys(matcher)
-        places = _kept_places(events)
-        columns = [f"c{i}" for i in range(len(places))]
-        documents = self._documents(events, before, keys, before.end, before.latest)
-        rows = documents.select(
-            *columns,
-            F.lit(0).alias("part"),
-            F.col("number").alias("before"),
-            F.lit(True).alias("readable"),
-            "time",
-            F.lit(None).cast("bigint").alias("newest"),
-            "keys",
-            F.lit(None).cast("array<bigint>").alias("asks"),
-        )
-        name = f"part-{secrets.token_hex(8)}"
-        rows.coalesce(cores_of(events.sparkSession)).write.parquet(self._log.part_path(name))
-        names = tuple(events.columns[p] for p in places)
-        own = Landed(name, names, tuple(keys.key_attributes), (0,), (None,))
-        return replace(before, before=(), own=own)
+        asked = frozenset(keys.key_attributes)
+        if all(asked <= set(part.keys) for part in parts):
+            return parts
+        id_place = event_place(events, self._asked.event_id, "event_id")
+        places = attribute_places(events, asked, id_place, self._asked.attributes)
+        names = [events.columns[place] for place in places]
+        given = (names, self._asked.attributes, keys.key_attributes)
+        return tuple(part if asked <= set(part.keys) else rekey_part(self._log.parts, part, *given) for part in parts)
+
+    def _find_kept(self, number: int, newest: int | None) -> Kept:
+        """What retention leaves before the document of this number."""
+        count, age = self.retain.count, self.retain.microseconds
+        return Kept(0 if count is None else number - count, None if age is None or newest is None else newest - age)
+
+    def _check_types(self, parts: Iterable[StoredPart], events: DataFrame) -> None:
+        """That the documents that are there have the types that events have now."""
+        now = dict(_describe(events))
+        for part in parts:
+            for name, kind in zip(part.columns, part.types):
+                if name in now and now[name] != kind and kind not in WIDER.get(now[name], ()):
+                    raise DibsError(
+                        f"the column {name!r} of the events is of the type {now[name]}, and of the type {kind} in the "
+                        f"history of this stream: cast it to {kind}, give it another name, or remove "
+                        f"{self._log.folder} to begin again without documents"
+                    )
 
     def _own_documents(self, events: DataFrame) -> DataFrame:
         """The documents before the first event, in columns of the events."""
@@ -194,104 +233,38 @@ class GrowingHistory:
     ) -> DataFrame:
         """The matches of a batch. fields: of its rows."""
         keys, asked = self.find_keys(matcher), self._asked
-        landing, kept = self._landing(events, keys, matcher)
+        landing, _ = self._landing(events, keys, matcher)
         session = events.sparkSession
-        homes = choose_homes(session, bool(keys.unkeyed), TASKS_PER_CORE * cores_of(session))
-        landed = self._read(record.own, events).filter("readable")
-        number, newest = _numbers(record.own)
-        first = F.coalesce(F.get("asks", F.lit(0)), number)
-        home = F.pmod(first, F.lit(homes.count)).cast("int").alias("home")
-        at_home = landed.select("*", number.alias("number"), newest.alias("before_it"), home)
-        names = [f"c{place}" for place in landing.places]
-        id_place = kept.index(event_place(events, asked.event_id, "event_id"))
-        columns = [F.col(f"c{id_place}").alias("event_id")]
-        if asked.event_time is not None:
-            columns.append(F.col(f"c{kept.index(event_place(events, asked.event_time, 'event_time'))}").alias("time"))
-        attributes = [F.col(name).alias(f"a{i}") for i, name in enumerate(names)]
-        asking = at_home.select(
-            "number", F.lit(1).alias("what"), F.col("before_it").alias("newest"), "home", "asks", *columns, *attributes
+        homes = min(TASKS_PER_CORE * cores_of(session), 1 + record.own.rows // EVENTS_PER_TASK)
+        reading = Reading(
+            folder=str(self._log.parts),
+            before=record.before,
+            own=record.own,
+            kept=self._find_kept(record.start, record.started),
+            homes=homes,
+            every=bool(keys.unkeyed),
+            names=tuple(landing.names),
+            attributes=asked.attributes,
+            event_id=asked.event_id,
+            keep=asked.keep,
+            event_time=asked.event_time,
+            retain=self.retain,
         )
-        documents = self._documents(events, record, keys, record.start, record.started)
-        if keys.unkeyed:
-            documents = documents.withColumn("keys", F.concat("keys", F.array(F.lit(int(EVERY)))))
-        held = documents.select("number", F.lit(0).alias("what"), _before(record).alias("newest"), "keys", *attributes)
-        order = [F.col("number").asc(), F.col("what").desc()]
-        rows = bring_together(asking, held, homes, order)
-        told = ["number", "what", "newest", "event_id", *(["time"] if asked.event_time is not None else [])]
-        rows = rows.select(*told, *(f"a{i}" for i in range(len(names))))
-        arguments = {
-            "names": landing.names,
-            "attributes": asked.attributes,
-            "retain": self.retain,
-            "start": record.start,
-            "timed": asked.event_time is not None,
-            "output": output,
-        }
-        return rows.mapInArrow(_matching_function(counts, shipment, arguments), StructType(fields))
-
-    def _documents(self, events: DataFrame, record: Record, keys: Keys, start: int, newest: int | None) -> DataFrame:
-        """All documents of a record, its own events included, that retention leaves before the document of number
-        `start`: number, time, keys, before_it (of its own events) and the columns of the events."""
-        parts = [self._read_keyed(part, events, keys) for part in (*record.before, record.own)]
-        result = parts[0]
-        for part in parts[1:]:
-            result = result.unionByName(part)
-        if self.retain.count is not None:
-            result = result.filter(F.col("number") >= start - self.retain.count)
-        age = self.retain.microseconds
-        if age is not None and newest is not None:
-            result = result.filter(
-                F.col("time").isNull() | (F.col("time") >= newest - age) | (F.col("number") >= start)
-            )
-        return result
-
-    def _read_keyed(self, part: Landed, events: DataFrame, keys: Keys) -> DataFrame:
-        """The documents of a part with the keys that are asked for now."""
-        number, newest = _numbers(part)
-        frame = self._read(part, events).filter("readable")
-        columns = [name for name in frame.columns if name.startswith("c")]
-        frame = frame.select(*columns, number.alias("number"), "time", newest.alias("before_it"), "keys")
-        if set(keys.key_attributes) <= set(part.keys):
-            return frame
-        id_place = event_place(events, self._asked.event_id, "event_id")
-        kept = _kept_places(events)
-        places = attribute_places(events, frozenset(keys.key_attributes), id_place, self._asked.attributes)
-        landing = Landing(
-            [kept.index(p) for p in places],
-            [events.columns[p] for p in places],
-            self._asked.attributes,
-            [],
-            [],
-            keys.key_attributes,
-            None,
-        )
-        schema = StructType([_free(field) for field in frame.schema.fields])
-        return frame.mapInArrow(_rekeying_function(landing), schema)
-
-    def _read(self, part: Landed, events: DataFrame) -> DataFrame:
-        """The rows of a part, with the columns that events have now: what it does not have is null."""
-        places = _kept_places(events)
-        fields = [events.schema.fields[place] for place in places]
-        stored = {name: f"c{i}" for i, name in enumerate(part.columns)}
-        there = [StructField(stored[f.name], f.dataType) for f in fields if f.name in stored]
-        frame = events.sparkSession.read.schema(StructType([*there, *OWN])).parquet(self._log.part_path(part.name))
-        columns = [
-            (F.col(stored[f.name]) if f.name in stored else F.lit(None).cast(f.dataType)).alias(f"c{i}")
-            for i, f in enumerate(fields)
-        ]
-        return frame.select(*columns, *(field.name for field in OWN))
+        rows = session.range(0, homes, 1, homes)
+        return rows.mapInArrow(_matching_function(counts, shipment, reading, output), StructType(fields))
 
 
-def _numbers(part: Landed) -> tuple[Column, Column]:
-    """The number of a row of a part, and the greatest time before it."""
-    firsts = F.array(*map(F.lit, part.firsts or (0,))).cast("array<bigint>")
-    times = F.array(*map(F.lit, part.newest or (None,))).cast("array<bigint>")
-    return F.col("before") + F.get(firsts, "part"), F.greatest("newest", F.get(times, "part"))
+def _describe(events: DataFrame) -> list[tuple[str, str]]:
+    """The name and type of each column that documents are kept with."""
+    fields = [events.schema.fields[place] for place in _kept_places(events)]
+    return [(field.name, field.dataType.simpleString()) for field in fields]
 
 
-def _before(record: Record) -> Column:
-    """Of documents of the batch itself; nobody asks it of others."""
-    return F.when(F.col("number") >= record.start, F.col("before_it"))
+def _is_sorted_alike(kind: DataType) -> bool:
+    """Whether the driver sorts such values as Spark does."""
+    if isinstance(kind, StringType):
+        return getattr(kind, "collation", BINARY) in (BINARY, None)
+    return isinstance(kind, SORTED)
 
 
 def _kept_places(events: DataFrame) -> list[int]:
@@ -304,15 +277,10 @@ def _number_columns(events: DataFrame, places: list[int]) -> DataFrame:
     return numbered.select(*(F.col(f"e{place}").alias(f"c{i}") for i, place in enumerate(places)))
 
 
-def _free(field: StructField) -> StructField:
-    """Which may be null."""
-    return StructField(field.name, field.dataType)
-
-
 # ---- what Spark pickles ----
 
 
-def _landing_function(landing: Landing, landed: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def _landing_function(landing: Landing, folder: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
     fields = asdict(landing)
 
     def dibs_land(batches: Iterable[Any]) -> Iterator[Any]:
@@ -321,35 +289,19 @@ def _landing_function(landing: Landing, landed: Any) -> Callable[[Iterable[Any]]
         from dibs.spark.joins.growing_worker import Landing, land
 
         context = TaskContext.get()
-        task = 0 if context is None else context.partitionId()
-        return land(batches, Landing(**fields), task, lambda rows: landed.add({task: rows}))
+        return land(batches, Landing(**fields), folder, 0 if context is None else context.partitionId())
 
     return dibs_land
 
 
-def _rekeying_function(landing: Landing) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    fields = asdict(landing)
-
-    def dibs_rekey(batches: Iterable[Any]) -> Iterator[Any]:
-        from dibs.spark.joins.growing_worker import Landing, rekey
-
-        return rekey(batches, Landing(**fields))
-
-    return dibs_rekey
-
-
 def _matching_function(
-    counts: Any, shipment: Shipment, arguments: dict[str, Any]
+    counts: Any, shipment: Shipment, reading: Reading, output: MatchColumns
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
         from dibs.spark.joins.growing_worker import match
         from dibs.spark.living_worker import follow
+        from dibs.spark.metrics import count_into
 
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        matcher = follow(shipment)
-        return match(batches, matcher, count=lambda found: counts.add({partition: found}), **arguments)
+        return match(batches, reading, follow(shipment), output, count_into(counts))
 
     return dibs_match

@@ -1,74 +1,55 @@
-"""The files of a history that grows: which documents a micro-batch begins with, and its own.
+"""The log of a history that grows: which documents a micro-batch begins with, and its own.
 
     history/batches/000000000012.json   written, and safe on the disk, before batch 12 is matched: the parts before it,
                                         and its own part
-    history/parts/NAME/                 Parquet files that never change: the events of one batch, or those of
-                                        several, put together
+    history/parts/NAME/                 files that never change (growing_parts.py): the events of one batch, or those of
+                                        several, merged
 
 So a batch that is run again after a crash sees the same events in the same order, with the same documents before them.
 Spark begins a batch only when the one before is committed: parts that only earlier batches name are removed then.
-
-The rows of a part: the columns c0, c1, ... of the events, and those of OWN. A document's number is firsts[part] +
-before; numbers go on from batch to batch without a gap.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StructField
-
 from dibs.errors import DamagedError, DibsError
+from dibs.spark.joins.growing_parts import StoredPart
 from dibs.storage.files import replace_bytes
 
 HISTORY, BATCHES, PARTS = "history", "batches", "parts"
-FORMAT = 1
-OWN = [
-    StructField("part", IntegerType()),  # which task wrote it
-    StructField("before", LongType()),  # how many documents of that task came before it
-    StructField("readable", BooleanType()),  # else it is no document, and matches nothing
-    StructField("time", LongType()),  # by which it is retained, in microseconds
-    StructField("newest", LongType()),  # the greatest time of those before it, of that task
-    StructField("keys", ArrayType(LongType())),
-    StructField("asks", ArrayType(LongType())),
-]
-
-
-@dataclass(frozen=True)
-class Landed:
-    name: str
-    columns: tuple[str, ...]  # the names of c0, c1, ...
-    keys: tuple[str, ...]  # the attributes whose keys are stored
-    firsts: tuple[int, ...]  # number of the first document of each task
-    newest: tuple[int | None, ...]  # the greatest time before each task
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Record:
-    """A batch: its own events, and all parts before it. end: the number after its last document; latest: the greatest
-    time of all, its own included."""
+    """A batch: its own events, and all parts before it. Numbers of documents go on from batch to batch without a gap.
+    end: the number after its last document; latest: the greatest time of all, its own included."""
 
-    before: tuple[Landed, ...]
-    own: Landed
+    before: tuple[StoredPart, ...]
+    own: StoredPart
     start: int
     started: int | None  # the greatest time before its first event
     end: int
     latest: int | None
-    unreadable: int  # of its events
+    unreadable: int  # events that are no documents, and match nothing
+
+    @property
+    def parts(self) -> tuple[StoredPart, ...]:
+        return (*self.before, self.own)
 
 
 class Log:
     def __init__(self, state: Path) -> None:
         self.folder = state / HISTORY
+        self.parts = self.folder / PARTS
         (self.folder / BATCHES).mkdir(parents=True, exist_ok=True)
-
-    def part_path(self, name: str) -> str:
-        return str(self.folder / PARTS / name)
+        self.parts.mkdir(exist_ok=True)
 
     def _path(self, batch: int) -> Path:
         return self.folder / BATCHES / f"{batch:012d}.json"
@@ -78,9 +59,17 @@ class Log:
         path = self._path(batch)
         try:
             content = json.loads(path.read_bytes())
+            if content["query"] != query:
+                return None
+            if content["format"] == 1:
+                raise DibsError(
+                    f"the history in {self.folder} was written by an earlier version of Dibs, in files that this one "
+                    "does not read: let that version end the stream, or remove the folder to begin again without "
+                    "documents (History(documents) may bring them back)"
+                )
             if content["format"] != FORMAT:
                 raise ValueError(f"it has the format {content['format']}")
-            return _record(content["record"]) if content["query"] == query else None
+            return _record(content["record"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -98,20 +87,29 @@ class Log:
                 )
         return found
 
+    def read_last(self, queries: Collection[str | None]) -> Record | None:
+        """The latest batch of a query that is one of these."""
+        for batch in reversed(self._batches()):
+            for query in queries:
+                found = None if query is None else self.read(batch, query)
+                if found is not None:
+                    return found
+        return None
+
     def write(self, batch: int, record: Record, query: str) -> None:
         content = {"format": FORMAT, "query": query, "batch": batch, "record": asdict(record)}
         replace_bytes(self._path(batch), json.dumps(content, indent=1).encode())
 
-    def tidy(self, batch: int, query: str) -> None:
-        """Removes what neither this batch nor the one before names."""
-        kept: set[str] = set()
+    def tidy(self, batch: int, query: str, more: Collection[str] = ()) -> None:
+        """Removes what neither this batch nor the one before names. more: the names of parts that stay, too."""
+        kept = set(more)
         for number in self._batches():
             record = self.read(number, query) if number in (batch - 1, batch) else None
             if record is None:
                 self._path(number).unlink(missing_ok=True)
             else:
-                kept.update(part.name for part in (*record.before, record.own))
-        for folder in (self.folder / PARTS).glob("*"):
+                kept.update(part.name for part in record.parts)
+        for folder in self.parts.glob("*"):
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -123,23 +121,6 @@ def _record(content: dict[str, Any]) -> Record:
     return Record(**{**content, "before": tuple(map(_part, content["before"])), "own": _part(content["own"])})
 
 
-def _part(content: dict[str, Any]) -> Landed:
-    lists = ("columns", "keys", "firsts", "newest")
-    return Landed(content["name"], *(tuple(content[name]) for name in lists))
-
-
-def number_tasks(
-    counted: Iterable[tuple[int, int, int | None]], start: int, newest: int | None
-) -> tuple[tuple[int, ...], tuple[int | None, ...], int, int | None]:
-    """From (task, documents, greatest time) of each task: the number of the first document and the greatest time before
-    it, for each; and both after them all."""
-    rows = {task: (documents, time) for task, documents, time in counted}
-    firsts: list[int] = []
-    times: list[int | None] = []
-    for task in range(max(rows, default=-1) + 1):
-        firsts.append(start)
-        times.append(newest)
-        documents, time = rows.get(task, (0, None))
-        start += documents
-        newest = time if newest is None else newest if time is None else max(newest, time)
-    return tuple(firsts), tuple(times), start, newest
+def _part(content: dict[str, Any]) -> StoredPart:
+    lists = ("files", "columns", "types", "keys")
+    return StoredPart(**{**content, **{name: tuple(content[name]) for name in lists}})

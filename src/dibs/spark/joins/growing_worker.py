@@ -1,15 +1,15 @@
 """What a stream with a history runs in Spark's Python workers.
 
-land     the events of a micro-batch, as they are kept: with their places, times and keys
-rekey    documents that were kept when other attributes were keys
-match    the events of some homes, each with the documents before it
+land     the events of a micro-batch, as they are kept: with their times and keys, in a file of their own
+match    the events that are at home in a task, each with the documents before it
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +19,28 @@ from dibs.coding.values import EventValues
 from dibs.history.history import History
 from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
-from dibs.history.state import Part, State
+from dibs.history.state import Part as HistoryPart
+from dibs.history.state import State
 from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
+from dibs.spark.joins.growing_parts import (
+    LANDED,
+    NEVER,
+    Kept,
+    OpenPart,
+    RowNumbers,
+    StoredPart,
+    expand,
+    new_name,
+    open_part,
+    place_of,
+    write_rows,
+)
 from dibs.spark.joins.hashes import hash_documents, hash_events
 from dibs.spark.joins.keys import Pair
-from dibs.spark.living_worker import Counts, MatchColumns, make_rows
+from dibs.spark.living_worker import Count, Counts, MatchColumns, list_pairs, make_rows
 
 AT_ONCE = 16_384  # events that are matched together
-NEVER = np.iinfo(np.int64).min  # no time
 
 
 @dataclass(frozen=True)
@@ -41,44 +54,53 @@ class Landing:
     by: str | None  # the attribute that holds the time by which documents are retained
 
 
-def land(
-    batches: Iterable[pa.RecordBatch], landing: Landing, task: int, count: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    """The events with the columns of growing_log.OWN."""
+def land(batches: Iterable[pa.RecordBatch], landing: Landing, folder: str, task: int) -> Iterator[pa.RecordBatch]:
+    """Writes the events that can be read, with the columns LANDED, and tells of it in one row: task, file (null: none
+    can be read), unreadable events."""
+    dropped = [0]
+    rows = _land(batches, landing, dropped)
+    first = next(rows, None)
+    name = None
+    if first is not None:
+        name = new_name("rows")
+
+        def all_rows() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from rows
+
+        write_rows(Path(folder) / name, first.schema, all_rows())
+    yield pa.RecordBatch.from_pydict(
+        {
+            "task": pa.array([task], pa.int32()),
+            "file": pa.array([name], pa.string()),
+            "unreadable": pa.array(dropped, pa.int64()),
+        }
+    )
+
+
+def _land(batches: Iterable[pa.RecordBatch], landing: Landing, dropped: list[int]) -> Iterator[pa.RecordBatch]:
+    """dropped: how many events could not be read, counted here."""
     pairs = [Pair(*pair) for pair in landing.pairs]
     timed = [] if landing.by is None else [landing.by]
     wanted = {*landing.wanted, *landing.key_attributes, *timed}
-    before, newest, rows = 0, NEVER, 0
     for batch in batches:
         columns = name_columns([batch.column(p) for p in landing.places], landing.names, landing.attributes)
         values = read_keys(columns, wanted, landing.attributes)
-        readable = np.ones(len(batch), np.bool_)
-        readable[values.unreadable_events] = False
-        times = _latest_times(values, landing.by)
-        running = np.maximum.accumulate(np.append(newest, times))
-        counted = before + np.append(0, np.cumsum(readable))
         own = [
-            pa.array(np.full(len(batch), task, np.int32)),
-            pa.array(counted[:-1]),
-            pa.array(readable),
-            _nullable(times),
-            _nullable(running[:-1]),
+            _nullable(_latest_times(values, landing.by)),
             hash_documents(values, landing.key_attributes, every=False),
             hash_events(values, pairs),
         ]
-        names = ["part", "before", "readable", "time", "newest", "keys", "asks"]
-        yield pa.RecordBatch.from_arrays([*batch.columns, *own], names=[*batch.schema.names, *names])
-        before, newest, rows = int(counted[-1]), running[-1], rows + len(batch)
-    count(rows)
-
-
-def rekey(batches: Iterable[pa.RecordBatch], landing: Landing) -> Iterator[pa.RecordBatch]:
-    """The documents with the keys of other attributes, in the column `keys`, which is the last one."""
-    for batch in batches:
-        columns = name_columns([batch.column(p) for p in landing.places], landing.names, landing.attributes)
-        values = read_keys(columns, landing.key_attributes, landing.attributes)
-        keys = hash_documents(values, landing.key_attributes, every=False)
-        yield pa.RecordBatch.from_arrays([*batch.columns[:-1], keys], names=batch.schema.names)
+        landed = pa.RecordBatch.from_arrays(
+            [*batch.columns, *own], names=[*(f"c{i}" for i in range(batch.num_columns)), *LANDED]
+        )
+        if len(values.unreadable_events):
+            readable = np.ones(len(batch), np.bool_)
+            readable[values.unreadable_events] = False
+            dropped[0] += int((~readable).sum())
+            landed = landed.filter(pa.array(readable))
+        if len(landed):
+            yield landed
 
 
 def _latest_times(values: EventValues, by: str | None) -> NDArray[np.int64]:
@@ -117,7 +139,7 @@ class Growing(History):
         if self.retain.count is not None:
             oldest = int(self._numbers[state.end]) - self.retain.count
             first = min(int(np.searchsorted(self._numbers, oldest)), state.end)
-            return state if first <= state.first else replace(state, first=first, answers={})
+            return state if first <= state.first else replace(state, first=first)
         age, newest = self.retain.microseconds, int(self._newest[turn])
         if age is None or newest == NEVER:
             return state
@@ -135,49 +157,98 @@ class Growing(History):
         return rows
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Which documents and events a micro-batch has, and how they are read."""
+
+    folder: str  # of the parts
+    before: tuple[StoredPart, ...]
+    own: StoredPart
+    kept: Kept  # of the documents before the first event
+    homes: int  # tasks; an event is at home where the first key is that it asks for
+    every: bool  # each event asks for all documents
+    names: tuple[str, ...]  # the columns that hold attributes
+    attributes: str | None
+    event_id: str
+    keep: tuple[str, ...]
+    event_time: str | None
+    retain: Retain
+
+
 def match(
-    batches: Iterable[pa.RecordBatch],
-    matcher: Matcher,
-    names: list[str],
-    attributes: str | None,
-    retain: Retain,
-    start: int,
-    timed: bool,
-    output: MatchColumns,
-    count: Callable[[Counts], None],
+    batches: Iterable[pa.RecordBatch], reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of matches, of the events of one partition. The columns: number, what (1: an event, which is at home here;
-    0: a document), newest, the event's id, its time if `timed`, and the attributes called `names`. Rows come by number,
-    an event before itself as a document. start: the number of the batch's first event."""
+    """Rows of matches. batches: numbers of homes, whose events are matched here."""
+    for batch in batches:
+        for home in batch.column(0).to_pylist():
+            yield from match_home(home, reading, matcher, output, count)
+
+
+def match_home(
+    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
+) -> Iterator[pa.RecordBatch]:
     began = time.perf_counter()
-    table = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None
-    if table is None:
-        count(Counts())
-        return
-    numbers = table.column(0).to_numpy()
-    table = table.filter(pa.array(np.append(True, np.diff(numbers) != 0))).combine_chunks()
-    numbers = table.column(0).to_numpy()
-    what, newest = table.column(1).to_numpy(), table.column(2).fill_null(NEVER).to_numpy()
-    arrays = [_one(column) for column in table.columns]
-    columns = name_columns(arrays[len(arrays) - len(names) :], names, attributes)
-    held = int(np.searchsorted(numbers, start))
-    history = Growing(retain, numbers, held, newest[held:])
-    _hold(history, columns.slice(0, held), attributes)
-    events = matches = malformed = 0
-    for first in range(held, len(numbers), AT_ONCE):
-        part = columns.slice(first, AT_ONCE)
-        at_home = what[first : first + AT_ONCE] == 1
-        found = matcher.match_after(history, part, attributes, "skip")
-        pairs = found.pairs(output.weight, output.subscription_version)
-        pairs = pairs.filter(pa.array(at_home[pairs["event"].to_numpy()]))
-        yield from make_rows(arrays[3].slice(first, AT_ONCE), pairs, output)
-        events += int(at_home.sum())
+    own = open_part(Path(reading.folder), reading.own)
+    is_home, asked = _find_home(own, home, reading)
+    events = int(is_home.sum())
+    if not events:
+        return count(home, Counts())
+    guests = np.arange(reading.own.rows) if reading.every else own.find(asked)
+    rows = np.union1d(np.flatnonzero(is_home), guests)
+    turn = np.argsort(own.number[rows])
+    at_home = is_home[rows][turn]
+
+    def take(name: str) -> pa.Array:
+        return own.take(rows, place_of(reading.own, name)).take(pa.array(turn))
+
+    kinds = [own.kind(place_of(reading.own, name)) for name in reading.names]
+    numbers, held = _find_held(reading, asked, kinds)
+    present = [take(name) for name in reading.names]
+    columns = name_columns(present, reading.names, reading.attributes)
+    carried = pa.RecordBatch.from_arrays(
+        [take(name) for name in (reading.event_id, *reading.keep)], names=["event_id", *output.keep]
+    )
+    all_numbers = np.append(numbers, own.number[rows][turn])
+    history = Growing(reading.retain, all_numbers, len(numbers), own.newest[rows][turn])
+    _hold(history, name_columns(held, reading.names, reading.attributes), reading.attributes)
+    matches = malformed = 0
+    for first in range(0, len(rows), AT_ONCE):
+        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip")
+        here = at_home[first : first + AT_ONCE]
+        pairs = list_pairs(found, output)
+        pairs = pairs.filter(pa.array(here[pairs["event"].to_numpy()]))
+        yield from make_rows(carried.slice(first, AT_ONCE), pairs, output)
         matches += len(pairs)
-        malformed += len({problem.event for problem in found.problems if at_home[problem.event]})
-    oldest = None
-    if timed:
-        oldest = _oldest(arrays[4].filter(pa.array(what == 1)))
-    count(Counts(events, matches, malformed, oldest, 0.0, time.perf_counter() - began))
+        malformed += len({problem.event for problem in found.problems if here[problem.event]})
+    oldest = None if reading.event_time is None else _oldest(take(reading.event_time).filter(pa.array(at_home)))
+    count(home, Counts(events, matches, malformed, oldest, 0.0, time.perf_counter() - began))
+
+
+def _find_home(own: OpenPart, home: int, reading: Reading) -> tuple[NDArray[np.bool_], RowNumbers]:
+    """Which rows are at home here, and the keys that they ask for."""
+    ends, keys = own.asked()
+    counts = np.diff(ends)
+    first = own.number.copy()
+    first[counts > 0] = keys[ends[:-1][counts > 0]]
+    is_home = first % reading.homes == home
+    return is_home, np.unique(keys[expand(ends[:-1][is_home], counts[is_home])])
+
+
+def _find_held(reading: Reading, asked: RowNumbers, kinds: list[pa.DataType]) -> tuple[RowNumbers, list[pa.Array]]:
+    """The documents before the first event that are asked for, in order: their numbers and columns."""
+    numbers = [np.empty(0, np.int64)]
+    columns = [[pa.array([], kind)] for kind in kinds]
+    for part in reading.before:
+        opened = open_part(Path(reading.folder), part)
+        rows = np.arange(part.rows) if reading.every else opened.find(asked)
+        rows = rows[reading.kept.among(opened, rows)]
+        if len(rows):
+            numbers.append(opened.number[rows])
+            for name, kind, column in zip(reading.names, kinds, columns):
+                column.append(opened.take(rows, place_of(part, name), kind))
+    number = np.concatenate(numbers)
+    order = np.argsort(number)
+    return number[order], [pa.concat_arrays(column).take(pa.array(order)) for column in columns]
 
 
 def _hold(history: Growing, documents: pa.RecordBatch, attributes: str | None) -> None:
@@ -188,14 +259,10 @@ def _hold(history: Growing, documents: pa.RecordBatch, attributes: str | None) -
         state = history.state
         if len(table):
             values = history.read(state, table, attributes, on_error="skip")
-            state = history.extend_by(state, Part(state.end, table, attributes), None, values)
+            state = history.extend_by(state, HistoryPart(state.end, table, attributes), None, values)
         history.put(history.find_kept(state))
 
     history.change(hold)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _oldest(times: pa.Array) -> float | None:

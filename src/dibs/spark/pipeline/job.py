@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-NAMES = {str: "a string", int: "a number", list: "a list", dict: "a table"}
+NAMES = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "a table"}
 
 
 class JobError(DibsError):
@@ -133,9 +134,12 @@ class _Reader:
     def _value(self, place: str, key: JobKey, value: Any, overridden: bool) -> Any:
         if overridden and key.type is int:
             value = int(value) if value.isdigit() else value
+        if overridden and key.type is float:
+            with suppress(ValueError):
+                value = float(value)
         if overridden and key.type is list:
             value = [item for item in value.split(",") if item]
-        kind: Any = key.type
+        kind: Any = (int, float) if key.type is float else key.type
         if not isinstance(value, kind) or isinstance(value, bool):
             self.problems.append(f"{place} = {value!r}: expected {NAMES[key.type]}")
             return key.default

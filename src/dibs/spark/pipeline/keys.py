@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dibs.spark.tables import SHRINK
+
 KIND = "kind"
 
 
@@ -62,6 +64,7 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
         "table": {
             "path": _path("a table with id, expression and, if wanted, weight; read again when it changes"),
             "format": JobKey(str, "any that Spark reads; found from the path by default"),
+            "shrink": JobKey(float, "a table that lost more than this share is reported before it is used", SHRINK),
             "options": _OPTIONS,
         },
         "topic": {
@@ -105,6 +108,8 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
             "trigger": JobKey(str, 'how often there is a batch, as "10 seconds"; at once by default'),
             "partitions": JobKey(int, "into how many parts the events of a batch are cut; as they come by default"),
             "carry": JobKey(list, "further columns of matches: version, subscription_version, weight", []),
+            "keep": JobKey(list, "columns of the events that stand beside each match", []),
+            "top": JobKey(int, "only so many matches per event, those of the highest weight"),
             "on_error": JobKey(str, "what to do with bad subscriptions", "raise", choices=("raise", "skip")),
         }
     },

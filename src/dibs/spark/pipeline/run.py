@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 
 from dibs.errors import DibsError
 from dibs.spark import sinks
-from dibs.spark.feeds import Table, Topic
+from dibs.spark.feeds import Topic
 from dibs.spark.metrics import BatchMetrics
 from dibs.spark.pipeline.job import JobFile, Part
 from dibs.spark.running import RunningStream
 from dibs.spark.session import session
 from dibs.spark.stream import backfill, stream
+from dibs.spark.tables import Table
 
 EVENT_ID, ATTRIBUTES, EVENT_TIME = "dibs_event_id", "dibs_attributes", "dibs_event_time"
 
@@ -116,6 +117,8 @@ def _arguments(job: JobFile, spark: SparkSession, streaming: bool) -> dict[str, 
         "attributes": attributes,
         "event_time": event_time,
         "carry": job.job["carry"],
+        "keep": job.job["keep"],
+        "top": job.job["top"],
         "on_error": job.job["on_error"],
     }
 
@@ -160,7 +163,7 @@ def _subscriptions(part: Part) -> str | Table | Topic:
     if part.kind == "folder":
         return part["path"]
     if part.kind == "table":
-        return Table(part["path"], part["format"], part["options"])
+        return Table(part["path"], part["format"], part["options"], part["shrink"])
     return Topic(part["servers"], part["topic"], part["id_type"], part["options"])
 
 

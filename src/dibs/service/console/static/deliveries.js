@@ -17,8 +17,12 @@ export async function show(main, { signal }) {
       const [{ destinations }, { dead }] = await Promise.all([get("/v1/destinations", {}, { signal }), get("/v1/deliveries/dead", { limit: 50 }, { signal })]);
       list.replaceChildren(...destinations.map(card));
       if (!destinations.length) list.replaceChildren(h("section", { class: "card" }, empty("send", "No destinations yet", "A webhook, a stream or a Kafka topic. A subscription that names one has its matches sent there.")));
+      const total = Math.max(dead.length, destinations.reduce((sum, one) => sum + one.dead, 0));
       letters.hidden = !dead.length;
-      letters.replaceChildren(h("div", { class: "row spread" }, h("h2", {}, "Dead letters"), h("button", { type: "button", class: "ghost small", onclick: () => resendAll(dead) }, "Send all again")), h("ul", { class: "misses" }, dead.map(letter)));
+      letters.replaceChildren(
+        h("div", { class: "row spread" }, h("h2", {}, "Dead letters"), h("button", { type: "button", class: "ghost small", onclick: resendAll }, total > 1 ? `Send all ${number(total)} again` : "Send all again")),
+        total > dead.length && h("p", { class: "quiet" }, `The first ${number(dead.length)} of ${number(total)}.`),
+        h("ul", { class: "misses" }, dead.map(letter)));
     } catch (error) {
       if (error.name !== "AbortError") list.replaceChildren(h("section", { class: "card" }, empty("send", "Not known now", error.message)));
     }
@@ -35,23 +39,23 @@ export async function show(main, { signal }) {
           h("button", { type: "button", class: "ghost small", onclick: () => change(one, { paused: !one.paused }) }, one.paused ? "Resume" : "Pause"),
           h("button", { type: "button", class: "ghost small bad", onclick: () => erase(one) }, "Remove"))),
       one.target && h("p", { class: "mono quiet" }, one.target),
-      h("div", { class: "figures" }, figure(one.waiting, one.kind === "stream" ? "kept" : "waiting"), one.kind !== "stream" && figure(one.delivered, "delivered"), figure(one.suppressed, "held back by modes"), figure(one.dead, "dead letters"), (one.refused + one.dropped > 0) && figure(one.refused + one.dropped, "refused, being full")),
+      h("div", { class: "figures" }, one.kind === "stream" ? figure(one.kept, "kept") : figure(one.waiting, "waiting"), one.kind !== "stream" && figure(one.delivered, "delivered"), figure(one.suppressed, "held back by modes"), figure(one.dead, "dead letters"), (one.refused + one.dropped > 0) && figure(one.refused + one.dropped, "refused, being full")),
       one.last_error && h("p", { class: "verdict" }, one.last_error, one.retry_at && h("span", { class: "quiet" }, ` · next attempt at ${new Date(one.retry_at).toLocaleTimeString("en-GB")}`)));
   }
 
   function letter(one) {
     return h("li", {}, h("div", { class: "row spread" },
       h("div", {}, h("span", { class: "tag no" }, one.destination), " ", h("span", {}, one.reason), h("p", { class: "quiet small" }, `${plural(one.attempts, "attempt")}, given up ${ago(one.died)} · ${one.id}`)),
-      h("button", { type: "button", class: "ghost small", onclick: () => resend([one]) }, "Send again")),
+      h("button", { type: "button", class: "ghost small", onclick: () => resend(one) }, "Send again")),
       h("details", {}, h("summary", {}, "Body"), h("pre", { class: "secret" }, asJSON(one.body, 2))));
   }
 
-  const resendAll = (dead) => resend(dead);
+  const resend = (one) => sent(async () => (await post(`/v1/deliveries/dead/${encodeURIComponent(one.id)}/resend`)) && 1);
+  const resendAll = () => sent(async () => (await post("/v1/deliveries/dead/resend")).count);
 
-  async function resend(dead) {
+  async function sent(send) {
     try {
-      for (const one of dead) await post(`/v1/deliveries/dead/${encodeURIComponent(one.id)}/resend`);
-      toast(`${plural(dead.length, "delivery", "deliveries")} will be sent again.`);
+      toast(`${plural(await send(), "delivery", "deliveries")} will be sent again.`);
     } catch (error) {
       toast(error.message, { bad: true });
     }
@@ -71,11 +75,11 @@ export async function show(main, { signal }) {
   async function erase(one) {
     const sure = await dialog(`Remove ${one.name}`, (close) =>
       h("form", { method: "dialog" }, h("h2", {}, `Remove ${one.name}?`),
-        h("p", { class: "quiet" }, `${plural(one.waiting + one.dead, "delivery", "deliveries")} that it still has go with it. This cannot be undone.`),
+        h("p", { class: "quiet" }, `${plural(one.waiting + one.kept + one.dead, "delivery", "deliveries")} that it still has go with it, and subscriptions that name it are told nothing more. This cannot be undone.`),
         h("div", { class: "row" }, h("button", { type: "button", onclick: () => close(true) }, "Remove"), h("button", { type: "button", class: "ghost", autofocus: true, onclick: () => close(false) }, "Keep it"))));
     if (!sure) return;
     try {
-      await remove(`/v1/destinations/${encodeURIComponent(one.name)}`);
+      await remove(`/v1/destinations/${encodeURIComponent(one.name)}?force=true`);
       toast(`${one.name} is gone.`);
     } catch (error) {
       toast(error.message, { bad: true });

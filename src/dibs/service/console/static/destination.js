@@ -23,7 +23,7 @@ export function newDestination() {
       event.preventDefault();
       try {
         const body = { kind: kind.value, ...(kind.value === "stream" ? {} : { target: target.value.trim() }) };
-        const made = await put(`/v1/destinations/${encodeURIComponent(name.value)}`, body);
+        const made = await put(`/v1/destinations/${encodeURIComponent(name.value)}`, body, { headers: { "If-None-Match": "*" } });
         close(made);
         if (made.secret && made.kind === "webhook") await shownSecret(made);
         else toast(`${made.name} is there.`);

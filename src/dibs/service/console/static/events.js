@@ -118,7 +118,7 @@ export async function show(main, { signal, keys }) {
     if (found.error) return h("section", { class: "card stack" }, head, h("p", { class: "quiet" }, found.error.message));
     const list = found.misses.map((miss) =>
       h("li", {}, h("details", {},
-        h("summary", {}, `${plural(miss.count, "subscription")} ${miss.count === 1 ? "fails" : "fail"} only on `, h("code", {}, miss.attribute)),
+        h("summary", {}, `${plural(miss.count, "subscription")} ${miss.count === 1 ? "fails" : "fail"} only on `, h("code", {}, miss.attribute), miss.count > 1 && h("span", { class: "quiet" }, ` · nearest: ${shortened(String(miss.subscriptions[0]), 40)}`)),
         ids(miss.subscriptions, `Fail only on ${miss.attribute}`))));
     return h("section", { class: "card stack", id: "misses" }, head, list.length ? h("ul", { class: "misses" }, list) : h("p", { class: "quiet" }, "None: every other subscription fails on several attributes."));
   }

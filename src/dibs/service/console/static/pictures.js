@@ -12,25 +12,27 @@ const canvas = (label, ...shapes) =>
 const framed = (picture, above, left, right) =>
   h("figure", { class: "picture" }, above && h("span", { class: "most" }, above), picture, h("div", { class: "ends" }, h("span", {}, left), h("span", {}, right)));
 
-/** Bars of `count` over fainter bars of `events`, each scaled on its own: [{start, count, events}]. */
+/** Bars of `count` before fainter bars of `events`, both on one scale: [{start, count, events}]. What is there at all is
+ *  at least a line. */
 export function histogram(bars, words) {
   const step = WIDTH / Math.max(1, bars.length);
   const gap = Math.min(3, step * 0.2);
-  const most = Math.max(1, ...bars.map((bar) => bar.count));
-  const mostEvents = Math.max(1, ...bars.map((bar) => bar.events));
+  const most = Math.max(0, ...bars.map((bar) => bar.count));
+  const scale = Math.max(1, ...bars.map((bar) => bar.events));
   const span = bars.length > 1 ? new Date(bars.at(-1).start) - new Date(bars[0].start) : 0;
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
   const column = (name, place, share) =>
     svg("rect", { class: name, x: place * step + gap / 2, width: Math.max(0.5, step - gap), y: HEIGHT * (1 - share), height: HEIGHT * share });
   const shapes = bars.map((bar, place) => [
-    column("faint", place, (bar.events / mostEvents) * 0.96),
-    bar.count > 0 && column("bar", place, Math.max(0.03, bar.count / most)),
+    bar.events > 0 && column("faint", place, Math.max(0.015, bar.events / scale)),
+    bar.count > 0 && column("bar", place, Math.max(0.015, bar.count / scale)),
     svg("rect", { class: "over", x: place * step, width: step, y: 0, height: HEIGHT, fill: "transparent" },
       svg("title", {}, `${shortTime(bar.start, span)}: ${plural(bar.count, "match", "matches")} of ${plural(bar.events, "event")}`)),
   ]);
-  const label = `${words}: ${number(total)} in all, at most ${number(most)} in one step`;
+  const label = `${words}: ${number(total)} in all, at most ${number(most)} in one step, of at most ${plural(scale, "event")}`;
   const at = (bar) => (bar ? shortTime(bar.start, span) : "");
-  return framed(canvas(label, shapes), "", at(bars[0]), at(bars.at(-1)));
+  const above = h("span", { class: "key" }, h("i", { class: "of-matches" }), `matches, at most ${number(most)}`, h("i", { class: "of-events" }), `events, at most ${number(scale)}`);
+  return framed(canvas(label, shapes), above, at(bars[0]), at(bars.at(-1)));
 }
 
 /** A curve over time with its highest value: numbers, the last one now, `seconds` apart. */
@@ -72,5 +74,5 @@ function line(series, most, width, height, edge) {
 export const meter = (name, value, share, note) =>
   h("li", {},
     h("div", { class: "row spread" }, h("span", {}, name), h("span", { class: "quiet small" }, value)),
-    h("div", { class: "meter" }, h("div", { "width%": Math.min(100, share * 100) })),
+    h("div", { class: "meter" }, share > 0 && h("div", { "width%": Math.min(100, share * 100) })),
     note && h("p", { class: "quiet small" }, note));

@@ -21,6 +21,10 @@ export function tokens(text) {
 const isName = (token) => token && (token.kind === "word" || token.kind === "quoted");
 const nameOf = (token) => (token.kind === "quoted" ? token.text.replaceAll("`", "") : token.text);
 
+/** The text with another attribute in place of one. */
+export const renamed = (text, from, to) =>
+  tokens(text).map((token) => (isName(token) && nameOf(token) === from ? written(to) : token.text)).join("");
+
 /** The words that stand for an earlier document: d in EXISTS d (...), FORALL d (...) and FROM history d. */
 function documentsIn(past) {
   const upper = (place) => past[place]?.text.toUpperCase();

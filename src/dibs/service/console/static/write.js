@@ -5,6 +5,8 @@ import { newDestination } from "./destination.js";
 import { clock, duration, empty, h, number, pairs, percent, plural, rounded, soon, toast } from "./dom.js";
 import { Editor } from "./editor.js";
 import { histogram } from "./pictures.js";
+import { whyLittle } from "./why.js";
+import { renamed } from "./words.js";
 
 const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86400 };
 const MODES = {
@@ -55,7 +57,7 @@ export async function show(main, { rest, signal, go }) {
       problems.replaceChildren(...checked.problems.map((problem) => shownProblem(problem, editor)));
       if (checked.valid) {
         const found = await post("/v1/backtest", { expression, examples: 6 }, { signal: asked.signal });
-        preview.replaceChildren(...wouldMatch(found, checked.attributes ?? []));
+        preview.replaceChildren(...wouldMatch(found, checked.attributes ?? [], rename));
       } else {
         preview.replaceChildren(...wrong());
       }
@@ -66,6 +68,12 @@ export async function show(main, { rest, signal, go }) {
     }
   }
   const check = soon(() => look(), 180);
+
+  function rename(from, to) {
+    editor.value = renamed(editor.value, from, to);
+    editor.area.focus();
+    look();
+  }
 
   async function save() {
     const expression = editor.value;
@@ -107,7 +115,7 @@ function shownProblem(problem, editor) {
 
 // ---- what it would have matched ----
 
-function wouldMatch(found, attributes) {
+function wouldMatch(found, attributes, rename) {
   const head = h("h2", {}, "In the recent events");
   if (!found.events) {
     return [head, empty("inbox", "No events yet", "When events are published, you see here which of them it would have matched.")];
@@ -118,7 +126,8 @@ function wouldMatch(found, attributes) {
   const list = found.examples.length
     ? [h("h3", {}, "Examples"), h("ul", { class: "examples" }, found.examples.map((one) => h("li", {}, clock(one.time), pairs(one.event, attributes))))]
     : [empty("search", "Nothing would have matched", "None of the recent events satisfies it. It may still be right for events to come.")];
-  return [head, figures, histogram(found.histogram, "Matches over time"), ...list];
+  const why = found.why ? whyLittle(found.why, rename) : [];
+  return [head, figures, histogram(found.histogram, "Matches over time"), ...why, ...list];
 }
 
 const wrong = () => [h("h2", {}, "In the recent events"), empty("pen", "Not yet an expression", "What is underlined needs a hand; then you see here what it matches.")];

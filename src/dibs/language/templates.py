@@ -1,0 +1,367 @@
+"""What the grammar makes of a shape, kept for all texts that have it.
+
+A shape (language.shape_kernels) is turned into an example: a text in which every hole is filled with a value that
+stands nowhere else. The grammar reads it, with all its checks, and the normal form is made as of any text; where such a
+value comes out, or what is made of it, shows which hole goes where. So there is one grammar, and nothing here knows it.
+A shape of which the grammar does not take the example, or in which a hole comes out nowhere or changed in a way that is
+not known here, has no template: its texts are read by the grammar one by one.
+
+A value decides nothing but what its byte in the shape says: kind, wildcards, being empty. Whether two constants are
+equal is not decided: a = 1 OR a = 1 is a IN (1, 1) here and a = 1 in the normal form, which means the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from dibs.errors import ExpressionError
+from dibs.jit.undisturbed import bring
+from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Literal, Not, Or, Predicate
+from dibs.language.flatten import is_conjunction, jumps, microseconds, test_of
+from dibs.language.like import like_regex
+from dibs.language.normal_form import normal_form, normal_leaf
+from dibs.language.shapes import (
+    A_DATE,
+    A_LIST_OF_NUMBERS,
+    A_LIST_OF_STRINGS,
+    A_NAME,
+    A_NUMBER,
+    A_PART,
+    A_PATTERN,
+    A_PREFIX,
+    A_REGEX,
+    A_STRING,
+    A_SUFFIX,
+    A_TIMESTAMP,
+    AN_EMPTY_STRING,
+    SIGNS,
+)
+from dibs.language.sql import parse
+from dibs.language.table import ACCEPT, REJECT, Facet, Op, after_prefix
+
+KEPT_BYTES = 16 << 20  # of shapes, about, that templates are kept for
+_OVERHEAD = 1_000  # bytes of a template beside its shape, about
+
+# What becomes of the bytes of a string.
+SAME, AFTER, REVERSED, AFTER_REVERSED, ESCAPED = range(5)
+
+
+def _escape(text: bytes) -> bytes:
+    re2 = bring("re2")  # most subscriptions do without
+    return bytes(re2.escape(text.decode()).encode())
+
+
+CHANGES: tuple[Callable[[bytes], bytes], ...] = (
+    bytes,
+    after_prefix,
+    lambda text: text[::-1],
+    lambda text: after_prefix(text[::-1]),
+    _escape,
+)
+
+
+class Source(NamedTuple):
+    """Where a literal comes from."""
+
+    hole: int  # of the predicate; all items, if it is a list. -1: the literal is always the same
+    change: int = SAME  # of a string
+    kind: int = 0  # of one that is always the same, and its value
+    number: float = 0.0
+    integer: int = 0
+
+
+class TestTemplate(NamedTuple):
+    facet: Facet
+    operator: Op
+    sources: tuple[Source, ...]
+
+
+class Pattern(NamedTuple):
+    """The template of a predicate."""
+
+    name: int  # its hole
+    equality: int  # 1 to 4: =, <>, IN or NOT IN, which OR may merge with others; else 0
+    tests: tuple[TestTemplate, TestTemplate]  # as it stands, and negated
+
+
+class StepTemplate(NamedTuple):
+    """Predicates of a text that are one test: mostly one, or several equalities merged to IN."""
+
+    units: tuple[tuple[int, bool], ...]  # which of the text's predicates, and whether it is negated
+    on_true: int
+    on_false: int
+
+
+class Frame(NamedTuple):
+    """The template of what stands around predicates."""
+
+    is_conjunction: bool
+    steps: tuple[StepTemplate, ...]
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Kept(Generic[V]):
+    """What was made for keys, within a bound: what has not been used lately is given up."""
+
+    def __init__(self, make: Callable[[bytes], V], most: int = KEPT_BYTES):
+        self._make, self._most = make, most
+        self._used: dict[bytes, V] = {}
+        self._older: dict[bytes, V] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._used) + len(self._older)
+
+    def __call__(self, key: bytes) -> V:
+        found = self._used.get(key, self)
+        if found is not self:
+            return found  # type: ignore[return-value]
+        found = self._older.get(key, self)
+        made: V = self._make(key) if found is self else found  # type: ignore[assignment]
+        if self._bytes > self._most // 2:
+            self._older, self._used, self._bytes = self._used, {}, 0
+        self._used[key] = made
+        self._bytes += len(key) + _OVERHEAD
+        return made
+
+
+# ---- predicates ----
+
+_NAMED = "hole_{}_name"
+_FIRST = 2**53 + 1  # and every second from there: no float64 holds them, so that a conversion shows
+
+
+class _Example:
+    """The example of a shape, and what its holes would come out as."""
+
+    def __init__(self, shape: bytes):
+        self.names: dict[str, int] = {}
+        self.sources: dict[tuple[int, object], Source] = {}
+        self.second: set[tuple[int, object]] = set()  # of a list, which is two items here
+        self.needed: set[int] = set()
+        words: list[str] = []
+        at = hole = 0
+        while at < len(shape):
+            byte = shape[at]
+            if (byte >= 32 and chr(byte).isalpha()) or byte == 95 or byte >= 128:
+                end = shape.index(b" ", at)
+                words.append(shape[at:end].decode())
+                at = end
+            elif byte == A_NAME or byte in _WRITERS:
+                words.append(self._fill(byte, hole))
+                hole += 1
+            else:
+                words.append(SIGNS.get(byte) or chr(byte))
+            at += 1
+        self.text = " ".join(words)
+
+    def _fill(self, byte: int, hole: int) -> str:
+        if byte == A_NAME:
+            name = _NAMED.format(hole)
+            self.names[name] = hole
+            return name
+        if byte == AN_EMPTY_STRING:
+            self.sources[Kind.STRING, b""] = Source(hole)
+            return "''"
+        self.needed.add(hole)
+        return _WRITERS[byte](self, hole)
+
+    def number(self, hole: int, item: int = 0) -> str:
+        value = _FIRST + 2 * (2 * hole + item)
+        self._add(hole, item, Kind.NUMBER, value)
+        return str(value)
+
+    def string(self, hole: int, item: int = 0) -> str:
+        text = f"s-{hole}-{item}-e"
+        for change, made in enumerate(CHANGES):
+            self._add(hole, item, Kind.STRING, made(text.encode()), change)
+        return f"'{text}'"
+
+    def like(self, before: str, after: str) -> Callable[[int], str]:
+        return lambda hole: f"'{before}{self.string(hole)[1:-1]}{after}'"
+
+    def pattern(self, hole: int) -> str:
+        text = f"s{hole}_%e"
+        self._add(hole, 0, Kind.STRING, like_regex(text).encode())
+        return f"'{text}'"
+
+    def time(self, hole: int) -> str:
+        moment = dt.datetime(2001, 2, 3) + dt.timedelta(seconds=hole)
+        self._add(hole, 0, Kind.TIME, microseconds(moment))
+        return f"'{moment}'"
+
+    def date(self, hole: int) -> str:
+        day = dt.date(2001, 2, 3) + dt.timedelta(hole)
+        self._add(hole, 0, Kind.TIME, microseconds(day))
+        return f"'{day}'"
+
+    def _add(self, hole: int, item: int, kind: Kind, value: object, change: int = SAME) -> None:
+        self.sources[kind, value] = Source(hole, change)
+        if item:
+            self.second.add((kind, value))
+
+
+_WRITERS: dict[int, Callable[[_Example, int], str]] = {
+    A_NUMBER: _Example.number,
+    A_STRING: _Example.string,
+    AN_EMPTY_STRING: _Example.string,
+    A_REGEX: _Example.string,
+    A_PREFIX: lambda example, hole: example.like("", "%")(hole),
+    A_SUFFIX: lambda example, hole: example.like("%", "")(hole),
+    A_PART: lambda example, hole: example.like("%", "%")(hole),
+    A_PATTERN: _Example.pattern,
+    A_DATE: _Example.date,
+    A_TIMESTAMP: _Example.time,
+    A_LIST_OF_NUMBERS: lambda example, hole: f"({example.number(hole)}, {example.number(hole, 1)})",
+    A_LIST_OF_STRINGS: lambda example, hole: f"({example.string(hole)}, {example.string(hole, 1)})",
+}
+
+
+def _make_pattern(shape: bytes) -> Pattern | None:
+    try:
+        example = _Example(shape)
+        tree = parse(example.text)
+    except (ExpressionError, ValueError):  # also a word that is not UTF-8
+        return None
+    if isinstance(tree, (And, Or, Not, Constant)) or tree.attribute not in example.names:
+        return None
+    tests = []
+    for negated in (False, True):
+        leaf = normal_leaf(tree, negated)
+        if isinstance(leaf, (And, Or, Not, Constant)):
+            return None
+        test = _test(leaf, example)
+        if test is None:
+            return None
+        tests.append(test)
+    equality = _EQUALITIES.get(tests[0].operator, 0) if tests[0].facet == Facet.VALUE else 0
+    return Pattern(example.names[tree.attribute], equality, (tests[0], tests[1]))
+
+
+_EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}
+
+
+def _test(leaf: Predicate, example: _Example) -> TestTemplate | None:
+    (name, facet), operator, literals = test_of(leaf)
+    sources: list[Source] = []
+    for literal in literals:
+        key = _key(literal)
+        found = example.sources.get(key)
+        if key in example.second:
+            continue
+        if found is not None:
+            sources.append(found)
+        elif not isinstance(literal, bytes) and literal.kind == Kind.BOOLEAN:
+            sources.append(Source(-1, kind=Kind.BOOLEAN, integer=int(literal.value)))
+        else:
+            return None
+    if name not in example.names or not example.needed <= {source.hole for source in sources}:
+        return None
+    return TestTemplate(facet, operator, tuple(sources))
+
+
+def _key(literal: Literal | bytes) -> tuple[int, object]:
+    if isinstance(literal, bytes):
+        return Kind.STRING, literal
+    kind, value = literal
+    if kind == Kind.STRING:
+        return kind, value.encode()
+    return kind, microseconds(value) if kind == Kind.TIME else value
+
+
+# ---- frames ----
+
+MERGED = 1, 2, 3, 4  # in a frame's key, in place of p: an equality, and in two bytes more whose attribute it shares
+_OPERATORS = ("=", "<>", "IN", "NOT IN")
+
+
+def _make_frame(key: bytes) -> Frame | None:
+    words: list[str] = []
+    equalities: list[int] = []  # of each predicate
+    at = 0
+    while at < len(key):
+        byte = key[at]
+        if byte in MERGED:
+            first = 100 + 2 * len(equalities)
+            value = f"({first}, {first + 1})" if byte > 2 else f"{first}"
+            words.append(f"g{int.from_bytes(key[at + 1 : at + 3], 'little')} {_OPERATORS[byte - 1]} {value}")
+            equalities.append(byte)
+            at += 2
+        elif byte == ord("p"):
+            words.append(f"p{len(equalities)} < 1")
+            equalities.append(0)
+        else:
+            words.append({"&": "AND", "|": "OR", "!": "NOT"}.get(chr(byte), chr(byte)))
+        at += 1
+    try:
+        form = normal_form(parse(" ".join(words)))
+    except ExpressionError:
+        return None
+    return Frame(is_conjunction(form), tuple(_steps(form, equalities)))
+
+
+def _steps(form: Expression, equalities: list[int]) -> list[StepTemplate]:
+    if is_conjunction(form):
+        leaves = form.children if isinstance(form, And) else (form,)
+        last = len(leaves) - 1
+        return [
+            StepTemplate(_units(leaf, equalities), ACCEPT if i == last else i + 1, REJECT)  # type: ignore[arg-type]
+            for i, leaf in enumerate(leaves)
+        ]
+    return [StepTemplate(_units(leaf, equalities), on_true, on_false) for leaf, on_true, on_false in jumps(form)]
+
+
+def _units(leaf: Predicate, equalities: list[int]) -> tuple[tuple[int, bool], ...]:
+    """The predicates behind a leaf of the example."""
+    assert isinstance(leaf, (Compare, In))
+    if leaf.attribute[0] == "p":
+        assert isinstance(leaf, Compare)
+        return ((int(leaf.attribute[1:]), leaf.operator != "<"),)
+    negative = leaf.negated if isinstance(leaf, In) else leaf.operator == "<>"
+    literals = leaf.literals if isinstance(leaf, In) else (leaf.literal,)
+    units = dict.fromkeys((literal.value - 100) // 2 for literal in literals)
+    return tuple((unit, (equalities[unit] in (2, 4)) != negative) for unit in units)
+
+
+# ---- whole texts ----
+
+
+class Whole(NamedTuple):
+    """The templates of a text, by the key that shape_kernels.read_alone makes."""
+
+    frame: Frame
+    patterns: tuple[Pattern, ...]
+    has_only_values: bool  # all its tests are of the facet VALUE
+
+
+def _make_whole(key: bytes) -> Whole | None:
+    count = key[: key.index(0)].count(b"p")
+    signs, *rest = key.split(b"\0", count + 1)
+    patterns = [pattern_of(shape) for shape in rest[:count]]
+    found = tuple(pattern for pattern in patterns if pattern is not None)
+    if len(found) < count:
+        return None
+    if len(rest) > count:  # for each predicate, the first that has its name
+        names = memoryview(rest[count]).cast("H").tolist()
+        shared = Counter(name for name, pattern in zip(names, found) if pattern.equality)
+        own = (
+            bytes([pattern.equality]) + name.to_bytes(2, "little") if pattern.equality and shared[name] > 1 else b"p"
+            for name, pattern in zip(names, found)
+        )
+        signs = b"".join(next(own) if sign == ord("p") else bytes([sign]) for sign in signs)
+    frame = frame_of(signs)
+    if frame is None:
+        return None
+    units = (unit for step in frame.steps for unit in step.units)
+    return Whole(frame, found, all(found[i].tests[negated].facet == Facet.VALUE for i, negated in units))
+
+
+pattern_of = Kept(_make_pattern)
+frame_of = Kept(_make_frame)
+whole_of = Kept(_make_whole)

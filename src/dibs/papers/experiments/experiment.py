@@ -1,0 +1,113 @@
+"""An experiment: one figure or table of a paper, as data.
+
+It varies one parameter of a workload and measures the same structures at each of its values: those of the paper, as
+published, and `auto`. Sizes are the paper's times a scale. Figures of a paper that show several measures of one sweep
+are experiments that share its points (`points_of`), so that nothing is measured twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dibs.papers.workloads.blocks import Blocks
+
+MILLION = 1_000_000
+FEWEST = 10  # subscriptions, however small the scale
+
+MEASURES = {
+    "match_us": "microseconds per event",
+    "build_s": "seconds to build",
+    "bytes": "bytes",
+    "insert_us": "microseconds to insert one",
+    "delete_us": "microseconds to delete one",
+    "predicates": "predicates evaluated per event",
+    "candidates": "candidates per event",
+}
+
+
+Rows = NDArray[np.int64]
+Steps = tuple[tuple[Rows, Rows], ...]  # rows that go and rows that come, one step after the other
+
+
+class Series(NamedTuple):
+    """A line of a figure: an index with its options."""
+
+    label: str
+    structure: str
+    options: dict[str, Any] = {}  # noqa: RUF012
+    updates: bool = False  # measure insertion and deletion row by row, too; it lives through the data's steps
+    data: str = ""  # which of the workload's data, where there are several
+
+
+class Data(NamedTuple):
+    """What is matched: subscriptions as texts, and events of any kind that dibs reads."""
+
+    expressions: pa.Array
+    events: Any
+    attributes: str | None = None  # the column that holds the events' attributes
+    steps: Steps = ()  # none: all are there
+
+
+class Size(NamedTuple):
+    """How much of the paper's is measured."""
+
+    scale: float
+    seed: int = 1
+    events: int = 200
+    repeats: int = 5
+
+    def of(self, subscriptions: float) -> int:
+        return max(int(subscriptions * self.scale), FEWEST)
+
+
+class Workload(Protocol):
+    """What the generators of papers.workloads make."""
+
+    def subscription_table(self) -> pa.Table: ...
+
+    def event_batch(self) -> pa.RecordBatch: ...
+
+
+AUTO = Series("auto", "auto")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    about: str
+    x: str  # what varies
+    values: tuple[Any, ...]  # numbers or words
+    workload: Callable[[Any, Size], Data | dict[str, Data]]
+    series: tuple[Series, ...] | Callable[[Any], tuple[Series, ...]]
+    measures: tuple[str, ...] = ("match_us",)  # what the figure shows, a panel each
+    points_of: str = ""  # the experiment whose points these are
+    measure: Callable[[Any, Size], dict[str, Any]] | None = None  # a point, where it is no match of plain structures
+
+    def series_at(self, value: Any) -> tuple[Series, ...]:
+        return self.series if isinstance(self.series, tuple) else self.series(value)
+
+
+def show(shown: Experiment, points_of: str, about: str, *measures: str) -> Experiment:
+    """Another figure of the points of an experiment."""
+    return replace(shown, about=about, points_of=points_of, measures=measures)
+
+
+def data_of(workload: Workload) -> Data:
+    return Data(workload.subscription_table()["expression"].combine_chunks(), workload.event_batch(), "attributes")
+
+
+def generate(
+    make: Callable[[Any], Blocks], subscriptions: Callable[[Any], float] = lambda value: MILLION
+) -> Callable[[Any, Size], Data]:
+    """Of a value: a generator with its parameters, and how many subscriptions there are at scale 1."""
+
+    def run(value: Any, size: Size) -> Data:
+        rows = {"subscriptions": size.of(subscriptions(value)), "events": size.events, "seed": size.seed}
+        return data_of(replace(make(value), **rows))
+
+    return run

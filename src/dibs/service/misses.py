@@ -1,0 +1,58 @@
+"""Who misses an event by a hair: subscriptions that fail on one attribute alone, the nearest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dibs.arguments import Id
+from dibs.coding.values import Range
+from dibs.errors import UnknownId
+from dibs.language.joins import joins_in
+from dibs.language.sql import parse
+from dibs.matcher import Matcher
+from dibs.nearness import MISSING, distance
+from dibs.reference import values_of
+
+TRIED = 200  # attributes that get another value, at most
+RANKED = 2_000  # subscriptions whose distance is found, over all attributes; others come after them
+SHOWN = 100  # ids of each attribute
+EVERY_VALUE = [Range(None, float("inf")), Range("", None), True, False]
+
+
+def find_misses(matcher: Matcher, event: dict[str, Any], limit: int) -> dict[str, Any]:
+    """One event more for each attribute, in which that one may have any value: who matches it, and does not match the
+    event itself, fails on this attribute alone. Attributes come by the nearest of their subscriptions."""
+    present = values_of(event)
+    asked = sorted(matcher.attributes, key=lambda name: (name not in present, name))[:TRIED]
+    flat = {name: values for name, values in present.items() if name not in asked}
+    base = flat | {name: present[name] for name in asked if name in present}
+    variants = [base, *(base | {name: EVERY_VALUE} for name in asked)]
+    matched, *others = (set(ids) for ids in matcher.match_batch(variants))
+    found = [(name, sorted(ids - matched, key=_order)) for name, ids in zip(asked, others) if ids - matched]
+    each = max(SHOWN, RANKED // max(1, len(found)))
+    ranked = [(name, *_rank(matcher, ids, present, each)) for name, ids in found]
+    ranked.sort(key=lambda row: (row[2][0], -len(row[1]), row[0]))
+    shown = [
+        {"attribute": name, "count": len(ids), "subscriptions": ids[:SHOWN], "distances": distances[:SHOWN]}
+        for name, ids, distances in ranked[:limit]
+    ]
+    return {"matched": len(matched), "misses": shown}
+
+
+def _rank(matcher: Matcher, ids: list[Id], present: dict[str, list[Any]], most: int) -> tuple[list[Id], list[float]]:
+    """The ids by their distance, with it; those beyond `most` are behind, as far as something can be."""
+    near = sorted((_distance(matcher, id, present), place, id) for place, id in enumerate(ids[:most]))
+    rest = ids[most:]
+    return [id for *_, id in near] + rest, [round(far, 9) for far, *_ in near] + [MISSING] * len(rest)
+
+
+def _distance(matcher: Matcher, id: Id, present: dict[str, list[Any]]) -> float:
+    try:
+        tree = parse(matcher.expression(id))
+    except UnknownId:  # it has gone since
+        return MISSING
+    return MISSING if next(joins_in(tree), None) is not None else distance(tree, present)
+
+
+def _order(id: Id) -> tuple[bool, Id]:
+    return isinstance(id, str), id

@@ -1,0 +1,95 @@
+"""Documents and events with long arrays, of which an index would have one entry, or be asked for one group, for each
+combination; and snapshots of documents that nobody came to know, again and again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dibs
+from dibs.coding.events import read_events
+from dibs.history.coded.columns import Snapshot, Texts
+from dibs.history.coded.indexes import IndexKey
+from dibs.thresholds import using
+
+NAMES = "abcde"
+ALL = " AND ".join(f"d.{name} = {name}" for name in NAMES)
+JOINS = [
+    f"EXISTS d ({ALL})",
+    "FORALL d (d.a <> a OR d.b <> b OR d.n < n)",
+    f"(SELECT COUNT(*) FROM history d WHERE {ALL}) >= 2",
+    f"(SELECT MAX(d.n) FROM history d WHERE {ALL}) >= 68",
+    "(SELECT MIN(d.n) FROM history d WHERE d.a = a AND d.b = b) = 3",
+]
+
+
+def documents(size: int) -> list[dict[str, Any]]:
+    """Enough for an index. Two of them have arrays of so many values, all of which begin at their number."""
+    found: list[dict[str, Any]] = [{"n": n} | dict.fromkeys(NAMES, -n - 1) for n in range(70)]
+    for n in (3, 68):
+        found[n] = {"n": n} | {name: [*range(n, n + size)] for name in NAMES}
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 3, 9, 40, 400, 5_000])
+@pytest.mark.parametrize("entries", [1, 64])
+def test_documents_with_several_long_arrays(size: int, entries: int) -> None:
+    events = [dict.fromkeys(NAMES, value) for value in (2, 3, 4, 67 + size, 68, -1, -5)]
+    events += [{name: [4, 69, 70_000] for name in NAMES}, dict.fromkeys(NAMES, 3) | {"e": -1}, {"a": 3, "b": 3}]
+    with using({"history_entries": entries}), dibs.Matcher() as m, dibs.Matcher() as plain:
+        for each in (m, plain):
+            each.add_many(list(enumerate(JOINS)))
+        plain.history.load(documents(size))
+        m.history.load(documents(size))
+        with using({"history_tail": 1_000}):  # no index at all
+            right = [plain.match({**event, "n": 68}) for event in events]
+        assert [m.match({**event, "n": 68}) for event in events] == right
+        assert list(m.match_batch([{**event, "n": 68} for event in events])) == right
+        assert len(set(map(tuple, right))) > 2
+
+
+def test_events_that_ask_for_more_groups_than_numbers_tell() -> None:
+    """2 ** 16 values of four attributes: 2 ** 64 combinations, which is 0 for a number of 64 bits."""
+    with dibs.Matcher() as m:
+        m.add("x", "EXISTS d (d.a = a AND d.b = b AND d.c = c AND d.d = d)")
+        m.history.load([dict.fromkeys("abcd", n) for n in range(100)])
+        assert m.match({name: [*range(99, 99 + 2**16)] for name in "abcd"}) == ["x"]
+        assert m.match({name: [*range(100, 100 + 2**16)] for name in "abcd"}) == []
+
+
+def offsets_of(texts: list[bytes]) -> tuple[Any, Any]:
+    return np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts), np.uint8).copy()
+
+
+def test_snapshots_that_nobody_came_to_know_leave_texts_free_slots() -> None:
+    """Without any, looking for a text that is not there would never end."""
+    known, *_ = Texts.none().add(*offsets_of([b"x%d" % i for i in range(20)]))
+    for turn in range(200):
+        known.add(*offsets_of([b"%d-%d" % (turn, i) for i in range(20)]))
+    last, _, tie = known.add(*offsets_of([b"y%d" % i for i in range(20)]))
+    taken = (last.slots > 0) & (last.slots <= last.count)
+    assert 2 * np.count_nonzero(taken) <= len(taken)
+    assert tie.tolist() == [*range(20, 40)]
+    assert last.find(*offsets_of([b"x3", b"z", b"y7"]))[1].tolist() == [3, -1, 27]
+    assert last.copy().add(*offsets_of([b"x3", b"z"]))[2].tolist() == [3, 40]
+
+
+def test_snapshots_that_nobody_came_to_know_leave_groups_free_slots() -> None:
+    random, key = Random(1), IndexKey(("a",), 1)
+
+    def more(snapshot: Snapshot, values: list[int]) -> Snapshot:
+        rows = read_events([{"a": value} for value in values], ["a"])
+        return snapshot.with_documents(rows, len(values)).with_indexes([key])
+
+    with using({"history_tail": 2}):
+        known = more(Snapshot().with_columns(["a"], iter(())), [*range(200)])
+        known = more(known, [200, 201])
+        for _ in range(100):
+            more(known, [random.randint(1_000, 1 << 40) for _ in range(40)])
+        last = more(known, [*range(300, 340)]).indexes[key]
+    taken = (last.groups.slots > 0) & (last.groups.slots <= last.count)
+    assert last.count == 242
+    assert 2 * np.count_nonzero(taken) <= len(taken)
