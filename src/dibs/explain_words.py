@@ -21,7 +21,7 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.printer import to_sql
-from dibs.reference import OfNoKind, find_key, key_of, range_ends, satisfies, satisfying
+from dibs.reference import OfNoKind, find_key, key_beside, key_of, range_ends, satisfies, satisfying
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40
@@ -121,10 +121,10 @@ def _relation(predicate: Predicate, value: Any) -> str:
         case In():
             return ", in the list" if yes else ", not in the list"
         case Between(_, low, high):
-            kind, key = find_key(value)
-            if low.kind == kind and key < key_of(low):
+            least, most = key_beside(value, low.kind), key_beside(value, high.kind)
+            if least is not None and least < key_of(low):
                 return f", below {show_value(low.value)}"
-            if high.kind == kind and key > key_of(high):
+            if most is not None and most > key_of(high):
                 return f", above {show_value(high.value)}"
             return f", between {show_value(low.value)} and {show_value(high.value)}"
         case StringTest(_, function, text):
@@ -133,7 +133,7 @@ def _relation(predicate: Predicate, value: Any) -> str:
 
 
 def _position(value: Any, operator: str, constant: Literal) -> str:
-    key, bound = find_key(value)[1], key_of(constant)
+    key, bound = key_beside(value, constant.kind), key_of(constant)
     if key == bound:
         return "" if operator == "=" else f", equal to {show_value(constant.value)}"
     if operator in ("=", "<>"):
@@ -143,9 +143,11 @@ def _position(value: Any, operator: str, constant: Literal) -> str:
 
 def _why_unknown(predicate: Predicate, name: str, values: Sequence[Any]) -> str:
     expected = _kinds_asked_for(predicate)
-    comparable = [value for value in values if _kind(value) in expected]
+    comparable = [value for value in values if _is_comparable(value, expected)]
     if not comparable:
         wanted = " or ".join(KIND_NAMES[kind] for kind in sorted(expected))
+        if len(values) == 1 and isinstance(values[0], str) and expected == {Kind.TIME}:
+            return f"{name} is {show_value(values[0])}, which reads as no time"
         if len(values) == 1:
             return f"{name} is {KIND_NAMES[_kind(values[0])]} ({show_value(values[0])}), compared with {wanted}"
         return f"{name} has {len(values):,} values, none of which is {wanted}: {show_values(values)}"
@@ -165,6 +167,10 @@ def _kinds_asked_for(predicate: Predicate) -> set[Kind]:
         case Between(_, low, high):
             return {low.kind, high.kind}
     return {Kind.STRING}
+
+
+def _is_comparable(value: Any, kinds: set[Kind]) -> bool:
+    return _kind(value) in kinds or (isinstance(value, str) and any(key_beside(value, k) is not None for k in kinds))
 
 
 def _kind(value: Any) -> Kind:

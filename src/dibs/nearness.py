@@ -16,7 +16,7 @@ from typing import Any
 
 from dibs.coding.values import Range
 from dibs.language.expression import And, Between, Compare, Constant, Expression, In, Kind, Literal, Or, StringTest
-from dibs.reference import OfNoKind, children_first, find_key, key_of, truth_of
+from dibs.reference import OfNoKind, children_first, key_beside, key_of, truth_of
 
 JUST_BESIDE = 1e-9  # at the end of an open range: nearer than everything else, and yet not there
 FAILS, OTHER_KIND, MISSING = 0.7, 0.95, 1.0
@@ -61,8 +61,8 @@ def _from_value(value: Any, predicate: Any) -> float:
 
 
 def _from_literal(value: Any, literal: Literal) -> float:
-    kind, key = find_key(value)
-    if kind != literal.kind:
+    kind, key = literal.kind, key_beside(value, literal.kind)
+    if key is None:
         return OTHER_KIND
     if kind == Kind.STRING:
         return _from_text(str(value), str(literal.value))

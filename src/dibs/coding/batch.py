@@ -18,6 +18,7 @@ from dibs.coding.batch_kernels import (
     by_event,
     code_numbers,
     code_strings,
+    code_time_texts,
     code_times,
     find_string,
     reverse_strings,
@@ -25,7 +26,7 @@ from dibs.coding.batch_kernels import (
 from dibs.coding.cell_kernels import code_few_values, code_values
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, time_cell
-from dibs.coding.groups import CodedRoom, Constants
+from dibs.coding.groups import CodedRoom, Constants, Texts, TimeConstants
 from dibs.coding.lookup import NOTHING
 from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
@@ -72,24 +73,30 @@ LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
 
 
+_NO_TIMES = np.empty(0, np.int32)
+
+
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     """The coded batch. Attributes that no predicate mentions leave no entry."""
     known = number_names(values.names, domains)
     own = known[Facet.VALUE]
     in_order = values.arranged if known.in_order else None
     if in_order is not None and own is not None:
-        return _code(in_order, values.strings, own, domains)
+        timed = known[Facet.TIME]
+        return _code(in_order, values.strings, own, _NO_TIMES if timed is None else timed, domains)
     return _sort(list(pieces(values, domains)), values.events)
 
 
-def _code(values: Arranged, strings: Strings, own: NDArray[np.int32], d: Domains) -> CodedEvents:
+def _code(
+    values: Arranged, strings: Strings, own: NDArray[np.int32], timed: NDArray[np.int32], d: Domains
+) -> CodedEvents:
     few = len(values.offsets) - 1 <= thresholds.few_events
     lookup = NOTHING if d.lookup is None or few else d.lookup
-    n = len(values.name) + 1
+    n = len(values.name) * (2 if len(timed) else 1) + 1  # a value may have an entry of its own, and one as a time
     room = CodedRoom(fresh(len(values.offsets), np.int64), fresh(n, np.int32), fresh(n, np.int32), fresh(n, np.int32))
     texts = writable(strings.offsets), writable(strings.data)
     kernel = code_few_values if few else code_values
-    kept, points = kernel(own, *values, *texts, *lookup, *Constants.of(d), *room)
+    kept, points = kernel(own, timed, *values, *texts, *lookup, *Constants.of(d), *room)
     cell = room.cell[:kept]
     return CodedEvents(room.offsets, room.attribute[:kept], cell, cell, points)
 
@@ -132,11 +139,16 @@ class Numbered:
                 numbers = np.full(len(names), -1, np.int32)
                 numbers[code[mentioned]] = mentioned
                 self._of[facet] = numbers
-        # Whether values in the order of their names are in the order of their attributes, and there is nothing else.
+        # Whether values in the order of their names are in the order of their attributes, and there is nothing else but
+        # times: that of a name comes behind its value, also if these are not sorted otherwise.
         known = code if self.complete else code[code >= 0]
+        plain = not several or set(self._of) <= {Facet.VALUE, Facet.TIME}
         ascending = bool((known[1:] > known[:-1]).all())
-        self.in_order = not several and ascending
-        self.disordered = not several and not ascending
+        if several and plain and not ascending:
+            facets = domains.facet if self.complete else domains.facet[code >= 0]
+            ascending = bool(((known[1:] > known[:-1]) | ((known[1:] == known[:-1]) & (facets[1:] > 0))).all())
+        self.in_order = plain and ascending
+        self.disordered = plain and not ascending
 
     def among_more(self, names: Names) -> Numbered:
         """The same for names that extend those of before, of a batch that had all that predicates mention."""
@@ -167,7 +179,7 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
     if not domains.attributes:  # nobody looks at any
         return
     numbers_of = number_names(values.names, domains)
-    own = numbers_of[Facet.VALUE]
+    own, timed = numbers_of[Facet.VALUE], numbers_of[Facet.TIME]
     assert own is not None
     n, t, b, s, u = values.numbers, values.times, values.booleans, values.strings, values.unreadable
     if len(n.event):
@@ -175,7 +187,9 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         yield _points(n.event, *code_numbers(own, n.name, writable(n.value), writable(n.rest), *numbers))
     if len(t.event):
         times = (domains.time_offsets, domains.time_value, domains.time_base)
-        yield _points(t.event, *code_times(own, t.name, writable(t.microseconds), *times))
+        for to in (own, timed):
+            if to is not None:
+                yield _points(t.event, *code_times(to, t.name, writable(t.microseconds), *times))
     if len(b.event):
         yield _points(b.event, own[b.name], 1 + b.value.astype(np.int32))
     if len(s.event):
@@ -196,6 +210,8 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
                     domains.string_base,
                 )
                 yield _points(s.event, *found)
+        if timed is not None:
+            yield _points(s.event, *code_time_texts(timed, s.name, Texts(s.offsets, s.data), TimeConstants.of(domains)))
         for facet in (Facet.PATTERN, Facet.NO_PATTERN):
             to = numbers_of[facet]
             if to is not None:
@@ -206,6 +222,9 @@ def pieces(values: EventValues, domains: Domains) -> Iterator[Piece]:
         yield _points(u.event[known], attribute[known], domains.cells[attribute[known]])
     if values.ranges:
         yield _range_piece(values.ranges, own, domains)
+        if timed is not None:
+            times_only = [each for each in values.ranges if _kind_of(each[2]) == Kind.TIME]
+            yield _range_piece(times_only, timed, domains)
 
 
 def _points(event: NDArray[Any], attribute: NDArray[Any], cell: NDArray[Any]) -> Piece:
@@ -221,7 +240,7 @@ def _range_piece(ranges: list[tuple[int, int, Range]], own: NDArray[np.int32], d
     for event, name, r in ranges:
         a = int(own[name])
         if a >= 0:
-            kind = literal(r.hi if r.lo is None else r.lo).kind
+            kind = _kind_of(r)
             first, last = domains.section(np.array([kind]), np.array([a]))
             lo = LEAST.get(kind) if r.lo is None else literal(r.lo)
             hi = GREATEST.get(kind) if r.hi is None else literal(r.hi)
@@ -232,6 +251,10 @@ def _range_piece(ranges: list[tuple[int, int, Range]], own: NDArray[np.int32], d
             rows.append((event, a, *ends))
     table = np.array(rows, np.int32).reshape(-1, 4)
     return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), table[:, 3].copy()
+
+
+def _kind_of(r: Range) -> Kind:
+    return literal(r.hi if r.lo is None else r.lo).kind
 
 
 def cell_of(value: Literal, attribute: int, domains: Domains) -> int:

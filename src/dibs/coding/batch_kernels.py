@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell
+from dibs.coding.domain import NUMBER_BASE, number_cell, string_cell, time_cell, time_text_cell
 from dibs.jit.kernel import kernel
 from dibs.jit.prefetching import prefetch
 
@@ -65,6 +65,19 @@ def code_strings(own, name, starts, data, offsets, constant_starts, constants, p
             cell[i] = base[a] + string_cell(
                 data, starts[i], starts[i + 1], offsets[a], offsets[a + 1], constant_starts, constants, prefixes
             )
+    return attribute, cell
+
+
+@kernel
+def code_time_texts(timed, name, texts, constants):
+    """Strings as times, of the attributes whose facet that is."""
+    n = len(name)
+    attribute, cell = np.empty(n, np.int32), np.empty(n, np.int32)
+    for i in range(n):
+        a = timed[name[i]]
+        attribute[i], cell[i] = a, 0
+        if a >= 0:
+            cell[i] = time_text_cell(texts.data, texts.starts[i], texts.starts[i + 1], np.int64(a), constants)
     return attribute, cell
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING, TIME, Arranged
-from dibs.coding.domain import NUMBER_BASE, number_cell_at, string_cell, time_cell
-from dibs.coding.groups import CodedRoom, Constants, Lookup, Texts
+from dibs.coding.domain import NUMBER_BASE, number_cell_at, string_cell, time_cell, time_text_cell
+from dibs.coding.groups import CodedRoom, Constants, Lookup, Texts, TimeConstants
 from dibs.coding.lookup_kernels import (
     first_slot,
     is_likely,
@@ -24,7 +24,9 @@ from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch
 from dibs.jit.sorting import sort_run
+from dibs.language.table import Facet
 
+_TIME_FACET = int(Facet.TIME)
 _BLOCK = 128  # values that are looked up together
 
 
@@ -46,24 +48,26 @@ class Sought(NamedTuple):
 
 
 @kernel
-def code_values(own, *arrays):
+def code_values(own, timed, *arrays):
     """Fills the room; returns how many entries there are, and whether they are points. own: the attribute of each name,
-    or -1. The arrays of Arranged, Texts, Lookup, Constants and CodedRoom, one after the other: handing groups over from
-    Python takes twice the time, which a few events would notice."""
+    or -1; timed: that of its facet TIME, or empty. The arrays of Arranged, Texts, Lookup, Constants and CodedRoom, one
+    after the other: handing groups over from Python takes twice the time, which a few events would notice."""
     values, texts, lookup = Arranged(*arrays[:5]), Texts(*arrays[5:7]), Lookup(*arrays[7:12])
-    constants, room = Constants(*arrays[12:24]), CodedRoom(*arrays[24:])
+    constants, room = Constants(*arrays[12:25]), CodedRoom(*arrays[25:])
     still = Open(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.uint64))
     places = np.empty((3, _BLOCK), np.int64)
     sought = Sought(places[0], np.empty(_BLOCK, np.float64), places[1], places[2])
-    return _code_values(values, texts, own, lookup, constants, room, still, sought)
+    asked, several = _ask_for_times(values, own, timed, room) if len(timed) > 0 else _ask_for(values, own, room)
+    _code_values(values, texts, asked, lookup, constants, room, still, sought)
+    return _merge_values(room) if several else (asked, True)
 
 
 code_few_values = keeping(code_values)
 
 
 @phase(inline=False)
-def _code_values(values, texts, own, lookup, c, room, still, sought):
-    asked, several = _ask_for(values, own, room)
+def _code_values(values, texts, asked, lookup, c, room, still, sought):
+    """The cells of the entries that are asked for."""
     for first in range(0, asked, _BLOCK):
         count, numbers = _code_block(values, texts, first, min(first + _BLOCK, asked), lookup, c, room, still, sought)
         _search_numbers(values, numbers, c, room, sought)
@@ -74,7 +78,6 @@ def _code_values(values, texts, own, lookup, c, room, still, sought):
                 peek_string(room.attribute[p], h, lookup, c)
         for k in range(likely):
             _look_up(values, texts, still.entry[k], still.hash[k], lookup, c, room)
-    return _merge_values(room) if several else (asked, True)
 
 
 @phase
@@ -95,6 +98,31 @@ def _ask_for(values, own, room):
                 before = a
         room.offsets[e + 1] = asked
         before = np.int32(-1)
+    return asked, several
+
+
+@phase(inline=False)
+def _ask_for_times(values, own, timed, room):
+    """The same where some attributes are times: behind the entries of a name's values those of what may be one."""
+    asked = 0
+    several = False
+    room.offsets[0] = 0
+    for e in range(len(values.offsets) - 1):
+        i, end = values.offsets[e], values.offsets[e + 1]
+        while i < end:
+            name, first = values.name[i], i
+            while i < end and values.name[i] == name:
+                if own[name] >= 0:
+                    room.attribute[asked], room.place[asked] = own[name], i
+                    asked += 1
+                i += 1
+            several |= i > first + 1
+            if timed[name] >= 0:
+                for k in range(first, i):
+                    if values.kind[k] == STRING or values.kind[k] == TIME:
+                        room.attribute[asked], room.place[asked] = timed[name], k
+                        asked += 1
+        room.offsets[e + 1] = asked
     return asked, several
 
 
@@ -173,6 +201,9 @@ def _search(kind, key, a, texts, c):
     """The cell of a value that is no number among the constants of its attribute."""
     if kind == STRING:
         start, end = texts.starts[key], texts.starts[key + 1]
+        if c.facet[a] == _TIME_FACET:
+            times = TimeConstants(c.time_offsets, c.time_value, c.time_base, c.cells)
+            return time_text_cell(texts.data, start, end, np.int64(a), times)
         first, last = c.string_offsets[a], c.string_offsets[a + 1]
         found = string_cell(texts.data, start, end, first, last, c.string_starts, c.string_bytes, c.string_prefix)
         return np.int64(c.string_base[a]) + found

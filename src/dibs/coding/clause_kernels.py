@@ -123,7 +123,7 @@ def _add(low, high, start, at, spans):
 
 @kernel
 def _section(kind, a, sections):
-    """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
+    """First and last cell of a kind of values of an attribute (VALUE, REVERSED and TIME facets)."""
     if kind == _BOOLEAN:
         return np.int64(1), np.int64(2)
     if kind == _NUMBER:

@@ -18,7 +18,7 @@ from dibs.language.expression import Kind
 from dibs.language.table import Facet
 
 _BOOLEAN, _NUMBER, _STRING, _TIME = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
-_PATTERN = int(Facet.PATTERN)
+_PATTERN, _NO_PATTERN = int(Facet.PATTERN), int(Facet.NO_PATTERN)
 _KINDS = 3  # that have constants: the group of a literal is _KINDS * attribute + kind - 1
 _RUN = 12  # literals that are sorted by insertion
 _LEAST = np.int64(-(2**63))
@@ -168,8 +168,10 @@ def _to_cells(rank, attribute, literal_offsets, kind, integer, facet, string_bas
                 rank[i] = NUMBER_BASE + 2 * rank[i] + 1
             elif k == _TIME:
                 rank[i] = time_base[a] + 2 * rank[i] + 1
+            elif facet[a] == _PATTERN or facet[a] == _NO_PATTERN:
+                rank[i] += string_base[a]
             else:
-                rank[i] = string_base[a] + (rank[i] if facet[a] >= _PATTERN else 2 * rank[i] + 1)
+                rank[i] = string_base[a] + 2 * rank[i] + 1
 
 
 @kernel

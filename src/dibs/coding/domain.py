@@ -9,7 +9,8 @@ Cells of an attribute, in order:
     t ... t+2k       times, likewise
     cells            (one past the last) a value that could not be read: no span ever covers it
 
-For the facets PATTERN and NO_PATTERN the constants are patterns and their cells are 1 + rank, without gaps.
+For the facets PATTERN and NO_PATTERN the constants are patterns and their cells are 1 + rank, without gaps. For the
+facet TIME the constants are times, and a string that reads as none has the last cell.
 All attributes share flat arrays; `*_offsets` (attributes + 1) say which part belongs to whom. Numbers are ordered by
 the key (value, rest) of coding.values, so int64 and float64 compare exactly.
 """
@@ -28,10 +29,11 @@ from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import reverse_word
 from dibs.jit.words import word_at
 from dibs.language.table import Attribute, Facet
+from dibs.language.time_kernels import read_time
 from dibs.lazy import lazy
 
 NUMBER_BASE = 3
-_PATTERN = int(Facet.PATTERN)
+_PATTERN, _NO_PATTERN = int(Facet.PATTERN), int(Facet.NO_PATTERN)
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Domains:
         return self.string_bytes[self.string_starts[i] : self.string_starts[i + 1]].tobytes()
 
     def section(self, kind: NDArray[Any], attribute: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """First and last cell of a kind of values of an attribute (VALUE and REVERSED facets)."""
+        """First and last cell of a kind of values of an attribute (VALUE, REVERSED and TIME facets)."""
         first = np.choose(kind, [1, NUMBER_BASE, self.string_base[attribute], self.time_base[attribute]])
         last = np.choose(
             kind, [2, self.string_base[attribute] - 1, self.time_base[attribute] - 1, self.cells[attribute] - 1]
@@ -110,7 +112,7 @@ def bases(facet, number_offsets, string_offsets, time_offsets):
     string_base, time_base, cells = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     for a in range(n):
         strings = string_offsets[a + 1] - string_offsets[a]
-        pattern = facet[a] >= _PATTERN
+        pattern = facet[a] == _PATTERN or facet[a] == _NO_PATTERN
         string_base[a] = 1 if pattern else NUMBER_BASE + 2 * (number_offsets[a + 1] - number_offsets[a]) + 1
         time_base[a] = string_base[a] + 2 * strings + 1
         cells[a] = 1 + strings if pattern else time_base[a] + 2 * (time_offsets[a + 1] - time_offsets[a]) + 1
@@ -222,6 +224,16 @@ def number_cell_at(a, value, rest, first, last, values, rests):
 def time_cell(value, first, last, values):
     a = lower_bound(value, first, last, values)
     return 2 * (a - first) + (1 if a < last and values[a] == value else 0)
+
+
+@phase(inline=False)
+def time_text_cell(data, start, end, attribute, constants):
+    """The cell of a string as a time, of an attribute whose facet is TIME."""
+    offsets, values, base, cells = constants
+    is_time, value = read_time(data, start, end)
+    if not is_time:
+        return np.int64(cells[attribute])  # of what could not be read
+    return np.int64(base[attribute]) + time_cell(value, offsets[attribute], offsets[attribute + 1], values)
 
 
 @kernel(inline="always")

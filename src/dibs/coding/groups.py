@@ -37,6 +37,17 @@ class StringConstants(NamedTuple):
         return cls(d.string_offsets, d.string_starts, d.string_bytes, d.string_prefix, d.string_base)
 
 
+class TimeConstants(NamedTuple):
+    offsets: NDArray[np.int64]
+    value: NDArray[np.int64]
+    base: NDArray[np.int32]  # by attribute: the cell where its times start
+    cells: NDArray[np.int32]  # and how many it has
+
+    @classmethod
+    def of(cls, domains: Domains) -> TimeConstants:
+        return cls(domains.time_offsets, domains.time_value, domains.time_base, domains.cells)
+
+
 class Sections(NamedTuple):
     """By attribute: where its cells of each kind begin. See coding.domain."""
 
@@ -90,6 +101,7 @@ class Constants(NamedTuple):
     time_value: NDArray[np.int64]
     time_base: NDArray[np.int32]
     cells: NDArray[np.int32]
+    facet: NDArray[np.uint8]
 
     @classmethod
     def of(cls, domains: Domains) -> Constants:
@@ -109,7 +121,7 @@ class Lookup(NamedTuple):
 
 
 class CodedRoom(NamedTuple):
-    """For the entries of events: as many as there are values, and one more."""
+    """For the entries of events: as many as there are values, twice that with times, and one more."""
 
     offsets: NDArray[np.int64]  # events + 1
     attribute: NDArray[np.int32]

@@ -190,7 +190,7 @@ def _cell_map(
     for cell in (0, 1, 2):  # no value, FALSE, TRUE (pattern facets overwrite theirs below)
         at = base[:-1][old.cells > cell] + cell
         first[at] = last[at] = cell
-    plain = old.facet < Facet.PATTERN
+    plain = (old.facet != Facet.PATTERN) & (old.facet != Facet.NO_PATTERN)
     sections = (
         (number, old.number_offsets, np.full(len(to), NUMBER_BASE), np.full(len(to), NUMBER_BASE), new.string_base[to]),
         (string, old.string_offsets, old.string_base, new.string_base[to], new.time_base[to]),

@@ -231,6 +231,15 @@ def negate(predicate: Predicate) -> Predicate:
     return predicate._replace(negated=not predicate.negated)
 
 
+def is_timed(predicate: Predicate) -> bool:
+    """Whether it compares with times, beside which a string is read as one."""
+    if isinstance(predicate, Compare):
+        return predicate.literal.kind == Kind.TIME
+    if isinstance(predicate, In):
+        return any(literal.kind == Kind.TIME for literal in predicate.literals)
+    return isinstance(predicate, Between) and Kind.TIME in (predicate.low.kind, predicate.high.kind)
+
+
 def predicates(expression: Expression) -> Iterator[Predicate]:
     """The predicates from left to right, repeats included."""
     stack: list[Expression] = [expression]

@@ -12,9 +12,9 @@ from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.shape_kernels import Holes
 from dibs.language.shapes import LIST, NAME
-from dibs.language.table import Op
+from dibs.language.table import Facet, Op
 
-FACETS = 4  # an attribute here is FACETS * the number of its name + its facet
+FACETS = len(Facet)  # an attribute here is FACETS * the number of its name + its facet
 _NUMBER, _STRING, _NAME, _LIST, _IN = int(Kind.NUMBER), int(Kind.STRING), int(NAME), int(LIST), int(Op.IN)
 _OR, _NOT, _PREDICATE = 124, 33, 112
 

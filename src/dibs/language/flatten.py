@@ -26,6 +26,7 @@ from dibs.language.expression import (
     Predicate,
     RLike,
     StringTest,
+    is_timed,
     number_key,
 )
 from dibs.language.like import like_regex
@@ -54,9 +55,9 @@ def is_conjunction(expression: Expression) -> bool:
 
 
 def test_of(predicate: Predicate) -> Test:
-    """The test behind a predicate of a normal form."""
+    """The test behind a predicate of a normal form, in which a list is all times or has none."""
     name = predicate.attribute
-    value: Attribute = (name, Facet.VALUE)
+    value: Attribute = (name, Facet.TIME if is_timed(predicate) else Facet.VALUE)
     if isinstance(predicate, Compare):
         return value, COMPARISONS[predicate.operator], (predicate.literal,)
     if isinstance(predicate, In):

@@ -134,12 +134,16 @@ def read_float(text: str, single: bool) -> Literal:
 
 TIME_WORDS = frozenset(["DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"])
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+# What Spark's CAST reads, but for a time of day alone, signed and longer years and zones by the name of a place; and a
+# zone behind minutes, too, which is how Java writes a time at the full minute.
 _TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?"
-    r" ?(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?",
+    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?"
+    r"(?:[\0- ]*(Z|(?:UTC?|GMT)?[+-][\d:]+|UTC?|GMT))?)?)?)?)?",
     re.ASCII,
 )
-_ZONE = re.compile(r"([+-])(\d{1,2}):?(\d{2})?", re.ASCII)
+_ZONE = re.compile(
+    r"(?:UTC?|GMT)?([+-])(?:(\d{1,2})(?::(\d{1,2})|:(\d{2}):(\d{2}))?|(\d{1,2})(\d{2})|(\d{2})(\d{2})(\d{2}))", re.ASCII
+)
 _EXPECTED = {
     "DATE": "write DATE 'yyyy-mm-dd'",
     "TIMESTAMP_NTZ": "write TIMESTAMP_NTZ 'yyyy-mm-dd hh:mm:ss', without a zone",
@@ -153,24 +157,49 @@ def read_time(word: str, text: str) -> Literal:
     try:
         if match is None:
             raise _NoTime("it has another form")
-        day = _make(dt.date, "there is no such day", *match.groups()[:3])
         if word == "DATE":
-            return Literal(Kind.TIME, day)
-        hour, minute, second, fraction, zone = match.groups()[3:]
-        if zone and word == "TIMESTAMP_NTZ":
+            return Literal(Kind.TIME, _make(dt.date, "there is no such day", *match.groups()))
+        if match[8] and word == "TIMESTAMP_NTZ":
             raise _NoTime("it has a zone")
-        microsecond = (fraction or "0")[:6].ljust(6, "0")
-        clock = _make(dt.time, "there is no such time of day", hour, minute, second, microsecond)
-        return Literal(Kind.TIME, dt.datetime.combine(day, clock) - _offset(zone))
-    except OverflowError:
-        reason = "in UTC it is outside of the years 1 to 9999"
+        return Literal(Kind.TIME, _moment(match))
     except _NoTime as error:
-        reason = str(error)
-    raise LiteralError(f"{_quote(text)} is not a {word}: {reason}", _EXPECTED.get(word, _EXPECTED_TIMESTAMP))
+        advice = _EXPECTED.get(word, _EXPECTED_TIMESTAMP)
+        raise LiteralError(f"{_quote(text)} is not a {word}: {error}", advice) from None
+
+
+def time_of(text: str) -> dt.datetime | None:
+    """The time in UTC that a string reads as, beside a time; None: it reads as none. It is that of TIMESTAMP 'text'."""
+    match = _TIMESTAMP.fullmatch(text.strip(_BLANK))
+    try:
+        return None if match is None else _moment(match)
+    except _NoTime:
+        return None
+
+
+def listed_time(literal: Literal) -> Literal:
+    """A constant that stands beside a time in a list or a BETWEEN: a string is the time that it reads as."""
+    if literal.kind != Kind.STRING:
+        return literal
+    found = time_of(literal.value)
+    if found is None:
+        advice = f"{_EXPECTED_TIMESTAMP}; for strings, write a condition of their own, joined by OR"
+        raise LiteralError(f"{_quote(literal.value)} is no time, and stands beside one", advice)
+    return Literal(Kind.TIME, found)
 
 
 class _NoTime(ValueError):
     pass
+
+
+def _moment(match: re.Match[str]) -> dt.datetime:
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    date = _make(dt.date, "there is no such day", year, month or "1", day or "1")
+    microsecond = (fraction or "0")[:6].ljust(6, "0")
+    clock = _make(dt.time, "there is no such time of day", hour, minute, second, microsecond)
+    try:
+        return dt.datetime.combine(date, clock) - _offset(zone)
+    except OverflowError:
+        raise _NoTime("in UTC it is outside of the years 1 to 9999") from None
 
 
 def _make(make: Callable[..., Any], complaint: str, *numbers: str | None) -> Any:
@@ -181,11 +210,17 @@ def _make(make: Callable[..., Any], complaint: str, *numbers: str | None) -> Any
 
 
 def _offset(zone: str | None) -> dt.timedelta:
-    match = _ZONE.fullmatch(zone or "")
-    if match is None:  # none, Z, UTC or GMT
+    if zone in (None, "Z", "UTC", "UT", "GMT"):
         return dt.timedelta()
-    offset = dt.timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
-    if offset > dt.timedelta(hours=18) or int(match[3] or 0) > 59:
+    match = _ZONE.fullmatch(zone)
+    if match is None:
+        raise _NoTime("its zone has another form")
+    hours, minutes, seconds = (
+        int(match[a] or match[b] or match[c] or 0) for a, b, c in ((2, 6, 8), (3, 7, 9), (5, 10, 10))
+    )
+    minutes = int(match[4] or minutes)
+    offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if offset > dt.timedelta(hours=18) or max(minutes, seconds) > 59:
         raise _NoTime("a zone is between -18:00 and +18:00")
     return -offset if match[1] == "-" else offset
 
@@ -194,7 +229,12 @@ def _offset(zone: str | None) -> dt.timedelta:
 
 
 def compare(left: Literal, operator: str, right: Literal) -> Constant:
-    """What the comparison of two constants gives: unknown across kinds."""
+    """What the comparison of two constants gives: unknown across kinds, but that a string beside a time is read."""
+    if left.kind != right.kind and Kind.TIME in (left.kind, right.kind):
+        try:
+            left, right = listed_time(left), listed_time(right)
+        except LiteralError:
+            return UNKNOWN
     if left.kind != right.kind:
         return UNKNOWN
     a, b = _order(left), _order(right)

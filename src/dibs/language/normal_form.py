@@ -32,6 +32,7 @@ from dibs.language.expression import (
     Or,
     Predicate,
     StringTest,
+    is_timed,
     negate,
 )
 from dibs.language.like import plain_test
@@ -53,26 +54,33 @@ def plain_like(predicate: Predicate) -> Expression:
 
 
 def plain_in(predicate: Predicate) -> Expression:
-    """IN without repeats and NULL, and of at least two constants; NOT IN that can never be TRUE is FALSE."""
+    """IN without repeats and NULL, of at least two constants, and of times alone or without; NOT IN that can never be
+    TRUE is FALSE."""
     if not isinstance(predicate, In):
         return predicate
     kinds = {literal.kind for literal in predicate.literals}
     if not kinds or (predicate.negated and (predicate.null or len(kinds) > 1)):
         return FALSE
     literals = tuple(dict.fromkeys(predicate.literals))
+    if Kind.TIME in kinds and len(kinds) > 1:  # only times read strings as times
+        parts = ([x for x in literals if (x.kind == Kind.TIME) == timed] for timed in (False, True))
+        return Or(tuple(plain_in(In(predicate.attribute, tuple(part))) for part in parts))
     if len(literals) == 1:
         return Compare(predicate.attribute, "<>" if predicate.negated else "=", literals[0])
     return In(predicate.attribute, literals, predicate.negated)
 
 
 def plain_between(predicate: Predicate) -> Expression:
-    """BETWEEN one constant and itself is =; between constants of two kinds it is never TRUE."""
+    """BETWEEN one constant and itself is =; between constants of two kinds it is never TRUE, and NOT BETWEEN a time and
+    another kind is two tests."""
     if isinstance(predicate, Between):
         attribute, low, high, negated = predicate
         if low == high:
             return Compare(attribute, "<>" if negated else "=", low)
         if low.kind != high.kind and not negated:
             return FALSE
+        if low.kind != high.kind and is_timed(predicate):
+            return Or((Compare(attribute, "<", low), Compare(attribute, ">", high)))
     return predicate
 
 
@@ -99,11 +107,11 @@ def without_constants(connective: Connective, children: list[Expression]) -> lis
 
 
 def merge_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
-    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first."""
+    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first; times are merged with times alone."""
     if connective is And:
         return children
-    literals: dict[str, dict[Literal, None]] = {}
-    places: dict[str, int] = {}
+    literals: dict[tuple[str, bool], dict[Literal, None]] = {}
+    places: dict[tuple[str, bool], int] = {}
     result: list[Expression] = []
     for child in children:
         if isinstance(child, Compare) and child.operator == "=":
@@ -113,14 +121,15 @@ def merge_equalities(connective: Connective, children: list[Expression]) -> list
         else:
             result.append(child)
             continue
-        if child.attribute not in literals:
-            literals[child.attribute] = {}
-            places[child.attribute] = len(result)
+        key = child.attribute, is_timed(child)
+        if key not in literals:
+            literals[key] = {}
+            places[key] = len(result)
             result.append(child)
-        literals[child.attribute].update(dict.fromkeys(found))
-    for attribute, place in places.items():
-        if len(literals[attribute]) > 1:
-            result[place] = In(attribute, tuple(literals[attribute]))
+        literals[key].update(dict.fromkeys(found))
+    for key, place in places.items():
+        if len(literals[key]) > 1:
+            result[place] = In(key[0], tuple(literals[key]))
     return result
 
 

@@ -17,6 +17,7 @@ from dibs.language.expression import (
     Expression,
     In,
     IsNull,
+    Kind,
     Like,
     Literal,
     Or,
@@ -26,7 +27,7 @@ from dibs.language.expression import (
     negate,
 )
 from dibs.language.like import LikeError, like_regex, plain_test
-from dibs.language.literals import compare
+from dibs.language.literals import LiteralError, compare, listed_time
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
@@ -194,27 +195,48 @@ class PredicateReader(OperandReader):
     def in_list(self, attribute: str, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")
         literals: list[Literal] = []
+        places: list[tuple[int, int]] = []
         null = False
         if self.next.kind == ")":
             message, advice = "IN needs at least one constant", "write attribute IN (1, 2, 3)"
             raise Refused(message, advice, opening.start, self.next.end)
         while True:
+            start = self.next.start
             literal = self.constant()
             if literal is None:
                 null = True
             else:
                 literals.append(literal)
+                places.append((start, self.tokens[self.at - 1].end))
             if self.next.kind != ",":
                 break
             self.advance()
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
+        literals = self.as_times(literals, places)
         return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
 
+    def as_times(self, literals: list[Literal], places: list[tuple[int, int]]) -> list[Literal]:
+        """Constants that stand together: beside a time, strings are times. A bad one is reported."""
+        if len({literal.kind for literal in literals}) < 2 or all(literal.kind != Kind.TIME for literal in literals):
+            return literals
+        result = []
+        for literal, place in zip(literals, places):
+            try:
+                result.append(listed_time(literal))
+            except LiteralError as error:
+                self.problems.add(error.message, error.advice, *place)
+        return result
+
     def between(self, attribute: str, negated: bool) -> Expression:
+        start = self.next.start
         low = self.constant()
+        places = [(start, self.tokens[self.at - 1].end)]
         self.take("AND", "AND", "write attribute BETWEEN 1 AND 5")
+        start = self.next.start
         high = self.constant()
         if low is not None and high is not None:
+            ends = self.as_times([low, high], [*places, (start, self.tokens[self.at - 1].end)])
+            low, high = ends if len(ends) == 2 else (low, high)  # else it is reported
             return Between(attribute, low, high, negated)
         if low is None and high is None:
             return UNKNOWN

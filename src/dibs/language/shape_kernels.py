@@ -46,6 +46,7 @@ from dibs.language.shapes import (
     NAME,
     UNEQUAL,
 )
+from dibs.language.time_kernels import read_time
 
 _NUMBER, _STRING, _TIME = int(Kind.NUMBER), int(Kind.STRING), int(Kind.TIME)
 _NAME, _LIST, _HARD = int(NAME), int(LIST), int(HARD)
@@ -171,48 +172,18 @@ def _read_string(data, kind, start, stop, holes, h):
                 return
 
 
-@phase
-def _two_digits(data, at):
-    """The number that two digits are, or far below 0."""
-    a, b = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
-    return 10 * a + b if 0 <= a <= 9 and 0 <= b <= 9 else np.int64(-1_000_000)
-
-
 @phase(inline=False)
 def _read_time(data, is_date, holes, h):
-    """yyyy-mm-dd or, of a timestamp, also yyyy-mm-dd hh:mm:ss[.ffffff]; whatever else there is in quotes is hard."""
+    """A timestamp without escapes, or the date yyyy-mm-dd; any other is hard."""
     start, size = holes.start[h], holes.size[h]
-    is_easy = holes.kind[h] == _STRING and (size == 10 or (size >= 19 and size <= 26 and size != 20 and not is_date))
+    is_easy = holes.kind[h] == _STRING
     holes.kind[h] = _DATE_HOLE | _HARD if is_date else _TIME | _HARD
-    if not is_easy or data[start + 4] != _MINUS or data[start + 7] != _MINUS:
-        return
-    year = 100 * _two_digits(data, start) + _two_digits(data, start + 2)
-    month, day = _two_digits(data, start + 5), _two_digits(data, start + 8)
-    if (
-        year < 1 or month < 1 or month > 12 or day < 1 or day > 30 or (day > 28 and month == 2)
-    ):  # 31: not of every month
-        return
-    seconds, fraction = np.int64(0), np.int64(0)
-    if size > 10:
-        hour, minute = _two_digits(data, start + 11), _two_digits(data, start + 14)
-        second, between = _two_digits(data, start + 17), data[start + 10]
-        if (between != 32 and between != 84) or data[start + 13] != 58 or data[start + 16] != 58:
-            return
-        if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
-            return
-        seconds = 3600 * hour + 60 * minute + second
-        if size > 20 and data[start + 19] != _DOT:
-            return
-        for k in range(20, 26):
-            digit = np.int64(data[start + k]) - 48 if k < size else np.int64(0)
-            if digit < 0 or digit > 9:
-                return
-            fraction = 10 * fraction + digit
-    # Days since 1970, in years that begin in March.
-    year -= month <= 2
-    shifted = (month + 9) % 12
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 719469
-    holes.kind[h], holes.integer[h] = _TIME, (86400 * days + seconds) * 1_000_000 + fraction
+    if is_date:
+        is_easy = is_easy and size == 10 and data[start + 4] == _MINUS and data[start + 7] == _MINUS
+    if is_easy:
+        is_time, microseconds = read_time(data, start, start + size)
+        if is_time:
+            holes.kind[h], holes.integer[h] = _TIME, microseconds
 
 
 @phase

@@ -6,7 +6,8 @@ forward jumps, the whole of AND and OR without a tree: evaluation starts at the 
 `on_true` or `on_false`, which number a later predicate of the row (from 0), ACCEPT or REJECT. A program has just the
 predicates of its expression, so nothing ever explodes.
 
-A predicate speaks of (attribute, facet): the value itself, or something derived from a string (see Facet).
+A predicate speaks of (attribute, facet): the value itself, or something derived from a string (see Facet). One whose
+literals are times speaks of TIME, so that what others ask of the value does not change by it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ACCEPT, REJECT = -1, -2
+LANGUAGE = 2  # what texts mean; in 1, no string was ever read as a time. Compiled segments carry it (storage.store)
 
 
 class Facet(enum.IntEnum):
@@ -29,6 +31,7 @@ class Facet(enum.IntEnum):
     REVERSED = 1  # a string's bytes in reverse order: a suffix becomes a prefix
     PATTERN = 2  # the patterns that a string satisfies, as values
     NO_PATTERN = 3  # the patterns that a string does not satisfy, as values
+    TIME = 4  # a time, also one that a string reads as (language.literals.time_of); other values are none
 
     __hash__ = int.__hash__  # Enum's own is ten times as slow, and attributes are looked up by the thousand
 

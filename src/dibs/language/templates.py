@@ -337,7 +337,7 @@ class Whole(NamedTuple):
 
     frame: Frame
     patterns: tuple[Pattern, ...]
-    has_only_values: bool  # all its tests are of the facet VALUE
+    has_only_values: bool  # all its tests are of the facets VALUE and TIME
 
 
 def _make_whole(key: bytes) -> Whole | None:
@@ -359,7 +359,8 @@ def _make_whole(key: bytes) -> Whole | None:
     if frame is None:
         return None
     units = (unit for step in frame.steps for unit in step.units)
-    return Whole(frame, found, all(found[i].tests[negated].facet == Facet.VALUE for i, negated in units))
+    facets = {found[i].tests[negated].facet for i, negated in units}
+    return Whole(frame, found, facets <= {Facet.VALUE, Facet.TIME})
 
 
 pattern_of = Kept(_make_pattern)

@@ -22,7 +22,7 @@ from dibs.language.joins import is_join, join_of, joins_in
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
-from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_of, values_of
+from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside, key_of, values_of
 
 __all__ = [
     "OfNoKind",
@@ -32,6 +32,7 @@ __all__ = [
     "find_key",
     "holds_for",
     "is_like",
+    "key_beside",
     "key_of",
     "matches",
     "range_ends",

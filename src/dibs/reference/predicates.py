@@ -3,7 +3,8 @@
 A Range holds where one of its values would satisfy the predicate. Its kind is taken as dense, so that there is always
 a value between two different ones: Range(3, 4) satisfies a NOT IN (3, 4), because 3.5 does. Booleans are just two
 values: Range(False, True) satisfies neither a NOT IN (FALSE, TRUE) nor a > TRUE. No number is below -infinity or
-above NaN and no string below '', so that a Range without an end does not satisfy a > NaN.
+above NaN and no string below '', so that a Range without an end does not satisfy a > NaN. A Range of strings is never
+read as times.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dibs.language.expression import (
     negate,
 )
 from dibs.language.regex import compile_regex
-from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_of
+from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside, key_of
 
 OPERATORS = {
     "=": operator.eq,
@@ -82,19 +83,19 @@ def satisfies(value: Any, predicate: Predicate, listed: Listed | None = None) ->
         return False
     if isinstance(value, Range):
         return range_satisfies(value, predicate)
-    kind, key = find_key(value)
     match predicate:
         case Compare(_, symbol, constant):
-            return constant.kind == kind and OPERATORS[symbol](key, key_of(constant))
+            key = key_beside(value, constant.kind)
+            return key is not None and OPERATORS[symbol](key, key_of(constant))
         case In(_, _, negated, null):
             keys, kinds = listed or read_list(predicate)
-            if negated:
-                return not null and kinds <= {kind} and (kind, key) not in keys
-            return (kind, key) in keys
+            own = {kind: key for kind in kinds if (key := key_beside(value, kind)) is not None}
+            is_listed = any((kind, key) in keys for kind, key in own.items())
+            return (not null and len(own) == len(kinds) == 1 and not is_listed) if negated else is_listed
         case Between():
             return any(all(satisfies(value, test) for test in tests) for tests in between_tests(predicate))
         case _:
-            return kind == Kind.STRING and string_satisfies(value, predicate)
+            return isinstance(value, str) and string_satisfies(value, predicate)
 
 
 def string_satisfies(value: str, predicate: Predicate) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from dibs.coding.values import Range
 from dibs.errors import EventError
 from dibs.language.expression import Kind, Literal
+from dibs.language.literals import time_of
 
 ValuesByName = Mapping[str, list[Any]]
 EPOCH = dt.datetime(1970, 1, 1)
@@ -140,6 +141,16 @@ def find_key(value: Any) -> tuple[Kind, Any]:
         return Kind.TIME, int(value.astype(np.int64))
     epoch = EPOCH if value.utcoffset() is None else EPOCH_UTC
     return Kind.TIME, (value - epoch) // dt.timedelta(microseconds=1)
+
+
+def key_beside(value: Any, kind: Kind) -> Any:
+    """The key of a value beside a constant of this kind, where a string beside a time is the time that it reads as;
+    None: the two are not compared."""
+    own, key = find_key(value)
+    if own == Kind.STRING and kind == Kind.TIME:
+        moment = time_of(value)
+        return None if moment is None else find_key(moment)[1]
+    return key if own == kind else None
 
 
 def key_of(constant: Literal) -> Any:

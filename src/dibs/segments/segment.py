@@ -43,6 +43,7 @@ class Segment:
     clauses: Clauses
     index: Index
     single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
+    is_renewed: bool = field(init=False, repr=False, default=False)  # its file is of an older language
 
     def __len__(self) -> int:
         return len(self.clauses)

@@ -114,7 +114,8 @@ class Mistakes:
         else:
             for types, own, values, _ in KINDS:
                 if isinstance(_element(kind), types):
-                    others = (bit for bit in NAMES if bits & bit & ~own)
+                    read = TIMES if own == STRINGS else 0  # a test with a time reads strings as times
+                    others = (bit for bit in NAMES if bits & bit & ~(own | read))
                     yield from (Mistake(values, name, kind.simpleString(), bit) for bit in others)
                     if bits & own:
                         yield from self._differing(name, _element(kind))

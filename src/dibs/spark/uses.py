@@ -62,7 +62,8 @@ def _bits(layer: Layer, own: NDArray[np.int64]) -> NDArray[np.int64]:
     high = np.where(several[of], c.span_hi[side] if many else 0, c.hi[own][of])
     attribute = c.attribute[own][of]
     first, last = (_kind(cell, d.string_base[attribute], d.time_base[attribute]) for cell in (low, high))
-    kind = np.where(d.facet[attribute] != int(Facet.VALUE), STRINGS, np.where(first == last, first, 0))
+    compared = np.isin(d.facet[attribute], (int(Facet.VALUE), int(Facet.TIME)))
+    kind = np.where(compared, np.where(first == last, first, 0), STRINGS)
     result = np.zeros(len(own), np.int64)
     np.bitwise_or.at(result, of, kind)
     return result

@@ -45,6 +45,7 @@ from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_rows import CatalogColumns
 from dibs.storage.history_rows import HistoryChange, HistoryNews
 from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, write_manifest
+from dibs.storage.older import OlderLanguage
 from dibs.storage.segment_files import SegmentFiles, check_ours
 from dibs.storage.writer_lock import WriterLock
 from dibs.thresholds import thresholds
@@ -181,7 +182,7 @@ class Durable:
                 else:
                     found = tuple(self._layer(layers, manifest.index, s) for s in manifest.segments)
                     return State(manifest.version, found)
-            except DamagedError as e:
+            except (DamagedError, OlderLanguage) as e:
                 damage = str(e)
             except FileNotFoundError as e:
                 damage = f"{e.filename} is missing"
@@ -199,6 +200,7 @@ class Durable:
     def _layer(self, layers: Layers, manifest_index: str, stored: StoredSegment) -> Layer:
         settings = dict(layers.choice.settings) if manifest_index == layers.choice.name else {}
         segment, removed = self._files.load(stored, settings)
+        self._unsaved |= segment.is_renewed
         if not layers.choice.is_of(segment.index) and len(segment) > thresholds.scanned_rows:
             self._unsaved = True
             return Layer.of(merge([(segment, removed.find_kept())], layers.choice))

@@ -37,7 +37,8 @@ class SegmentFiles:
         if stored.removed is not None:
             gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
         removed = Gone(len(segment)).including(gone)
-        self._stored[segment] = stored, removed.count
+        if not segment.is_renewed:
+            self._stored[segment] = stored, removed.count
         return segment, removed
 
     def save(self, layer: Layer) -> StoredSegment:

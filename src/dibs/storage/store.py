@@ -20,9 +20,9 @@ from dibs.arrays import from_numpy, from_strings, to_numpy
 from dibs.coding.clauses import Clauses
 from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
-from dibs.index import restore
+from dibs.index import create, restore
 from dibs.index.options import from_array
-from dibs.language.table import Facet
+from dibs.language.table import LANGUAGE, Facet
 from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
 from dibs.segments.segment import Segment
@@ -40,6 +40,7 @@ from dibs.storage.files import FORMAT as FORMAT
 from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
 from dibs.storage.manifest import HEAD as HEAD
 from dibs.storage.manifest import Manifest, StoredSegment, history_name, read_manifest, segment_name, write_manifest
+from dibs.storage.older import has_old_times, move_times
 
 CATALOG = "catalog"  # the folder that makes a folder of segments a durable matcher
 FACETS = list(Facet)  # by number
@@ -79,7 +80,8 @@ def save(segment: Segment, path: Path) -> int:
     arrays |= {f"domains.{n}": getattr(segment.domains, n) for n in Domains.ARRAYS}
     arrays |= {f"clauses.{n}": getattr(segment.clauses, n) for n in Clauses.ARRAYS}
     arrays |= {f"index.{n}": a for n, a in segment.index.arrays().items()}
-    about = {"index": segment.index.name, "rows": len(segment), "conjunctions": segment.clauses.conjunctions}
+    about: dict[str, Any] = {"index": segment.index.name, "rows": len(segment)}
+    about |= {"conjunctions": segment.clauses.conjunctions, "language": LANGUAGE}
     return write_file(path, "segment", about, arrays)
 
 
@@ -104,8 +106,16 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         raise FormatError(f"{path} was made by another version of Dibs ({e!r}): make the index again") from e
     if not len(ids) == len(texts) == len(versions) == len(clauses) == rows:
         raise DamagedError(path, f"its parts differ in length; {ADVICE}")
-    index = restore(name, clauses, part("index."), **(settings or {}))
-    return Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index)
+    is_older = about.get("language", 1) < LANGUAGE and has_old_times(domains)
+    if is_older:
+        domains, clauses = move_times(path, domains, clauses)
+        options = from_array(arrays.get("index.options"))
+        index = create(name, clauses, **((settings or {}) | options))
+    else:
+        index = restore(name, clauses, part("index."), **(settings or {}))
+    segment = Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index)
+    segment.is_renewed = is_older
+    return segment
 
 
 def save_removed(rows: NDArray[np.int64], path: Path) -> int:

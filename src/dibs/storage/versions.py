@@ -221,7 +221,7 @@ def kinds_in(segment: Segment) -> dict[str, int]:
     offsets = ((NUMBERS, d.number_offsets), (STRINGS, d.string_offsets), (TIMES, d.time_offsets))
     found = sum(np.where(np.diff(its) > 0, bit, 0) for bit, its in offsets)
     for (name, facet), bits in zip(d.attributes, np.asarray(found).tolist()):
-        result[name] |= bits if facet == Facet.VALUE else STRINGS
+        result[name] |= bits if facet in (Facet.VALUE, Facet.TIME) else STRINGS
     result.pop("", None)  # which bears the predicate that never holds
     return result
 

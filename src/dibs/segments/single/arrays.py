@@ -99,8 +99,12 @@ def facets_at(plan, own):
         array_at(plan, own + FACETS + 1, np.int32),
         array_at(plan, own + FACETS + 2, np.int32),
         array_at(plan, own + FACETS + 3, np.int32),
-        array_at(plan, own + FACETS + 4, np.int32),
+        array_at(plan, own + FACETS + 4, np.int64),
         array_at(plan, own + FACETS + 5, np.int64),
+        array_at(plan, own + FACETS + 6, np.int32),
+        array_at(plan, own + FACETS + 7, np.int32),
+        array_at(plan, own + FACETS + 8, np.int32),
+        array_at(plan, own + FACETS + 9, np.int64),
     )
 
 

@@ -1,11 +1,12 @@
-"""The facets of strings for a single event (language.table.Facet): in reverse, and as patterns."""
+"""The facets of strings for a single event (language.table.Facet): in reverse, as times, and as patterns."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dibs.coding.arrange import STRING
-from dibs.coding.domain import string_cell
+from dibs.coding.domain import string_cell, time_text_cell
+from dibs.coding.groups import TimeConstants
 from dibs.coding.patterns.search_kernels import search_string
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.kernel import phase
@@ -13,9 +14,9 @@ from dibs.jit.scanning import PADDING
 from dibs.jit.sorting import sort_run
 from dibs.segments.single.arrays import code_at, domain_at, facets_at, filter_at, find_at, patterns_at, programs_at
 from dibs.segments.single.coding_kernels import add_entry
-from dibs.segments.single.layout import ASKS_RE2, FACETS, REVERSED, SATISFIED, SET
+from dibs.segments.single.layout import ASKS_RE2, FACETS, REVERSED, SATISFIED, SET, FacetArrays
 
-_SETS = 5  # their place among the facets
+_SETS = FacetArrays._fields.index("sets")  # their place among the facets
 
 
 @phase(inline=False)
@@ -35,6 +36,14 @@ def code_facets(plan, own, space, first, last):
                 return np.int64(-1), False
             a = np.int64(facets.reversed[name])
             cell = _reversed_cell(found.data, start, end, a, domain_at(plan, own), array_at(space, REVERSED, np.uint8))
+            last, single = add_entry(entries, first, last, a, cell, cell)
+            points = points and single
+        if len(facets.times) > 0 and facets.times[name] >= 0:
+            if last >= room:
+                return np.int64(-1), False
+            a = np.int64(facets.times[name])
+            constants = TimeConstants(facets.time_offsets, facets.time_value, facets.time_base, facets.cells)
+            cell = time_text_cell(found.data, start, end, a, constants)
             last, single = add_entry(entries, first, last, a, cell, cell)
             points = points and single
         for is_matching in (True, False):

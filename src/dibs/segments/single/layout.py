@@ -25,7 +25,7 @@ ASKS_RE2 = -2  # instead of the place of a set of patterns: RE2 is asked about e
 
 
 class DomainArrays(NamedTuple):
-    """What values are coded by: see coding.domain. (JSON has no times.)"""
+    """What values are coded by: see coding.domain. (JSON has no times but those that strings read as.)"""
 
     own: NDArray[np.int32]  # by number of a wanted name: the attribute, or -1
     number_offsets: NDArray[np.int64]
@@ -44,6 +44,10 @@ class FacetArrays(NamedTuple):
     reversed: NDArray[np.int32]  # by number of a wanted name: the attribute of its strings in reverse, or -1
     matching: NDArray[np.int32]  # of the patterns that they satisfy
     others: NDArray[np.int32]  # of those that they do not satisfy
+    times: NDArray[np.int32]  # of the times that they read as
+    time_offsets: NDArray[np.int64]  # these and the next as coding.groups.TimeConstants has them
+    time_value: NDArray[np.int64]
+    time_base: NDArray[np.int32]
     cells: NDArray[np.int32]  # of an attribute
     set_of: NDArray[np.int32]  # the place of an attribute's patterns in `sets`; -1: it has none; or ASKS_RE2
     sets: NDArray[np.int64]  # a table: SET entries for each set of patterns

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dibs.coding.batch import number_names
 from dibs.coding.domain import Domains
 from dibs.coding.events import WantedNames
+from dibs.coding.groups import TimeConstants
 from dibs.coding.patterns import patterns_of
 from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.planner import Auto
@@ -57,7 +58,7 @@ class Facets:
 
     def __init__(self, domains: Domains):
         kinds = domains.facet
-        attributes = np.flatnonzero(kinds >= Facet.PATTERN).tolist()
+        attributes = np.flatnonzero((kinds == Facet.PATTERN) | (kinds == Facet.NO_PATTERN)).tolist()
         self._sets = [patterns_of(domains, a) for a in attributes]
         self.are_there = bool(kinds.any())
         self.patterns = max((len(s.programs.kind) for s in self._sets), default=0) or int(self.are_there)
@@ -67,14 +68,8 @@ class Facets:
         set_of[attributes] = np.where(asks_re2, ASKS_RE2, np.arange(len(attributes)))
         table = np.array([n for s in self._sets for n in entries_of((*s.programs, *s.filter))], np.int64)
         # Those of the wanted names are the plan's.
-        self.arrays: list[NDArray[Any]] = [
-            _NONE,
-            _NONE,
-            _NONE,
-            domains.cells if self.are_there else _NONE,
-            set_of,
-            table,
-        ]
+        constants = TimeConstants.of(domains) if self.are_there else (_NO_IDS, _NO_IDS, _NONE, _NONE)
+        self.arrays: list[NDArray[Any]] = [_NONE, _NONE, _NONE, _NONE, *constants, set_of, table]
 
 
 class Part:
@@ -134,7 +129,7 @@ class Plan:
             numbers[2 * OWN : 2 * OWN + 2] = entries_of([own])
             held.append(own)
             if layer.segment.domains.facet.any():
-                for k, facet in enumerate((Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN)):
+                for k, facet in enumerate((Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN, Facet.TIME)):
                     to = number_names(names.names, layer.segment.domains)[facet]
                     if to is not None:
                         numbers[2 * (FACETS + k) : 2 * (FACETS + k) + 2] = entries_of([to])

@@ -55,8 +55,8 @@ class Needs(NamedTuple):
 class SingleSpace:
     def __init__(self, needs: Needs):
         n = self.needs = self.covered = needs  # covered: the needs that were looked at last
-        # A value has an entry in each layer, and a string another one where it is read in reverse. Kernels ask all the
-        # same: what patterns leave free is not known here.
+        # A value has an entry in each layer, and a string another one where it is read in reverse or as a time. Kernels
+        # ask all the same: what patterns leave free is not known here.
         coded = n.values * n.layers + 1
         if n.patterns > 0:
             coded += n.values * n.layers + PATTERNS_OF_AN_EVENT

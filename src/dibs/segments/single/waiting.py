@@ -137,7 +137,7 @@ def _steps(form: Expression) -> list[Step] | None:
     """Of a normal form."""
     plain = is_conjunction(form)
     table = conjunction_table([form]) if plain else program_table([form])
-    if any(facet != Facet.VALUE or is_join(name) for name, facet in table.attributes):
+    if any(facet not in (Facet.VALUE, Facet.TIME) or is_join(name) for name, facet in table.attributes):
         return None
     count, steps = len(table.operator), []
     for i in range(count):

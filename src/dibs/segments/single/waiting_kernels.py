@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.arrange import NUMBER, STRING
+from dibs.coding.arrange import NUMBER, STRING, TIME
 from dibs.coding.domain import compare_bytes
 from dibs.coding.events.json_kernels import Found
 from dibs.index.groups import CANDIDATES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.jit.kernel import phase
 from dibs.language.table import ACCEPT, Op
+from dibs.language.time_kernels import read_time
 
 _EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE))
 _BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
@@ -118,6 +119,8 @@ def _test(operator, records, record, literal, values, i):
     words, kind = records.words, np.int64(values.found.kind[i])
     if operator == _NOT_NULL:
         return True
+    if kind == STRING and operator <= _NOT_BETWEEN and words[literal] == TIME:  # then so are all its literals
+        kind = np.int64(TIME) if _find_time(values, i) else kind
     if operator == _ANY_STRING:
         return kind == STRING
     if operator > _NOT_WITHIN:  # never, and patterns, which are not here
@@ -145,9 +148,19 @@ def _test(operator, records, record, literal, values, i):
 
 
 @phase
+def _find_time(values, i):
+    """Whether value i, a string, reads as a time."""
+    found, s = values.found, values.found.key[i]
+    is_time, _ = read_time(found.data, found.starts[s], found.starts[s + 1])
+    return is_time
+
+
+@phase
 def _test_list(operator, records, record, literal, count, values, i):
     """IN: it equals some literal. NOT IN: none, and is of a kind that lies between theirs."""
     words, kind = records.words, np.int64(values.found.kind[i])
+    if kind == STRING and count > 0 and words[literal] == TIME:
+        kind = np.int64(TIME) if _find_time(values, i) else kind
     least, most = kind + 1, kind - 1
     for k in range(count):
         at = literal + _LITERAL * k
@@ -159,13 +172,16 @@ def _test_list(operator, records, record, literal, count, values, i):
 
 @phase(inline=False)
 def _compare(records, record, literal, values, i):
-    """-1, 0 or 1: value i beside a literal of its kind."""
+    """-1, 0 or 1: value i beside a literal of its kind, or beside a time, as which it reads."""
     found, bits, integer = values.found, records.words[literal + 1], records.words[literal + 2]
-    if found.kind[i] == STRING:
+    if records.words[literal] == TIME:
+        s = found.key[i]
+        _, own = read_time(found.data, found.starts[s], found.starts[s + 1])
+    elif found.kind[i] == STRING:
         s, start = found.key[i], 8 * record + bits
         order = compare_bytes(found.data, found.starts[s], found.starts[s + 1], records.bytes, start, start + integer)
         return np.int64(order)
-    if found.kind[i] == NUMBER:
+    elif found.kind[i] == NUMBER:
         value, other = values.numbers[i], records.numbers[literal + 1]
         if value != other:
             return np.int64(-1 if value < other else 1)
