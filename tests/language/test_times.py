@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ def read_all(texts: list[str]) -> list[int | None]:
     """As kernels read them."""
     encoded = [text.encode() for text in texts]
     starts = np.append(0, np.cumsum([len(text) for text in encoded])).astype(np.int64)
-    is_time, found = read_times(starts, np.frombuffer(bytearray(b"".join(encoded)), np.uint8))
+    is_time, found = read_times(np.frombuffer(bytearray(b"".join(encoded)), np.uint8), starts[:-1], starts[1:])
     return [value if good else None for good, value in zip(is_time.tolist(), found.tolist())]
 
 

@@ -84,7 +84,7 @@ class State:
     @property
     def names(self) -> set[str]:
         """The attributes that somebody has asked for."""
-        return {*self.columns, *self.coded.snapshot.names}
+        return {*self.columns, *self.coded.snapshot.attributes}
 
     def column(self, name: str) -> list[Cells]:
         found = self.columns.get(name)

@@ -243,10 +243,9 @@ def _fraction_and_zone(data, at, end):
 
 
 @kernel
-def read_times(starts, data):
+def read_times(data, starts, stops):
     """(which of the texts are times, their microseconds)."""
-    n = len(starts) - 1
-    is_time, microseconds = np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    for i in range(n):
-        is_time[i], microseconds[i] = read_time(data, starts[i], starts[i + 1])
+    is_time, microseconds = np.zeros(len(starts), np.bool_), np.zeros(len(starts), np.int64)
+    for i in range(len(starts)):
+        is_time[i], microseconds[i] = read_time(data, starts[i], stops[i])
     return is_time, microseconds

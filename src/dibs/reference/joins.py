@@ -19,7 +19,7 @@ from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Express
 from dibs.language.joins import COUNT, EXISTS, MIN, Join
 from dibs.reference.predicates import range_ends, truth_of
 from dibs.reference.tree import truth_of_tree
-from dibs.reference.values import OfNoKind, ValuesByName, find_key
+from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside
 
 
 def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
@@ -77,16 +77,18 @@ def pairs(leaf: PairCompare, values: ValuesByName, document: ValuesByName) -> It
 
 def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> bool:
     """Whether a document's value `other` stands in this relation to the event's value (+ offset), or, for a Range, to
-    some value in it. False as well where that is unknown."""
+    some value in it. False as well where that is unknown. With an offset, strings are the times that they read as."""
     if isinstance(value, OfNoKind) or isinstance(other, OfNoKind):
         return False
     kind, key = find_key(other)
+    if offset is not None:
+        kind, key = Kind.TIME, key_beside(other, Kind.TIME)
     if isinstance(value, Range):
         own, low, high = range_ends(value)
+        low = None if own != kind else low
     else:
-        own, low = find_key(value)
-        high = low
-    if own != kind or (offset is not None and kind != Kind.TIME):
+        low = high = key_beside(value, Kind.TIME) if offset is not None else key_alike(value, kind)
+    if key is None or low is None:
         return False
     if offset is not None:
         low, high = low + offset, high + offset
@@ -98,6 +100,12 @@ def stands(value: Any, other: Any, operator: str, offset: int | None = None) -> 
         ">": key > low,
         ">=": key >= low,
     }[operator]
+
+
+def key_alike(value: Any, kind: Kind) -> Any:
+    """The key of a value of this kind; None: it is of another."""
+    own, key = find_key(value)
+    return key if own == kind else None
 
 
 def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:

@@ -1,5 +1,8 @@
 """The attributes of documents that joins ask for, as columns of arrays.
 
+An attribute may have a second column, of its times alone: strings are the times that they read as there
+(language.literals.time_of). Its name is TIMED and the attribute's.
+
 A snapshot is a value: the documents up to a number, some of their attributes, and indexes over them. The next one
 shares its arrays, and writes behind what it knows: rows behind `size`, texts and groups from their counts on. So
 whoever holds the older snapshot sees what it saw, and one that nobody came to know is overwritten.
@@ -21,12 +24,27 @@ from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING,
 from dibs.history.coded.text_kernels import file_texts, find_texts, number_texts
 from dibs.jit.borrowing import Table
 from dibs.jit.hashing import slots_for
-from dibs.language.expression import Like, Predicate, RLike, StringTest
+from dibs.language.expression import Like, PairCompare, Predicate, RLike, StringTest, is_timed
 from dibs.language.like import like_regex
+from dibs.language.printer import JOIN
 from dibs.language.regex import compile_regex
+from dibs.language.time_kernels import read_times
 from dibs.lazy import lazy
 
 _MOST = np.int64(2**63 - 1)
+TIMED = 2 * JOIN  # which no attribute and no join begins with
+
+
+def attribute_of(name: str) -> str:
+    """The attribute of documents, or of events, behind the name of a column."""
+    return name.removeprefix(TIMED)
+
+
+def read_as_times(predicate: Predicate) -> Predicate:
+    """The predicate over columns: one that compares with times, or with an offset of time, is over times alone."""
+    if isinstance(predicate, PairCompare) and predicate.offset is not None:
+        return predicate._replace(attribute=TIMED + predicate.attribute, event=TIMED + predicate.event)
+    return predicate._replace(attribute=TIMED + predicate.attribute) if is_timed(predicate) else predicate
 
 
 def text_test(predicate: Predicate) -> Callable[[str], bool]:
@@ -138,6 +156,11 @@ class Snapshot:
     @lazy
     def columns(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
+
+    @lazy
+    def attributes(self) -> list[str]:
+        """Those of documents that columns are made of."""
+        return list(dict.fromkeys(map(attribute_of, self.names)))
 
     @lazy
     def index_numbers(self) -> dict[IndexKey, int]:
@@ -301,12 +324,25 @@ def long_form(values: EventValues, columns: dict[str, int]) -> tuple[Any, Any, A
             key = b.value[kept].astype(np.int64)
         event = rows.event[kept].astype(np.int64)
         parts.append((column[kept], event, np.full(len(kept), kind, np.uint8), key, tie))
+    if any(name.startswith(TIMED) for name in columns):
+        parts += _times(values, np.array([columns.get(TIMED + name, -1) for name in values.names] or [-1], np.int64))
     if not parts:
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing.astype(np.uint8), nothing, nothing.astype(np.int32)
     column, event, kinds, key, tie = (np.concatenate(each) for each in zip(*parts))
     texts = (writable(s.offsets), writable(s.data)) if (kinds == STRING).any() else _NO_TEXTS
     return column, event, kinds, key, (tie, texts)
+
+
+def _times(values: EventValues, own: NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
+    """The same of columns of times. own: that of each name, or -1."""
+    s, t = values.strings, values.times
+    of_strings, of_times = np.flatnonzero(own[s.name] >= 0), np.flatnonzero(own[t.name] >= 0)
+    is_time, read = read_times(writable(s.data), s.offsets[of_strings], s.offsets[of_strings + 1])
+    found: list[Any] = [(s, of_strings[is_time], read[is_time]), (t, of_times, t.microseconds[of_times])]
+    for rows, kept, key in found:
+        kind, tie = np.full(len(kept), TIME, np.uint8), np.zeros(len(kept), np.int32)
+        yield own[rows.name[kept]], rows.event[kept].astype(np.int64), kind, key, tie
 
 
 def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.values import EventValues
-from dibs.history.coded.columns import Snapshot, long_form
+from dibs.history.coded.columns import TIMED, Snapshot, long_form
 from dibs.history.coded.layout import STRING, Operands
 from dibs.history.coded.program import Compiled, Ends, ends_of
 from dibs.history.keys import BOOLEAN, NUMBER, TIME, TOP, Cell, Span, span_of
@@ -63,10 +63,9 @@ def _with_ranges(
     cells: list[Cell] = []
     place = first + len(own.key)
     for number, name, each in values.ranges:
-        at = slots.get(values.names[name])
-        if at is None:
-            continue
         span = span_of(each)
+        own = values.names[name]
+        taken = [slots[s] for s in ((own, TIMED + own) if span.kind == TIME else (own,)) if s in slots]
         ends = _ends(span)
         numbers = []
         for end in ends:
@@ -75,8 +74,9 @@ def _with_ranges(
                 cells.append((span.kind, end))
         if ends[0] is not None and ends[0] == ends[1]:
             numbers[1] = numbers[0]
-        for column, value in zip((slot, event, kind, low, high), (at, number, span.kind, *numbers)):
-            column.append(value)
+        for at in taken:
+            for column, value in zip((slot, event, kind, low, high), (at, number, span.kind, *numbers)):
+                column.append(value)
     kinds, ends_new = ends_of(cells)
     ends_new = ends_new.resolve(kinds, snapshot)
     shift = len(own.data)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.history.coded.columns import Snapshot, order_bits
+from dibs.history.coded.columns import Snapshot, order_bits, read_as_times
 from dibs.history.coded.indexes import IndexKey
 from dibs.history.coded.layout import (
     EQUAL,
@@ -67,7 +67,7 @@ FUNCTIONS = {
 
 
 def conjunctions_of(form: Expression) -> list[tuple[Predicate, ...]] | None:
-    """The conjunctions whose OR the form is; None: there are too many."""
+    """The conjunctions whose OR the form is, over columns (columns.TIMED); None: there are too many."""
     match form:
         case Constant(value):
             return [()] if value is True else []
@@ -86,8 +86,8 @@ def conjunctions_of(form: Expression) -> list[tuple[Predicate, ...]] | None:
                 result = [(*a, *b) for a, b in product(result, parts)]
             return result
         case Between(attribute, low, high, True):
-            return [(Compare(attribute, "<", low),), (Compare(attribute, ">", high),)]
-    return [(form,)]  # type: ignore[list-item]
+            return [(read_as_times(Compare(attribute, "<", low)),), (read_as_times(Compare(attribute, ">", high)),)]
+    return [(read_as_times(form),)]  # type: ignore[arg-type]
 
 
 class Interval(NamedTuple):

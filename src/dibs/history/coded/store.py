@@ -11,7 +11,7 @@ import numpy as np
 
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues, Unreadable
-from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.columns import Snapshot, attribute_of
 from dibs.history.coded.program import Compiled
 from dibs.jit.threads import survive_forks
 
@@ -76,9 +76,10 @@ def _needs_ranks(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
 def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:
     new = [name for name in asked.names if name not in snapshot.columns]
     if new:
-        batches = read_documents(state, new, 0, snapshot.size) if snapshot.size else iter(())
+        wanted = list(dict.fromkeys(map(attribute_of, new)))
+        batches = read_documents(state, wanted, 0, snapshot.size) if snapshot.size else iter(())
         snapshot = snapshot.with_columns(new, batches)
-    for _, values in read_documents(state, snapshot.names, snapshot.size, state.end - state.base):
+    for _, values in read_documents(state, snapshot.attributes, snapshot.size, state.end - state.base):
         snapshot = snapshot.with_documents(values, values.events)
     snapshot = snapshot.with_patterns(asked.patterns).with_indexes(asked.indexes)
     return snapshot.with_ranks(asked.counted, state.first - state.base)
