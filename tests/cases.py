@@ -231,10 +231,11 @@ def random_predicate(random: Random, world: World) -> Predicate:
     first = constant()
     kind = first.kind if random.random() < 0.9 else None  # of the others
     if shape == "in":
-        items = dict.fromkeys([first, *(constant(kind) for _ in range(random.choice([0, 1, 2, 3, 4, 15])))])
+        items = _without_texts([first, *(constant(kind) for _ in range(random.choice([0, 1, 2, 3, 4, 15])))])
         return In(name, tuple(items), negated, null=random.random() < 0.1)
     if shape == "between":
-        ends = [first, constant(kind)]
+        ends = _without_texts([first, constant(kind)])
+        ends = [ends[0], ends[-1]]
         if (
             ends[0].kind == ends[1].kind
             and random.random() < 0.9
@@ -243,6 +244,12 @@ def random_predicate(random: Random, world: World) -> Predicate:
             ends.reverse()
         return Between(name, *ends, negated)
     return Compare(name, random.choice(OPERATORS), first)
+
+
+def _without_texts(found: list[Literal]) -> list[Literal]:
+    """None twice, and no strings beside times, which the grammar would read as times."""
+    is_timed = any(each.kind == Kind.TIME for each in found)
+    return [each for each in dict.fromkeys(found) if not is_timed or each.kind != Kind.STRING]
 
 
 # --- values --------------------------------------------------------------------------------------------------------

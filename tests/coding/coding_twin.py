@@ -12,6 +12,8 @@ from dibs.coding.domain import NUMBER_BASE, Domains
 from dibs.language.expression import Kind
 from dibs.language.table import Facet, Op, PredicateTable
 
+PATTERNS = Facet.PATTERN, Facet.NO_PATTERN
+
 
 def plain_code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:
     """Domains and coded clauses of a table; attributes keep the table's order."""
@@ -37,7 +39,7 @@ def plain_bases(domains: Domains) -> tuple[NDArray[np.int32], ...]:
     numbers, strings, times = (
         np.diff(x).astype(np.int32) for x in (domains.number_offsets, domains.string_offsets, domains.time_offsets)
     )
-    pattern = domains.facet >= Facet.PATTERN
+    pattern = np.isin(domains.facet, PATTERNS)
     string_base = np.where(pattern, 1, NUMBER_BASE + 2 * numbers + 1).astype(np.int32)
     time_base = (string_base + 2 * strings + 1).astype(np.int32)
     cells = np.where(pattern, 1 + strings, time_base + 2 * times + 1).astype(np.int32)
@@ -100,7 +102,7 @@ def plain_domains_of(table: PredicateTable) -> tuple[Domains, NDArray[np.int32]]
     string_base, time_base, _ = plain_bases(domains)
     cell = 1 + table.integer  # booleans
     cell[numbers] = NUMBER_BASE + 2 * number_rank + 1
-    pattern = domains.facet[owner[strings]] >= Facet.PATTERN
+    pattern = np.isin(domains.facet[owner[strings]], PATTERNS)
     cell[strings] = string_base[owner[strings]] + np.where(pattern, string_rank, 2 * string_rank + 1)
     cell[times] = time_base[owner[times]] + 2 * time_rank + 1
     return domains, cell.astype(np.int32)

@@ -54,9 +54,9 @@ def tables(draw: st.DrawFn) -> PredicateTable:
     for _ in range(sum(rows)):
         a = draw(st.integers(0, len(attributes) - 1))
         facet = attributes[a][1]
-        kinds = list(Kind) if facet == Facet.VALUE else [Kind.STRING]
+        kinds = {Facet.VALUE: list(Kind), Facet.TIME: [Kind.TIME]}.get(facet, [Kind.STRING])
         op = Op.PATTERN
-        if facet < Facet.PATTERN:
+        if facet not in (Facet.PATTERN, Facet.NO_PATTERN):
             op = draw(st.sampled_from([x for x in Op if x != Op.PATTERN]))
         count = 1
         if op in (Op.STRING, Op.IS_NULL, Op.NOT_NULL, Op.NEVER):
@@ -212,8 +212,8 @@ def test_rows_are_what_columns_have(trees):
     for r, place in enumerate(column.order.tolist()):
         own = range(table.offsets[r], table.offsets[r + 1])
         steps = rows[place].steps(texts[place])
-        values_only = all(table.attributes[table.attribute[p]][1] == Facet.VALUE for p in own)
-        assert (steps is not None) == values_only
+        facets = {table.attributes[table.attribute[p]][1] for p in own}
+        assert (steps is not None) == (facets <= {Facet.VALUE, Facet.TIME})
         for p, step in zip(own, steps or []):
             assert (step.name, step.operator) == (table.attributes[table.attribute[p]][0], table.operator[p])
             span = slice(table.literal_offsets[p], table.literal_offsets[p + 1])

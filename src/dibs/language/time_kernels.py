@@ -150,7 +150,7 @@ def _is_plain(data, start):
         (high | (day & _DAY_SIGNS) | (clock & _CLOCK_SIGNS)) == np.uint64(0)
         and _is_digit(data, start + 8)
         and _is_digit(data, start + 9)
-        and (between == _T or between == _BLANK)
+        and between in (_T, _BLANK)
     )
 
 

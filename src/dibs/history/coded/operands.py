@@ -64,8 +64,9 @@ def _with_ranges(
     place = first + len(own.key)
     for number, name, each in values.ranges:
         span = span_of(each)
-        own = values.names[name]
-        taken = [slots[s] for s in ((own, TIMED + own) if span.kind == TIME else (own,)) if s in slots]
+        named = values.names[name]
+        wanted = (named, TIMED + named) if span.kind == TIME else (named,)
+        taken = [slots[each] for each in wanted if each in slots]
         ends = _ends(span)
         numbers = []
         for end in ends:
