@@ -175,6 +175,7 @@ def _use(matcher: Matcher) -> None:
 def _join(matcher: Matcher) -> None:
     """Joins over a history that is long enough for runs, and grows."""
     matcher.add("exists", "EXISTS d (d.brand = brand AND d.price > price AND d.size IN (3, 4))")
+    matcher.add("window", "EXISTS d (d.at > at - INTERVAL 1 DAY)")
     matcher.add("least", "price < (SELECT MIN(d.price) FROM history d WHERE d.model LIKE '%5s')")
     matcher.add("count", "(SELECT COUNT(*) FROM history d WHERE d.price < price) > 5")
     matcher.history.load(UNUSUAL[:-1] * 60)
