@@ -12,6 +12,8 @@ import pytest
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
+from dibs.storage import store
+from dibs.storage.older import OlderLanguage
 from old_folders import FOLDERS, event_of
 
 VERSIONS = sorted(path.name for path in FOLDERS.iterdir())
@@ -83,3 +85,33 @@ def test_it_is_changed_saved_and_opened_again(old: tuple[Path, dict[str, Any]]) 
         found.sort(key=str)
     with dibs.Matcher.open(folder / "durable") as m:
         check(m, expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_strings_are_read_as_times_today(old: tuple[Path, dict[str, Any]], form: str) -> None:
+    folder, expected = old
+    event = {"at": "2024-05-01T06:00:00+02:00"}
+    trees = {id: parse(text) for id, text, _ in expected["subscriptions"]}
+    found = by_text(id for id, tree in trees.items() if matches(tree, event, expected["documents"]))
+    assert any("TIMESTAMP" in text for id, text, _ in expected["subscriptions"] if id in found)
+    for _ in range(2):  # a durable one is saved in between
+        with open_any(folder, form) as m:
+            assert by_text(m.match(event)) == found == by_text(next(iter(m.match_batch([event]))))
+            assert len(m) == len(trees)
+            if form == "durable":
+                m.compact()
+
+
+def test_what_only_texts_tell_is_compiled_again(
+    old: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, expected = old
+
+    def refuse(path: Path, *_: Any) -> Any:
+        raise OlderLanguage(f"{path} is older")
+
+    monkeypatch.setattr(store, "move_times", refuse)
+    with pytest.warns(dibs.RecoveryWarning, match="is older"), open_any(folder, "durable") as m:
+        check(m, expected)
+    with pytest.raises(dibs.FormatError, match="is older"):
+        open_any(folder, "saved")

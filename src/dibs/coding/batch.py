@@ -73,17 +73,13 @@ LEAST = {Kind.NUMBER: number(-math.inf), Kind.STRING: literal("")}
 GREATEST = {Kind.NUMBER: number(math.nan)}
 
 
-_NO_TIMES = np.empty(0, np.int32)
-
-
 def code_events(values: EventValues, domains: Domains) -> CodedEvents:
     """The coded batch. Attributes that no predicate mentions leave no entry."""
     known = number_names(values.names, domains)
     own = known[Facet.VALUE]
     in_order = values.arranged if known.in_order else None
     if in_order is not None and own is not None:
-        timed = known[Facet.TIME]
-        return _code(in_order, values.strings, own, _NO_TIMES if timed is None else timed, domains)
+        return _code(in_order, values.strings, own, known.timed, domains)
     return _sort(list(pieces(values, domains)), values.events)
 
 
@@ -118,6 +114,9 @@ def _sort(pieces: list[Piece], events: int) -> CodedEvents:
     return CodedEvents(offsets, attribute, lo, lo if points else hi, points)
 
 
+_NO_TIMES = np.empty(0, np.int32)
+
+
 class Numbered:
     """The attribute number of each name of a batch, by facet; -1 where no predicate mentions it. Batch after batch has
     the same list of names, so the domains keep the last one."""
@@ -139,6 +138,7 @@ class Numbered:
                 numbers = np.full(len(names), -1, np.int32)
                 numbers[code[mentioned]] = mentioned
                 self._of[facet] = numbers
+        self.timed = self._of.get(Facet.TIME, _NO_TIMES)
         # Whether values in the order of their names are in the order of their attributes, and there is nothing else but
         # times: that of a name comes behind its value, also if these are not sorted otherwise.
         known = code if self.complete else code[code >= 0]
@@ -156,6 +156,7 @@ class Numbered:
         result.names = names
         more = np.full(len(names) - len(self.names), -1, np.int32)
         result._of = {facet: np.concatenate([numbers, more]) for facet, numbers in self._of.items()}
+        result.timed = result._of.get(Facet.TIME, _NO_TIMES)
         return result
 
     def __getitem__(self, facet: Facet) -> NDArray[np.int32] | None:
