@@ -35,7 +35,7 @@ from dibs.language.like import LikeError, like_pieces
 from dibs.language.printer import to_sql
 from dibs.language.regex import refusal
 from dibs.language.sql import parse
-from strategies import expressions
+from strategies import expressions, without_texts
 
 
 def eq(name: str, value: Any) -> Compare:
@@ -163,10 +163,11 @@ LIKES = st.one_of(
     st.builds(Like, NAMES, PATTERNS, st.just("\\"), st.booleans()),
     st.builds(Like, NAMES, STRINGS, ESCAPES, st.booleans()).filter(lambda like: is_like(like.pattern, like.escape)),
 )
+LISTS = st.lists(LITERALS, min_size=1, max_size=4).map(without_texts)
 PREDICATES = st.one_of(
     st.builds(Compare, NAMES, OPERATORS, LITERALS),
-    st.builds(In, NAMES, st.lists(LITERALS, min_size=1, max_size=4).map(tuple), st.booleans(), st.booleans()),
-    st.builds(Between, NAMES, LITERALS, LITERALS, st.booleans()),
+    st.builds(In, NAMES, LISTS.map(tuple), st.booleans(), st.booleans()),
+    st.builds(lambda name, ends, negated: Between(name, ends[0], ends[-1], negated), NAMES, LISTS, st.booleans()),
     st.builds(StringTest, NAMES, FUNCTIONS, STRINGS, st.booleans()),
     LIKES,
     st.builds(RLike, NAMES, STRINGS.filter(lambda pattern: refusal(pattern) is None), st.booleans()),
