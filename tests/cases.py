@@ -39,8 +39,10 @@ from dibs.language.expression import (
     Predicate,
     RLike,
     StringTest,
+    Truth,
     literal,
 )
+from dibs.language.predicates import MAX_UNKNOWN
 from dibs.reference import evaluate
 
 NAMES = ("a", "b", "c.d", "x y", "select", "c.e.f", "g", "h", "é", "k", *(f"s{i}" for i in range(30)))
@@ -195,15 +197,32 @@ def _exclusion(random: Random, world: World) -> Predicate:
 
 
 def random_tree(random: Random, world: World, depth: int) -> Expression:
-    shape = random.choice(["predicate", "and", "or", "or", "not"]) if depth else "predicate"
+    shape = random.choice(["predicate", "and", "or", "or", random.choice(["not", "truth"])]) if depth else "predicate"
     if shape == "predicate":
         if random.random() < 0.03:
             return Constant(random.choice([True, False, None]))
         return random_predicate(random, world)
     if shape == "not":
         return Not(random_tree(random, world, depth - 1))
+    if shape == "truth":
+        value = random.choice([True, True, False, None])
+        return truth(random_tree(random, world, depth - 1), value, random.random() < 0.6)
     children = tuple(random_tree(random, world, depth - 1) for _ in range(random.randint(2, 3)))
     return And(children) if shape == "and" else Or(children)
+
+
+def truth(child: Expression, value: bool | None, negated: bool) -> Truth:
+    """(child) IS [NOT] value, unless the grammar refuses it: then IS TRUE is asked in place of IS UNKNOWN."""
+    return Truth(child, value if value is not None or unknowns_in(child) < MAX_UNKNOWN else True, negated)
+
+
+def unknowns_in(node: Expression) -> int:
+    """How deep IS UNKNOWN is asked of IS UNKNOWN."""
+    if isinstance(node, (And, Or)):
+        return max(map(unknowns_in, node.children), default=0)
+    if isinstance(node, (Not, Truth)):
+        return unknowns_in(node.child) + (isinstance(node, Truth) and node.value is None)
+    return 0
 
 
 def random_predicate(random: Random, world: World) -> Predicate:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cases import truth
 from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Not, Or, PairCompare, literal
 from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
 from strategies import ATTRIBUTES, OPERATORS, USUAL_KIND, events, expressions, literals, predicates
@@ -78,6 +79,7 @@ def subscriptions() -> st.SearchStrategy[Expression]:
             st.lists(inner, min_size=2, max_size=3).map(lambda children: And(tuple(children))),
             st.lists(inner, min_size=2, max_size=3).map(lambda children: Or(tuple(children))),
             inner.map(Not),
+            st.builds(truth, inner, st.sampled_from([True, True, False, None]), st.booleans()),
         ),
         max_leaves=3,
     )

@@ -24,8 +24,10 @@ from dibs.language.expression import (
     Or,
     RLike,
     StringTest,
+    Truth,
     literal,
 )
+from dibs.language.printer import TRUTHS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +56,8 @@ def duckdb_sql(node: Expression) -> str:
             return "(" + " OR ".join(map(duckdb_sql, children)) + ")"
         case Not(child):
             return f"(NOT {duckdb_sql(child)})"
+        case Truth(child, value, negated):
+            return f"({duckdb_sql(child)} IS {'NOT ' * negated}{TRUTHS[value]})"
         case Constant(value):
             return "CAST(NULL AS BOOLEAN)" if value is None else str(value).upper()
         case Compare(name, operator, constant):

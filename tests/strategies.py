@@ -18,6 +18,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from batches import Case, random_case
+from cases import truth
 from dibs.coding.values import Range
 from dibs.language.expression import (
     And,
@@ -118,7 +119,7 @@ def expressions(
     extremes: bool = False,
     max_leaves: int = 8,
 ) -> st.SearchStrategy[Expression]:
-    """Trees of AND, OR and NOT over predicates, with a constant now and then. `extremes`: also NaN and infinities."""
+    """Trees of AND, OR, NOT and IS TRUE over predicates, with a constant now and then. `extremes`: also NaN and infinities."""
     leaf = predicates(attributes, kinds, extremes)
     constant = st.sampled_from([Constant(True), Constant(False), Constant(None)])
     return st.recursive(
@@ -127,6 +128,7 @@ def expressions(
             st.lists(inner, min_size=2, max_size=4).map(lambda children: And(tuple(children))),
             st.lists(inner, min_size=2, max_size=4).map(lambda children: Or(tuple(children))),
             inner.map(Not),
+            st.builds(truth, inner, st.sampled_from([True, True, False, None]), st.booleans()),
         ),
         max_leaves=max_leaves,
     )
@@ -355,12 +357,14 @@ def typed_predicate(random: Random) -> Predicate:
 
 
 def typed_expression(random: Random, depth: int = 3) -> Expression:
-    """AND, OR and NOT, at most so deep, over predicates on the typed columns."""
-    shape = random.choice(["predicate", "and", "or", "not"]) if depth else "predicate"
+    """AND, OR, NOT and IS TRUE, at most so deep, over predicates on the typed columns."""
+    shape = random.choice(["predicate", "and", "or", random.choice(["not", "truth"])]) if depth else "predicate"
     if shape == "predicate":
         return typed_predicate(random)
     if shape == "not":
         return Not(typed_expression(random, depth - 1))
+    if shape == "truth":
+        return truth(typed_expression(random, depth - 1), random.choice([True, False, None]), random.random() < 0.5)
     if random.random() < 0.05:
         return Constant(random.choice([True, False, None]))
     children = tuple(typed_expression(random, depth - 1) for _ in range(random.randint(2, 3)))

@@ -1,7 +1,8 @@
 """Why an event matches a subscription, or why not, predicate by predicate.
 
 A slow path of its own over the expression tree, with the truths of dibs.reference; no index takes part in it.
-NOT is pushed down to the predicates, as matching does: NOT (a = 1 OR b = 2) is explained as a <> 1 AND b <> 2.
+NOT is pushed down to the predicates, as matching does: NOT (a = 1 OR b = 2) is explained as a <> 1 AND b <> 2, and
+(a = 1) IS FALSE as (a <> 1) IS TRUE. IS UNKNOWN says that neither a = 1 nor a <> 1 is TRUE.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 from dibs.arguments import check_number
 from dibs.coding.values import Range
 from dibs.explain_words import escape, reason_for, short_group, short_sql
-from dibs.language.expression import And, Constant, Expression, Or, Predicate
+from dibs.language.expression import And, Constant, Expression, Or, Truth
 from dibs.language.joins import is_join
-from dibs.language.printer import to_sql
+from dibs.language.printer import TRUTHS, to_sql
 from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of
 
 LINES = 50  # that are shown; everything is in .parts
@@ -29,9 +30,10 @@ COLOURS: dict[bool | None, str] = {True: "#1a7f37", False: "#cf222e", None: "#9a
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """A predicate or constant with its reason, or AND or OR with the parts that it joins."""
+    """A predicate or constant with its reason, also IS [NOT] TRUE of one; AND or OR with the parts that it joins, and
+    IS [NOT] TRUE of those with the one part that it is asked of."""
 
-    expression: And | Or | Constant | Predicate
+    expression: Expression
     truth: bool | None
     values: tuple[Any, ...] = ()  # what the event has for the attribute
     reason: str = ""
@@ -47,7 +49,8 @@ class Part:
     @property
     def attribute(self) -> str | None:
         """What the predicate is about; None for a join over history, which is about several."""
-        name: str | None = getattr(self.expression, "attribute", None)
+        asked = self.expression.child if isinstance(self.expression, Truth) else self.expression
+        name: str | None = getattr(asked, "attribute", None)
         return None if name is not None and is_join(name) else name
 
     def deciding_parts(self) -> list[Part]:
@@ -55,7 +58,7 @@ class Part:
         where one is enough to hold, the one with the shortest explanation."""
         if isinstance(self.expression, And):
             return list(self.parts) if self.truth else [part for part in self.parts if not part.truth]
-        if self.truth:
+        if self.truth and isinstance(self.expression, Or):
             return [min((part for part in self.parts if part.truth), key=lambda part: part.deciders)]
         return list(self.parts)
 
@@ -74,7 +77,7 @@ def explain(
     found = joins or {}
     nodes = list(children_first(expression))
     # As matching does: what is not asked for is not looked at, whatever is wrong with it.
-    asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Constant))}
+    asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Truth, Constant))}
     values = {name: of_name for name, of_name in values_of(event, asked).items() if not is_join(name)}
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
@@ -82,6 +85,8 @@ def explain(
         if isinstance(node, (And, Or)):
             first = len(waiting) - len(node.children)
             waiting[first:] = [_group(node, waiting[first:])]
+        elif isinstance(node, Truth):
+            waiting.append(_tested(node, waiting.pop()))
         elif isinstance(node, Constant):
             waiting.append(Part(node, node.value, reason=CONSTANTS[node.value]))
         else:
@@ -101,14 +106,29 @@ def _as_told(part: Part, told: Mapping[str, Any]) -> Part:
     if not part.parts:
         return Part(part.expression, told["truth"], tuple(told["values"]), told["reason"])
     theirs = told.get("parts", ())  # none where it is too deep
+    if not theirs:
+        return part
+    parts = [_as_told(*pair) for pair in zip(part.parts, theirs)]
+    if isinstance(part.expression, Truth):
+        return _tested(part.expression, *parts)
     assert isinstance(part.expression, (And, Or))
-    return _group(part.expression, [_as_told(*pair) for pair in zip(part.parts, theirs)]) if theirs else part
+    return _group(part.expression, parts)
+
+
+def _tested(node: Truth, part: Part) -> Part:
+    """IS [NOT] TRUE of a part: in one line, if that is one predicate."""
+    own = Truth(part.expression, True, node.negated)
+    truth = (part.truth is True) != node.negated
+    if not part.parts:
+        return Part(own, truth, part.values, part.reason.replace("satisfies this", "satisfies the condition"))
+    return Part(own, truth, (), f"it is {TRUTHS[part.truth].lower()}", (part,), part.predicates, part.deciders)
 
 
 def _group(node: And | Or, children: list[Part]) -> Part:
     parts: list[Part] = []
     for child in children:  # an AND inside an AND is shown as one
         parts.extend(child.parts if type(child.expression) is type(node) else [child])
+    node = type(node)(tuple(part.expression for part in parts))  # whose NOT is pushed down
     truths = [part.truth for part in parts]
     truth = truth_of_and(truths) if isinstance(node, And) else truth_of_or(truths)
     hold, several = truths.count(True), len(truths)
@@ -125,7 +145,8 @@ class Explanation:
 
     matched     whether it matches, which is truth being True
     truth       True, False, or None for unknown
-    parts       the parts joined by `operator` ("AND", "OR", or "" for a single predicate), each with its own .parts
+    parts       the parts joined by `operator` ("AND", "OR", or "" for a single predicate), each with its own .parts;
+                with "IS TRUE" or "IS NOT TRUE", the part that it is asked of
     deciding    the predicates that decide: what fails where it does not match, else what made it match
     """
 
@@ -196,6 +217,8 @@ class Explanation:
 
 
 def _operator(part: Part) -> str:
+    if isinstance(part.expression, Truth):
+        return ("IS NOT TRUE" if part.expression.negated else "IS TRUE") if part.parts else ""
     return "AND" if isinstance(part.expression, And) else "OR" if isinstance(part.expression, Or) else ""
 
 
@@ -214,6 +237,8 @@ def _rows(part: Part, lines: int, tree: str = "", branch: str = "") -> list[_Row
     if lines < 3 or len(tree) >= INDENT:
         known = not any(each.parts for each in part.parts)
         text = short_group(operator, [each.expression for each in part.parts if known], part.predicates)
+        if isinstance(part.expression, Truth):
+            text = f"{operator} of {part.predicates:,} predicates"
         return [_Row(part.truth, tree + branch, text, part.reason)]
     rows = [_Row(part.truth, tree + branch, operator, part.reason)]
     inner = tree + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]

@@ -2,6 +2,7 @@
 for, about 1 for each condition that the event says nothing about. For ranking, not for judging: no index takes part.
 
     AND   the sum of its parts      OR   the nearest of its parts      NOT   pushed down to the predicates
+    IS TRUE   what it is of         IS NOT TRUE   FAILS where that holds
 
     numbers, times   how far the value is from the nearest one that would do, relative to both of them
     strings          how much of them differs, for =, IN and STARTSWITH
@@ -15,7 +16,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from dibs.coding.values import Range
-from dibs.language.expression import And, Between, Compare, Constant, Expression, In, Kind, Literal, Or, StringTest
+from dibs.language.expression import (
+    And,
+    Between,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    Kind,
+    Literal,
+    Or,
+    StringTest,
+    Truth,
+)
 from dibs.reference import OfNoKind, children_first, key_beside, key_of, truth_of
 
 JUST_BESIDE = 1e-9  # at the end of an open range: nearer than everything else, and yet not there
@@ -33,6 +46,9 @@ def distance(expression: Expression, values: Mapping[str, list[Any]]) -> float:
             first = len(waiting) - len(node.children)
             parts = waiting[first:]
             waiting[first:] = [sum(parts) if isinstance(node, And) else min(parts, default=IMPOSSIBLE)]
+        elif isinstance(node, Truth):
+            if node.negated:  # 0 is TRUE
+                waiting.append(FAILS if waiting.pop() == 0 else 0.0)
         elif isinstance(node, Constant):
             waiting.append(0.0 if node.value else IMPOSSIBLE)
         elif truth_of(node, values):

@@ -125,7 +125,7 @@ class Texts:
         if kind == 8:
             return self.join(name, negation, random.choice(["RLIKE", "REGEXP"]), random.choice(REGEXES))
         if kind == 9:
-            return self.join(name, "IS", random.choice(["", "NOT"]), "NULL")
+            return self.join(name, "IS", random.choice(["", "NOT"]), random.choice(["NULL", "NULL", self.truth()]))
         if kind == 10:
             function = random.choice(["STARTSWITH", "endswith", "CONTAINS", "Contains"])
             return self.join(function, "(", name, ",", self.pick(STRINGS, BAD_STRINGS), ")")
@@ -138,6 +138,9 @@ class Texts:
         ]
         return random.choice([name, name, name, "TRUE", "FALSE", *rare])
 
+    def truth(self) -> str:
+        return self.pick(["TRUE", "FALSE", "UNKNOWN", "true", "Unknown"], ["`UNKNOWN`", "unknown.x", "NULL", "5", ""])
+
     def condition(self, depth: int) -> str:
         random = self.random
         kind = random.random()
@@ -146,7 +149,10 @@ class Texts:
         if kind < 0.55:
             return self.join(random.choice(["NOT", "not", "!"]), self.condition(depth - 1))
         if kind < 0.7:
-            return self.join("(", self.condition(depth - 1), ")")
+            truth = ["IS", random.choice(["", "NOT"]), self.truth()] if random.random() < 0.3 else []
+            return self.join("(", self.condition(depth - 1), ")", *truth)
+        if kind < 0.75:
+            return self.join(self.predicate(), "IS", random.choice(["", "not"]), self.truth())
         word = random.choice(["AND", "OR", "and", "Or"])
         return f" {word} ".join(self.condition(depth - 1) for _ in range(random.choice([2, 2, 3, 4])))
 

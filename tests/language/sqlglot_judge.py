@@ -27,6 +27,7 @@ from dibs.language.expression import (
     Or,
     RLike,
     StringTest,
+    Truth,
     negate,
     number,
 )
@@ -66,6 +67,8 @@ def negated(node: Expression) -> Expression:
         return node.child
     if isinstance(node, Constant):
         return Constant(None if node.value is None else not node.value)
+    if isinstance(node, Truth):
+        return node._replace(negated=not node.negated)
     return Not(node) if isinstance(node, (And, Or)) else negate(node)
 
 
@@ -112,10 +115,20 @@ def predicate_of(node: Any) -> Expression:
     if kind is exp.RegexpLike:
         pattern = value_of(node.expression)
         return UNKNOWN if pattern is None else RLike(value_of(node.this), pattern.value)
+    if kind is exp.Is and (isinstance(node.expression, exp.Boolean) or is_condition(node.this)):
+        child = expression_of(node.this)
+        value = node.expression.this if isinstance(node.expression, exp.Boolean) else None  # UNKNOWN is its NULL
+        return Constant(child.value is value) if isinstance(child, Constant) else Truth(child, value)
     if kind is exp.Is and isinstance(node.expression, exp.Null):
         subject = value_of(node.this)
         return IsNull(subject) if isinstance(subject, str) else Constant(subject is None)
     raise NotImplementedError(kind)
+
+
+def is_condition(node: Any) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return not isinstance(node, (exp.Column, exp.Dot, exp.Null, exp.Literal, exp.Neg, exp.Cast, exp.Concat))
 
 
 def value_of(node: Any) -> Any:

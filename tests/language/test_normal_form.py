@@ -8,7 +8,7 @@ import time
 import pytest
 from hypothesis import given
 
-from dibs.language.expression import And, Constant, Expression, In, Not, Or, predicates
+from dibs.language.expression import And, Constant, Expression, In, IsNull, Not, Or, Truth, predicates
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import to_sql
 from dibs.language.sql import MAX_DEPTH, parse
@@ -84,6 +84,28 @@ FORMS = {
     "a LIKE 'a_'": "a LIKE 'a_'",
     "a LIKE 'a%b'": "a LIKE 'a%b'",
     "a LIKE 'x' OR a LIKE 'y' OR a = 'z'": "a IN ('x', 'y', 'z')",
+    # IS TRUE and the like: complements of predicates, IS FALSE by NOT
+    "(a = 1) IS TRUE": "a = 1",
+    "(a = 1) IS NOT TRUE": "(a = 1) IS NOT TRUE",
+    "NOT ((a = 1) IS NOT TRUE)": "a = 1",
+    "(a = 1 AND b < 2) IS FALSE": "a <> 1 OR b >= 2",
+    "(a = 1) IS NOT FALSE": "(a <> 1) IS NOT TRUE",
+    "(a = 1) IS UNKNOWN": "(a = 1) IS NOT TRUE AND (a <> 1) IS NOT TRUE",
+    "(a = 1) IS NOT UNKNOWN": "a = 1 OR a <> 1",
+    "active IS NOT TRUE": "(active = TRUE) IS NOT TRUE",
+    "NOT (a < 1 AND b < 2) IS TRUE": "(a < 1) IS NOT TRUE OR (b < 2) IS NOT TRUE",
+    "(NOT (a < 1 AND b < 2)) IS NOT TRUE": "(a >= 1) IS NOT TRUE AND (b >= 2) IS NOT TRUE",
+    "((a < 1) IS NOT TRUE OR b < 2) IS NOT TRUE": "a < 1 AND (b < 2) IS NOT TRUE",
+    "((a < 1) IS NOT TRUE AND b < 2) IS FALSE": "a < 1 OR b >= 2",
+    "(a IS NULL) IS NOT TRUE AND (b LIKE 'x%') IS NOT TRUE": "a IS NOT NULL AND (STARTSWITH(b, 'x')) IS NOT TRUE",
+    "(EXISTS d (d.a = a)) IS NOT TRUE": "NOT EXISTS (SELECT 1 FROM history d WHERE d.a = a)",
+    "(a = 1 OR a = 2) IS NOT TRUE": "(a IN (1, 2)) IS NOT TRUE",
+    "(a = 1) IS NOT TRUE OR a = 2 OR a = 3": "(a = 1) IS NOT TRUE OR a IN (2, 3)",
+    "(a = 1) IS NOT TRUE OR (a = 2) IS NOT TRUE": "(a = 1) IS NOT TRUE OR (a = 2) IS NOT TRUE",
+    "a = 2 AND (a = 1) IS NOT TRUE": "a = 2 AND (a = 1) IS NOT TRUE",
+    "(a NOT IN (1, NULL)) IS NOT TRUE": "TRUE",
+    "(a = 1 OR NULL) IS UNKNOWN": "(a = 1) IS NOT TRUE",
+    "(a < 1) IS NOT TRUE AND ((a < 1) IS NOT TRUE OR b < 1)": "(a < 1) IS NOT TRUE",
     # flattening
     "a < 1 AND NOT (b < 1 OR c < 1)": "a < 1 AND b >= 1 AND c >= 1",
     "(a < 1 OR FALSE) AND (b < 1 AND TRUE)": "a < 1 AND b < 1",
@@ -97,17 +119,26 @@ def test_forms(text: str) -> None:
 
 
 def size(expression: Expression) -> int:
-    """Connectives, predicates and constants of lists."""
-    total, stack = 0, [expression]
+    """Connectives, predicates and constants of lists; what is below IS UNKNOWN twice."""
+    total, stack = 0, [(expression, 1)]
     while stack:
-        node = stack.pop()
-        total += len(node.literals) if isinstance(node, In) else 1
-        stack += node.children if isinstance(node, (And, Or)) else [node.child] if isinstance(node, Not) else []
+        node, times = stack.pop()
+        total += times * (len(node.literals) if isinstance(node, In) else not is_complement(node))
+        if isinstance(node, Truth) and node.value is None:
+            times *= 2
+        below = node.children if isinstance(node, (And, Or)) else [node.child] if isinstance(node, (Not, Truth)) else []
+        stack += [(child, times) for child in below]
     return total
 
 
+def is_complement(form: Expression) -> bool:
+    return isinstance(form, Truth) and form.value is True and form.negated
+
+
 def is_normal(form: Expression) -> bool:
-    """TRUE, FALSE, or And and Or by turns, each of two or more, over predicates."""
+    """TRUE, FALSE, or And and Or by turns, each of two or more, over predicates and complements of predicates."""
+    if isinstance(form, Truth):
+        return is_complement(form) and not isinstance(form.child, (And, Or, Not, Truth, Constant, IsNull))
     if isinstance(form, (And, Or)):
         return (
             len(form.children) > 1

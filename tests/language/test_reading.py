@@ -54,6 +54,7 @@ LEFT = [
     "a = 'x\0y'", "a = 1e999", "a = 128Y", "a RLIKE '['", "a LIKE 'x' ESCAPE 'ab'", "a = '\\uD83D'", "``=1", "TRUE",
     "a = DATE '2023-02-29'", "a = CAST(9007199254740993 AS DOUBLE)", "EXISTS d (d.a = a)", "a = -(-128Y)",
     "a LIKE ('x%')", "a RLIKE ('x')", "a LIKE 'x!%' ESCAPE '!'",
+    "a > 5 IS NOT TRUE", "(a = 1 OR b = 2) IS UNKNOWN", "b = 1 AND NOT (a = 1) IS NOT FALSE", "a IS UNKNOWN",
 ]  # fmt: skip
 
 

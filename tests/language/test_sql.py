@@ -36,6 +36,7 @@ from dibs.language.expression import (
     Or,
     RLike,
     StringTest,
+    Truth,
     literal,
 )
 from dibs.language.literals import LiteralError
@@ -52,6 +53,7 @@ def eq(name: str, value: Any) -> Compare:
 
 
 A, B, C = eq("a", 1), eq("b", 2), eq("c", 3)
+YES_A, YES_B = eq("a", True), eq("b", True)
 
 # text -> tree
 GOOD: dict[str, Expression] = {
@@ -96,6 +98,23 @@ GOOD: dict[str, Expression] = {
     "NOT (a) = 1": Compare("a", "<>", literal(1)),
     "NOT a = 1 AND b = 2": And((Compare("a", "<>", literal(1)), B)),
     "NOT (a = 1 AND b = 2)": Not(And((A, B))),
+    # IS binds weaker than = and <, tighter than NOT
+    "a = 1 IS TRUE": Truth(A, True),
+    "a = 1 IS NOT UNKNOWN": Truth(A, None, negated=True),
+    "NOT a = 1 IS FALSE": Truth(A, False, negated=True),
+    "!(a = 1) is not true": Truth(A, True),
+    "NOT (a = 1 IS TRUE)": Truth(A, True, negated=True),
+    "(a = 1 AND b = 2) IS NOT TRUE OR c = 3": Or((Truth(And((A, B)), True, negated=True), C)),
+    "(NOT (a = 1 AND b = 2)) IS FALSE": Truth(Not(And((A, B))), False),
+    "((a = 1) IS TRUE) IS NOT TRUE": Truth(Truth(A, True), True, negated=True),
+    "(a) IS TRUE AND NOT b IS FALSE": And((Truth(YES_A, True), Truth(YES_B, False, negated=True))),
+    "a IS UNKNOWN": Truth(YES_A, None),
+    "STARTSWITH(a, 'x') IS NOT TRUE": Truth(StringTest("a", "STARTSWITH", "x"), True, negated=True),
+    "1 < a IS TRUE": Truth(Compare("a", ">", literal(1)), True),
+    "TRUE IS NOT FALSE": TRUE,
+    "(a = NULL) IS UNKNOWN": TRUE,
+    "NULL IS NOT UNKNOWN": FALSE,
+    "unknown = 1": Compare("unknown", "=", literal(1)),
     "NOT NOT (a = 1 AND b = 2)": And((A, B)),
     "NOT (a = 1 AND b = 2) AND c = 3": And((Not(And((A, B))), C)),
     "NOT a IN (1)": In("a", (literal(1),), negated=True),
@@ -243,6 +262,7 @@ def test_problem_free(text: str) -> None:
 
 # What sqlglot 30 reads in another way, or not at all: Spark 4 agrees with us in all of these.
 SQLGLOT_DIFFERS = {
+    "a IS UNKNOWN",  # it has IS NULL for both
     "a = 'it''s'",  # joined without the quote, as Spark did before version 4
     'a = "it""s"',
     "a = r'x''y'",  # refused
@@ -467,6 +487,8 @@ def test_depth() -> None:
     assert validate(alternating(sql.MAX_DEPTH)) == []
     (problem,) = validate(alternating(sql.MAX_DEPTH + 1))
     assert problem.message == "AND, OR and NOT are nested more than 100 deep"
+    deep = "(" * (sql.MAX_DEPTH + 1) + "a = 1" + ") IS TRUE" * (sql.MAX_DEPTH + 1)
+    assert [problem.message for problem in validate(deep)] == ["AND, OR and NOT are nested more than 100 deep"]
     assert problem.advice.startswith("write it flatter")
     negations = "NOT (a AND " * 51 + "b" + ")" * 51
     assert validate(negations)[0].message == problem.message

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dibs.arguments import Id
-from dibs.language.expression import And, Constant, Expression, Or, attributes
+from dibs.language.expression import And, Constant, Expression, Or, Truth, attributes
 from dibs.lazy import lazy
 from dibs.reference import ValuesByName, children_first, holds_for
 
@@ -51,12 +51,14 @@ def id_order(id: Id) -> tuple[bool, Any]:
 
 
 def _holds(form: Expression, values: ValuesByName) -> bool:
-    """Whether a normal form is TRUE: it has no NOT left, so nothing that is FALSE or UNKNOWN can help."""
+    """Whether a normal form is TRUE: it has no NOT left, so FALSE and UNKNOWN need not be told from each other."""
     match form:
         case And(children):
             return all(_holds(child, values) for child in children)
         case Or(children):
             return any(_holds(child, values) for child in children)
+        case Truth(child):  # a complement
+            return not _holds(child, values)
         case Constant(value):
             return value is True
         case predicate:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dibs.language.expression import (
-    FALSE,
-    TRUE,
-    UNKNOWN,
-    And,
-    Compare,
-    Constant,
-    Expression,
-    Kind,
-    Literal,
-    Not,
-    Or,
-    negate,
-)
+from dibs.language.expression import UNKNOWN, And, Constant, Expression, Not, Or, Truth, negate
 from dibs.language.operands import Operand
 from dibs.language.predicates import Condition, PredicateReader
 from dibs.language.problems import Problems
 from dibs.language.tokens import Tokens
 
 MAX_PARENTHESES = 10_000  # open at one place of a text
-MAX_DEPTH = 100  # AND, OR and NOT one within the other, after flattening: later stages walk trees by recursion
+MAX_DEPTH = 100  # AND, OR, NOT and IS TRUE one within the other, after flattening: later stages walk trees by recursion
 
 
 class _Parenthesis:
@@ -90,14 +77,14 @@ class ConditionReader(PredicateReader):
                 self.advance()
                 value = self.group(self.groups.pop(), value)
             else:
-                value = self.rest_of_condition(value)
+                value = self.not_too_deep(self.rest_of_condition(value))
 
     def group(self, group: _Parenthesis, value: Operand | Condition) -> Operand | Condition:
         """What the parentheses hold: (a) is still the operand a, so that (a) = 1 can follow."""
         alone = not (group.disjuncts or group.conjuncts or group.negated)
         if alone and (isinstance(value, Operand) or value.broken):
             return value
-        return self.join(group, value)
+        return self.join(group, value)._replace(whole=True)
 
     def join(self, group: _Parenthesis, value: Operand | Condition) -> Condition:
         self.end_condition(group, value)
@@ -115,21 +102,6 @@ class ConditionReader(PredicateReader):
             group.negated = False
         group.conjuncts.append(condition)
 
-    def condition(self, operand: Operand) -> Condition:
-        """An operand that stands for a condition: a bare attribute asks for TRUE."""
-        literal = operand.literal
-        expression: Expression = UNKNOWN
-        if operand.attribute is not None:
-            expression = Compare(operand.attribute, "=", Literal(Kind.BOOLEAN, True))
-        elif literal is not None and literal.kind == Kind.BOOLEAN:
-            expression = TRUE if literal.value else FALSE
-        elif literal is not None:
-            advice = "compare it with an attribute, as in price < 10"
-            if literal.kind == Kind.STRING:
-                advice += "; quotes make a string, a name is quoted with backticks"
-            self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
-        return Condition(expression, 0, operand.start)
-
     def connect(self, connective: type[And] | type[Or], conditions: list[Condition]) -> Condition:
         if len(conditions) == 1:
             return conditions[0]
@@ -146,9 +118,11 @@ class ConditionReader(PredicateReader):
         return self.not_too_deep(Condition(connective(tuple(children)), depth, conditions[0].start))
 
     def negate(self, condition: Condition) -> Condition:
-        expression, depth, start, _ = condition
+        expression, depth, start = condition[:3]
         if isinstance(expression, Not):
             return Condition(expression.child, depth - 1, start)
+        if isinstance(expression, Truth):
+            return Condition(expression._replace(negated=not expression.negated), depth, start)
         if isinstance(expression, (And, Or)):
             return self.not_too_deep(Condition(Not(expression), depth + 1, start))
         if isinstance(expression, Constant):

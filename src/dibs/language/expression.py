@@ -1,6 +1,6 @@
 """The expression tree of a subscription: immutable, hashable, compared by class and content.
 
-    Expression = And(children) | Or(children) | Not(child) | Constant(value)
+    Expression = And(children) | Or(children) | Not(child) | Truth(child, value, negated) | Constant(value)
                | Compare | In | Between | StringTest | Like | RLike | IsNull        (the predicates)
 
 Inside a join over history (joins.py) attributes are those of an earlier document, and there is one more predicate,
@@ -8,7 +8,8 @@ PairCompare, which sets one of them against an attribute of the event.
 
 A predicate speaks of one attribute. `negated` predicates are predicates of their own (NOT IN, NOT LIKE, ...): over
 an array they ask for SOME element that fails the positive test, so a negation may be pushed into a predicate but
-never pulled out of one.
+never pulled out of one. Nor is it ever pushed through Truth, whose complement is Truth again: never UNKNOWN, and over
+an array `(a = 1) IS NOT TRUE` says that NO element is 1.
 
 Nodes are named tuples because a million of them are made at once; equality and hash take the class into account
 (a plain tuple would call And(x) and Or(x) equal).
@@ -218,8 +219,19 @@ class Not(NamedTuple):
     child: Expression
 
 
+@compare_by_class
+class Truth(NamedTuple):
+    """(child) IS [NOT] TRUE (value True), FALSE (False) or UNKNOWN (None). Itself never unknown.
+
+    IS FALSE: NOT child, pushed to its predicates, is TRUE. IS UNKNOWN: neither of both is."""
+
+    child: Expression
+    value: bool | None
+    negated: bool = False
+
+
 Predicate = Union[Compare, In, Between, StringTest, Like, RLike, IsNull, PairCompare]
-Expression = Union[And, Or, Not, Constant, Compare, In, Between, StringTest, Like, RLike, IsNull, PairCompare]
+Expression = Union[And, Or, Not, Truth, Constant, Compare, In, Between, StringTest, Like, RLike, IsNull, PairCompare]
 
 TRUE, FALSE, UNKNOWN = Constant(True), Constant(False), Constant(None)
 
@@ -240,6 +252,16 @@ def is_timed(predicate: Predicate) -> bool:
     return isinstance(predicate, Between) and Kind.TIME in (predicate.low.kind, predicate.high.kind)
 
 
+def tests_of_truth(node: Truth) -> And | Or | Truth:
+    """IS UNKNOWN in the other two tests: neither the condition nor NOT the condition is TRUE."""
+    if node.value is not None:
+        return node
+    child, _, negated = node
+    if negated:
+        return Or((Truth(child, True), Truth(child, False)))
+    return And((Truth(child, True, True), Truth(child, False, True)))
+
+
 def predicates(expression: Expression) -> Iterator[Predicate]:
     """The predicates from left to right, repeats included."""
     stack: list[Expression] = [expression]
@@ -247,7 +269,7 @@ def predicates(expression: Expression) -> Iterator[Predicate]:
         node = stack.pop()
         if isinstance(node, (And, Or)):
             stack.extend(reversed(node.children))
-        elif isinstance(node, Not):
+        elif isinstance(node, (Not, Truth)):
             stack.append(node.child)
         elif not isinstance(node, Constant):
             yield node

@@ -27,6 +27,7 @@ from dibs.language.expression import (
     RLike,
     StringTest,
     is_timed,
+    Truth,
     number_key,
 )
 from dibs.language.like import like_regex
@@ -48,9 +49,9 @@ def microseconds(value: dt.date) -> int:
 
 
 def is_conjunction(expression: Expression) -> bool:
-    """Whether a normal form is a plain conjunction (TRUE and FALSE count as one)."""
-    return not isinstance(expression, Or) and not (
-        isinstance(expression, And) and any(isinstance(c, (And, Or)) for c in expression.children)
+    """Whether a normal form is a plain conjunction of predicates (TRUE and FALSE count as one)."""
+    return not isinstance(expression, (Or, Truth)) and not (
+        isinstance(expression, And) and any(isinstance(c, (And, Or, Truth)) for c in expression.children)
     )
 
 
@@ -185,6 +186,8 @@ def _emit(node: Expression, on_true: int, on_false: int, steps: list[tuple[Predi
         for child in reversed(node.children):
             on_false = _emit(child, on_true, on_false, steps)
         return on_false
+    if isinstance(node, Truth):  # a complement: a program is two-valued, so only the ways change places
+        return _emit(node.child, on_false, on_true, steps)
     assert not isinstance(node, (Not, Constant)), "a normal form holds neither NOT nor constants inside"
     steps.append((node, on_true, on_false))
     return len(steps) - 1

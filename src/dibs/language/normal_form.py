@@ -1,14 +1,20 @@
 """The normal form of a tree: what the later stages match, TRUE for exactly the same events.
 
-It is TRUE, FALSE, or a tree of And and Or over predicates that are alternately nested, without Not and without
-constants. It is never larger than the tree: nothing is multiplied out, 40 factors (a OR b) stay 40 factors.
+It is TRUE, FALSE, or a tree of And and Or, alternately nested, over predicates and complements of predicates, without
+Not and without constants. A complement is Truth(predicate, True, negated=True): the predicate is not TRUE. It holds for
+an event without the attribute, so it is never a way to find the expression, and nothing is merged across it.
+
+Nothing is multiplied out, 40 factors (a OR b) stay 40 factors. Only IS UNKNOWN says everything below it twice (that is
+why the grammar bounds how deep it is nested); else the normal form is never larger than the tree.
 
 Every step holds for arrays too, where each predicate asks for some element of its own: `a = 1 AND a = 2` and
 `a = 1 AND a <> 1` can be TRUE and are left alone, while `a = 1 OR a = 2` is `a IN (1, 2)`, because some element
 satisfies one of two tests exactly when some element satisfies the first or some element the second.
 
 UNKNOWN counts as FALSE here. That is sound because no Not is left: AND and OR are minimum and maximum over
-FALSE < UNKNOWN < TRUE, so lowering an UNKNOWN to FALSE can never change whether the whole is TRUE.
+FALSE < UNKNOWN < TRUE, so lowering an UNKNOWN to FALSE can never change whether the whole is TRUE. Complements are
+never UNKNOWN, and do not ask which of FALSE and UNKNOWN their predicate is: so the complement of an AND is the OR of
+complements.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from dibs.language.expression import (
     Constant,
     Expression,
     In,
+    IsNull,
     Kind,
     Like,
     Literal,
@@ -33,11 +40,15 @@ from dibs.language.expression import (
     Predicate,
     StringTest,
     is_timed,
+    Truth,
     negate,
+    tests_of_truth,
 )
 from dibs.language.like import plain_test
+from dibs.language.printer import JOIN
 
 Connective = type[And] | type[Or]
+EXISTS_NAME = f"{JOIN}EXISTS ("  # how a join over history begins that is TRUE or FALSE, whatever the event has
 
 
 # -- predicates ------------------------------------------------------------------------------------------------------
@@ -107,21 +118,21 @@ def without_constants(connective: Connective, children: list[Expression]) -> lis
 
 
 def merge_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
-    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first; times are merged with times alone."""
-    if connective is And:
-        return children
+    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first; times are merged with times alone. With AND the
+    same of complements."""
     literals: dict[tuple[str, bool], dict[Literal, None]] = {}
     places: dict[tuple[str, bool], int] = {}
     result: list[Expression] = []
     for child in children:
-        if isinstance(child, Compare) and child.operator == "=":
-            found: tuple[Literal, ...] = (child.literal,)
-        elif isinstance(child, In) and not child.negated:
-            found = child.literals
+        leaf = child if connective is Or else child.child if isinstance(child, Truth) else None
+        if isinstance(leaf, Compare) and leaf.operator == "=":
+            found: tuple[Literal, ...] = (leaf.literal,)
+        elif isinstance(leaf, In) and not leaf.negated:
+            found = leaf.literals
         else:
             result.append(child)
             continue
-        key = child.attribute, is_timed(child)
+        key = leaf.attribute, is_timed(leaf)
         if key not in literals:
             literals[key] = {}
             places[key] = len(result)
@@ -129,7 +140,8 @@ def merge_equalities(connective: Connective, children: list[Expression]) -> list
         literals[key].update(dict.fromkeys(found))
     for key, place in places.items():
         if len(literals[key]) > 1:
-            result[place] = In(key[0], tuple(literals[key]))
+            merged = In(key[0], tuple(literals[key]))
+            result[place] = merged if connective is Or else complement(merged)
     return result
 
 
@@ -177,20 +189,28 @@ CONNECTIVE_RULES: tuple[Callable[[Connective, list[Expression]], list[Expression
 
 
 def normal_form(expression: Expression) -> Expression:
-    """The normal form, from the leaves up; negations go down on the way to them."""
+    """The normal form, from the leaves up; negations and complements go down on the way to them."""
     done: list[Expression] = []  # normal forms that wait for their connective
-    work: list[tuple[Expression, bool, bool]] = [(expression, False, False)]  # node, negated, children are done
+    # The node, whether it is negated, whether the complement of that is asked for, and whether its children are done.
+    work: list[tuple[Expression, bool, bool, bool]] = [(expression, False, False, False)]
     while work:
-        node, negated, ready = work.pop()
+        node, negated, unless, ready = work.pop()
         if isinstance(node, Not):
-            work.append((node.child, not negated, False))
+            work.append((node.child, not negated, unless, False))
+        elif isinstance(node, Truth):  # never UNKNOWN: its negation is its complement
+            test = tests_of_truth(node)
+            if isinstance(test, Truth):
+                work.append((test.child, test.value is False, (test.negated != negated) != unless, False))
+            else:
+                work.append((test, negated, unless, False))
         elif not isinstance(node, (And, Or)):
-            done.append(normal_leaf(node, negated))
+            leaf = normal_leaf(node, negated)
+            done.append(complement(leaf) if unless else leaf)
         elif not ready:
-            work.append((node, negated, True))
-            work.extend((child, negated, False) for child in reversed(node.children))
+            work.append((node, negated, unless, True))
+            work.extend((child, negated, unless, False) for child in reversed(node.children))
         else:
-            connective: Connective = And if isinstance(node, And) != negated else Or  # De Morgan
+            connective: Connective = And if isinstance(node, And) == (negated == unless) else Or  # De Morgan
             first = len(done) - len(node.children)
             done[first:] = [connect(connective, done[first:])]
     return done[0]
@@ -205,6 +225,15 @@ def normal_leaf(leaf: Predicate | Constant, negated: bool) -> Expression:
             break
         result = rule(result)  # type: ignore[arg-type]
     return result
+
+
+def complement(leaf: Expression) -> Expression:
+    """TRUE exactly where a predicate of a normal form, or a constant, is not TRUE."""
+    if isinstance(leaf, Constant):
+        return FALSE if leaf.value else TRUE
+    if isinstance(leaf, IsNull) or (isinstance(leaf, Compare) and leaf.attribute.startswith(EXISTS_NAME)):
+        return negate(leaf)  # these are never UNKNOWN, and speak of no single value
+    return Truth(leaf, True, negated=True)
 
 
 def connect(connective: Connective, children: list[Expression]) -> Expression:

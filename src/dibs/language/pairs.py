@@ -14,6 +14,7 @@ from dibs.language.expression import (
     PairCompare,
     Predicate,
     StringTest,
+    Truth,
 )
 from dibs.language.literals import NUMBER
 from dibs.language.operands import Operand, OperandReader
@@ -66,6 +67,12 @@ class PairReader(ConditionReader):
             refused = Refused("a subquery within a subquery is not supported", advice, token.start, token.end)
             return self.read_broken(refused, begin)
         return super().start_of_condition()
+
+    def truth_test(self, child: Expression, negated: bool) -> Expression:
+        word = self.next
+        advice = "outside of a join it can be asked of a condition; inside compare by = TRUE or = FALSE, or use IS NULL"
+        message = f"IS {'NOT ' * negated}{word.word} is not supported inside a join"
+        raise Refused(message, advice, word.start, word.end)
 
     def condition(self, operand: Operand) -> Condition:
         condition = super().condition(operand)
@@ -168,6 +175,6 @@ def rename(found: Expression, name: str) -> Expression:
         return found
     if isinstance(found, (And, Or)):
         return type(found)(tuple(rename(child, name) for child in found.children))
-    assert not isinstance(found, Not)
+    assert not isinstance(found, (Not, Truth))
     predicate: Predicate = found
     return predicate._replace(attribute=name)

@@ -20,10 +20,12 @@ from dibs.language.expression import (
     Kind,
     Like,
     Literal,
+    Not,
     Or,
     Predicate,
     RLike,
     StringTest,
+    Truth,
     negate,
 )
 from dibs.language.like import LikeError, like_regex, plain_test
@@ -35,13 +37,16 @@ from dibs.language.tokens import refuse_unexpected
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)
 RANGES = frozenset(["IN", "BETWEEN", "LIKE", "RLIKE"])
+TRUTHS = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
+MAX_UNKNOWN = 3  # one IS UNKNOWN within the other: each doubles the normal form of what is below it
 
 
 class Condition(NamedTuple):
     expression: Expression
-    depth: int  # of And, Or and Not nodes
+    depth: int  # of And, Or, Not and Truth nodes
     start: int
     broken: bool = False  # a problem is reported, so nothing more is said about what follows
+    whole: bool = False  # in parentheses, or such that Spark lets IS TRUE follow it without: a comparison, a function
 
 
 class PredicateReader(OperandReader):
@@ -66,7 +71,9 @@ class PredicateReader(OperandReader):
             if isinstance(value, Condition):
                 return self.after_condition(value)
             expression = self.predicate(value)
-            return Condition(expression, int(isinstance(expression, (And, Or))), value.start)
+            depth = int(isinstance(expression, (And, Or, Truth)))
+            is_comparison = self.next.kind == "IS" and not COMPARISONS.isdisjoint(self.tokens.kinds(begin, self.at))
+            return Condition(expression, depth, value.start, whole=is_comparison)
         except Refused as refused:
             return self.read_broken(refused, begin)
 
@@ -85,7 +92,9 @@ class PredicateReader(OperandReader):
         if condition.broken:
             self.skip(self.at)
             return condition
-        if kind in COMPARISONS or kind in RANGES or kind == "IS":
+        if kind == "IS":
+            return self.after_is(condition)
+        if kind in COMPARISONS or kind in RANGES:
             advice = "compare attributes with constants; conditions are joined by AND and OR"
             raise refuse_unexpected(self.next, "AND, OR or the end of the expression", advice)
         raise self.refuse_unexpected("AND, OR or the end of the expression", "conditions are joined by AND and OR")
@@ -177,20 +186,64 @@ class PredicateReader(OperandReader):
         return compare(left.literal, operator, right.literal)
 
     def null_test(self, left: Operand) -> Expression:
-        self.advance()
-        negated = self.next.kind == "NOT"
-        if negated:
-            self.advance()
-        if self.next.kind in ("TRUE", "FALSE"):
-            token, other = self.next, "FALSE" if self.next.kind == "TRUE" else "TRUE"
-            advice = f"write attribute = {token.kind}"
-            if negated:
-                advice = f"write attribute = {other} OR attribute IS NULL"
-            raise Refused(f"IS {token.kind} is not supported", advice, token.start, token.end)
-        self.take("NULL", "NULL", "IS is only used in IS NULL and IS NOT NULL; compare by = or <>")
+        """IS [NOT] NULL, TRUE, FALSE or UNKNOWN behind an operand."""
+        negated = self.is_not()
+        if self.next.word in TRUTHS:
+            return self.truth_test(self.condition(left).expression, negated)
+        self.take("NULL", "NULL, TRUE, FALSE or UNKNOWN", "compare by = or <>")
         if left.attribute is not None:
             return IsNull(left.attribute, negated)
         return TRUE if (left.literal is None) != negated else FALSE
+
+    def after_is(self, condition: Condition) -> Condition:
+        """IS [NOT] TRUE, FALSE or UNKNOWN behind a condition."""
+        place = self.next
+        negated = self.is_not()
+        if self.next.kind == "NULL":
+            advice = f"write IS {'NOT ' * negated}UNKNOWN; IS NULL is asked of an attribute"
+            raise Refused("a condition is not NULL but UNKNOWN", advice, place.start, self.next.end)
+        if self.next.word not in TRUTHS:
+            raise self.refuse_unexpected("TRUE, FALSE or UNKNOWN", "write (price < 10) IS NOT TRUE")
+        if not condition.whole:
+            advice = "put it in parentheses, as in (color IN ('red', 'blue')) IS NOT TRUE"
+            what = f"IS {'NOT ' * negated}{self.next.word}"
+            raise Refused(f"it is not clear what {what} is asked of", advice, place.start, self.next.end)
+        expression = self.truth_test(condition.expression, negated)
+        return Condition(expression, condition.depth + isinstance(expression, Truth), condition.start)
+
+    def is_not(self) -> bool:
+        """Reads IS, and whether NOT follows."""
+        self.advance()
+        if self.next.kind != "NOT":
+            return False
+        self.advance()
+        return True
+
+    def truth_test(self, child: Expression, negated: bool) -> Expression:
+        """Reads TRUE, FALSE or UNKNOWN."""
+        token = self.advance()
+        value = TRUTHS[token.word]
+        if isinstance(child, Constant):
+            return TRUE if (child.value is value) != negated else FALSE
+        if value is None and not _can_be_doubled(child):
+            message = f"IS UNKNOWN is asked of IS UNKNOWN, more than {MAX_UNKNOWN} deep"
+            raise Refused(message, "IS TRUE, IS FALSE and IS UNKNOWN are never UNKNOWN", token.start, token.end)
+        return Truth(child, value, negated)
+
+    def condition(self, operand: Operand) -> Condition:
+        """An operand that stands for a condition: a bare attribute asks for TRUE."""
+        literal = operand.literal
+        expression: Expression = UNKNOWN
+        if operand.attribute is not None:
+            expression = Compare(operand.attribute, "=", Literal(Kind.BOOLEAN, True))
+        elif literal is not None and literal.kind == Kind.BOOLEAN:
+            expression = TRUE if literal.value else FALSE
+        elif literal is not None:
+            advice = "compare it with an attribute, as in price < 10"
+            if literal.kind == Kind.STRING:
+                advice += "; quotes make a string, a name is quoted with backticks"
+            self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
+        return Condition(expression, 0, operand.start)
 
     def in_list(self, attribute: str, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")
@@ -300,4 +353,19 @@ class PredicateReader(OperandReader):
         text = self.text(name.word)
         self.take(")", ")", form)
         tested = StringTest(subject.attribute or "", name.word, text) if text is not None else UNKNOWN
-        return Condition(tested, 0, name.start)
+        return Condition(tested, 0, name.start, whole=True)
+
+
+def _can_be_doubled(expression: Expression) -> bool:
+    """Whether IS UNKNOWN, which says everything below it twice (normal_form.py), may be asked of it."""
+    stack: list[tuple[Expression, int]] = [(expression, 1)]
+    while stack:
+        node, deep = stack.pop()
+        if isinstance(node, (And, Or)):
+            stack.extend((child, deep) for child in node.children)
+        elif isinstance(node, (Not, Truth)):
+            deep += isinstance(node, Truth) and node.value is None
+            if deep > MAX_UNKNOWN:
+                return False
+            stack.append((node.child, deep))
+    return True

@@ -1,8 +1,8 @@
 """From a tree back to text: canonical, and parse(to_sql(tree)) == tree for every tree that parse gives.
 
 A tree made by hand comes back as parse would have shaped it: connectives flattened, those of one child replaced by
-the child (of none: TRUE for AND, FALSE for OR), NOT moved into predicates and constants, IN over nothing but NULL
-turned into UNKNOWN. What it means is the same.
+the child (of none: TRUE for AND, FALSE for OR), NOT moved into predicates, constants and IS TRUE, IS TRUE of a constant
+decided, IN over nothing but NULL turned into UNKNOWN. What it means is the same.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from dibs.language.expression import (
     Predicate,
     RLike,
     StringTest,
+    Truth,
 )
 from dibs.language.tokens import KEYWORDS, quote_name
 
 _CONSTANTS = {True: "TRUE", False: "FALSE", None: "NULL"}
+TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 # A join over history is an attribute whose name is this character, which no text can hold, and its own canonical text.
 JOIN = "\0"
 YES = Literal(Kind.BOOLEAN, True)
@@ -58,6 +60,8 @@ def pieces(expression: Expression, named: Callable[[str], str] | None = None) ->
             yield node
         elif isinstance(node, Not):
             stack += [")", node.child, "NOT ("] if isinstance(node.child, (And, Or, Not)) else [node.child, "NOT "]
+        elif isinstance(node, Truth):
+            stack += [f") IS {'NOT ' * node.negated}{TRUTHS[node.value]}", node.child, "("]
         elif isinstance(node, (And, Or)):
             if not node.children:
                 yield _EMPTY[type(node)]

@@ -11,12 +11,17 @@ sqlglot is its judge: where it accepts a text of this language it must read it a
                | attribute [NOT] LIKE string [ESCAPE 'c']  | attribute [NOT] RLIKE string
                | STARTSWITH(attribute, string) | ENDSWITH(attribute, string) | CONTAINS(attribute, string)
                | operand IS [NOT] NULL | attribute | TRUE | FALSE | NULL
+               | tested IS [NOT] (TRUE FALSE UNKNOWN)
+    tested     = ( condition ) | attribute | operand (= == <> != < <= > >=) operand | STARTSWITH(...) and the like
 
 The shape of the tree is canonical:
 - AND and OR are flattened in the order of the text, whatever the parentheses: (a AND b) AND c is And((a, b, c)), and
   so is a AND (b AND c). They have at least two children and no child of their own class.
 - NOT before a predicate is the negated predicate (NOT a = 1 is a <> 1, NOT a LIKE 'x' is a NOT LIKE 'x'), before a
-  constant the other constant; NOT NOT cancels. So Not stands only before And and Or.
+  constant the other constant; NOT NOT cancels. NOT before IS TRUE is IS NOT TRUE, and likewise of the others. So Not
+  stands only before And and Or.
+- IS TRUE, IS FALSE and IS UNKNOWN are Truth around what they are asked of, however that was put in parentheses; asked
+  of a constant, they are one. (Truth inside Truth needs parentheses, as in Spark, where IS binds weaker than = and <.)
 - A bare attribute is a test for TRUE: `active` is active = TRUE, `NOT active` is active <> TRUE.
 - A constant on the left changes sides: 5 < a is a > 5. Two constants are compared at once: 1 = 1 is TRUE.
 - NULL: a comparison, LIKE, RLIKE or function with NULL is UNKNOWN. IN loses its NULLs and becomes In(null=True), or

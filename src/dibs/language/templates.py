@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dibs.errors import ExpressionError
 from dibs.jit.undisturbed import bring
-from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Literal, Not, Or, Predicate
+from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Literal, Not, Or, Predicate, Truth
 from dibs.language.flatten import is_conjunction, jumps, microseconds, test_of
 from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
@@ -229,12 +229,12 @@ def _make_pattern(shape: bytes) -> Pattern | None:
         tree = parse(example.text)
     except (ExpressionError, ValueError):  # also a word that is not UTF-8
         return None
-    if isinstance(tree, (And, Or, Not, Constant)) or tree.attribute not in example.names:
+    if isinstance(tree, (And, Or, Not, Truth, Constant)) or tree.attribute not in example.names:
         return None
     tests = []
     for negated in (False, True):
         leaf = normal_leaf(tree, negated)
-        if isinstance(leaf, (And, Or, Not, Constant)):
+        if isinstance(leaf, (And, Or, Not, Truth, Constant)):
             return None
         test = _test(leaf, example)
         if test is None:

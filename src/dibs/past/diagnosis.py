@@ -39,7 +39,8 @@ from dibs.language.expression import (
     Or,
     Predicate,
     StringTest,
-    predicates,
+    Truth,
+    tests_of_truth,
 )
 from dibs.language.expression import Like as LikePredicate
 from dibs.language.expression import RLike as RLikePredicate
@@ -168,7 +169,7 @@ def diagnose(
     looking = _Looking(shown, attributes, history, retain)
     for batch in _first(events.batches(looking.wanted, ROWS), MOST):
         looking.look(batch)
-    asked = [p for p in predicates(tree) if not is_join(p.attribute)]
+    asked = [p for p in _needed(tree) if not is_join(p.attribute)]
     return Diagnosis(
         looking.events,
         joined,
@@ -187,6 +188,27 @@ def _split(tree: Expression) -> tuple[Literal["AND", "OR"], list[Expression]]:
         nested = [part for child in tree.children for part in (child.children if isinstance(child, And) else [child])]
         return "AND", nested
     return "AND", [tree]
+
+
+def _needed(tree: Expression) -> Iterator[Predicate]:
+    """The predicates, as they were written, that help by being TRUE or FALSE, not by being UNKNOWN: those below
+    IS NOT TRUE never make an expression match little by what events lack."""
+    stack: list[tuple[Expression, bool]] = [(tree, False)]
+    while stack:
+        node, negated = stack.pop()
+        if isinstance(node, (And, Or)):
+            stack.extend((child, negated) for child in reversed(node.children))
+        elif isinstance(node, Not):
+            stack.append((node.child, not negated))
+        elif isinstance(node, Truth):
+            test = tests_of_truth(node._replace(negated=node.negated != negated))
+            if not isinstance(test, Truth):  # both of its tests are about the same predicates
+                test = test.children[0]  # type: ignore[assignment]
+            assert isinstance(test, Truth)
+            if not test.negated:
+                stack.append((test.child, test.value is False))
+        elif not isinstance(node, Constant):
+            yield node
 
 
 def _first(batches: Iterable[StoredBatch], count: int) -> Iterator[StoredBatch]:
@@ -330,7 +352,7 @@ def _nearest(name: str, known: Counter[str]) -> str | None:
 
 
 def _short(condition: Expression) -> str:
-    if isinstance(condition, (And, Or, Not, Constant)):
+    if isinstance(condition, (And, Or, Not, Truth, Constant)):
         return shorten(escape(to_sql(condition)), TEXT_WIDTH)
     return short_sql(condition)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dibs.language.expression import And, Constant, Expression, Not, Or, Predicate, negate
+from dibs.language.expression import And, Constant, Expression, Not, Or, Predicate, Truth, negate, tests_of_truth
+
+Node = And | Or | Truth | Constant | Predicate
 
 
 def truth_of_tree(expression: Expression, truth_of_leaf: Callable[[Predicate], bool | None]) -> bool | None:
@@ -16,6 +18,8 @@ def truth_of_tree(expression: Expression, truth_of_leaf: Callable[[Predicate], b
                 truths.append(truth_of_and([truths.pop() for _ in children]))
             case Or(children):
                 truths.append(truth_of_or([truths.pop() for _ in children]))
+            case Truth(_, _, negated):
+                truths.append((truths.pop() is True) != negated)
             case Constant(value):
                 truths.append(value)
             case predicate:
@@ -31,12 +35,13 @@ def truth_of_or(truths: list[bool | None]) -> bool | None:
     return True if True in truths else None if None in truths else False
 
 
-def children_first(expression: Expression) -> Iterator[And | Or | Constant | Predicate]:
+def children_first(expression: Expression) -> Iterator[Node]:
     """The nodes of the expression with NOT pushed down to the predicates, from left to right, children first.
 
+    Of Truth only IS [NOT] TRUE is left: IS FALSE is IS TRUE of the negation, and IS UNKNOWN says that neither is TRUE.
     No recursion: a tree may be deeper than Python's stack.
     """
-    nodes: list[And | Or | Constant | Predicate] = []
+    nodes: list[Node] = []
     stack = [(expression, False)]
     while stack:
         node, negated = stack.pop()
@@ -44,6 +49,12 @@ def children_first(expression: Expression) -> Iterator[And | Or | Constant | Pre
             case Not(child):
                 stack.append((child, not negated))
                 continue
+            case Truth(_, None, is_other):
+                stack.append((tests_of_truth(node._replace(negated=is_other != negated)), False))
+                continue
+            case Truth(child, value, is_other):
+                stack.append((child, value is False))
+                node = Truth(child if value else Not(child), True, is_other != negated)
             case And(children) | Or(children):
                 stack.extend((child, negated) for child in children)
                 if negated:

@@ -23,6 +23,7 @@ from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
+from dibs.index.auto.access_sets import complements
 from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending, options_in
 from dibs.index.statistics import guess_presence
@@ -70,14 +71,16 @@ class Segment:
 
     @lazy
     def _index_of_constants(self) -> Index:
-        """Over the clauses without joins. (No clause asks for the opposite of anything, and an event has no values of
-        joins by then, so that in a program IS NULL stands for a join that holds.)"""
+        """Over the clauses without joins. An event has no values of joins by then, so that in a program IS NULL stands
+        for a join that holds, and what never holds for one that is asked for as a complement."""
         clauses = self.clauses
         is_join_step = np.array([is_join(name) for name, _ in self.domains.attributes], np.bool_)[clauses.attribute]
         cut = int(clauses.offsets[clauses.conjunctions])
         kept = np.append(~is_join_step[:cut], np.ones(len(is_join_step) - cut, np.bool_))
         before = np.append(0, np.cumsum(kept))
-        spared = np.where(is_join_step, 0, clauses.lo), np.where(is_join_step, 0, clauses.hi)
+        joined = np.unique(np.searchsorted(clauses.offsets, np.flatnonzero(is_join_step), side="right") - 1)
+        fails = complements(clauses, joined[joined >= clauses.conjunctions])
+        spared = np.where(is_join_step, fails, clauses.lo), np.where(is_join_step, 0, clauses.hi)
         lo, hi = (each.astype(np.int32)[kept] for each in spared)
         open_ones = replace(clauses, offsets=before[clauses.offsets], attribute=clauses.attribute[kept], lo=lo, hi=hi)
         return create(AUTO, open_ones)

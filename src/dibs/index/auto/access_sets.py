@@ -19,6 +19,9 @@ OR at the top of an expression cuts it into parts, each with an access set of it
 be satisfied by one event, and only one of them must report it: the first that is, or the one for which
 
     the program accepts in a step of the entry's part, and no earlier predicate of the part's access set holds.
+
+A predicate may also be asked for as a complement (IS NOT TRUE): then its range says yes when it does not hold, and it
+leads nowhere, as IS NULL does. `complements` tells which predicates are.
 """
 
 from __future__ import annotations
@@ -76,6 +79,17 @@ def access_sets(
     own = Programs(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.offsets[c.conjunctions], share)
     found, *columns = _access_sets(programs, own, thresholds.tests_of_an_entry)
     return found, Entries(*columns)
+
+
+def complements(clauses: Clauses, programs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each predicate of the clauses, whether it is one of these rows, which are programs, and the row rather holds
+    where the predicate does not."""
+    c = clauses
+    share = np.zeros(0, np.float32)  # of which nothing is asked
+    own = Programs(c.offsets, c.lo, c.hi, c.on_true, c.on_false, c.offsets[c.conjunctions], share)
+    result = np.zeros(len(c.attribute), np.bool_)
+    _find_complements(programs, own, result)
+    return result
 
 
 class Programs(NamedTuple):
@@ -161,6 +175,19 @@ def _find_sets(rows, most_tests, programs, tree, steps, found, out):
             _choose(nodes, tree, steps)
             n = _write_entries(rows[i], n, most_tests, programs, steps, out)
     return n
+
+
+@kernel
+def _find_complements(rows, programs, result):
+    longest = 1
+    for r in rows:
+        longest = max(longest, programs.offsets[r + 1] - programs.offsets[r])
+    tree, steps = _make_tree(2 * longest), _make_steps(longest)
+    for r in rows:
+        base = programs.offsets[r]
+        for n in range(_cut(r, programs, tree, steps)):
+            if tree.kind[n] == LEAF:
+                result[base + tree.first[n]] = _holds_without(n, base - programs.first_jump, programs, tree)
 
 
 @kernel
