@@ -119,7 +119,8 @@ def expressions(
     extremes: bool = False,
     max_leaves: int = 8,
 ) -> st.SearchStrategy[Expression]:
-    """Trees of AND, OR, NOT and IS TRUE over predicates, with a constant now and then. `extremes`: also NaN and infinities."""
+    """Trees of AND, OR, NOT and IS TRUE over predicates, with a constant now and then. `extremes`: also NaN and
+    infinities."""
     leaf = predicates(attributes, kinds, extremes)
     constant = st.sampled_from([Constant(True), Constant(False), Constant(None)])
     return st.recursive(

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dibs.language.expression import And, Constant, Not, Or
+from dibs.language.expression import And, Constant, Not, Or, Truth
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.reference import matches
@@ -62,8 +62,10 @@ def test_the_expressions_have_everything() -> None:
         node = stack.pop()
         if isinstance(node, (And, Or)):
             stack.extend(node.children)
-        elif isinstance(node, Not):
+        elif isinstance(node, (Not, Truth)):
             stack.append(node.child)
+            if isinstance(node, Truth):
+                asked.add(("Truth", node.value, node.negated))
         elif isinstance(node, Constant):
             asked.add(("constant", node.value, None))
         else:
@@ -76,4 +78,5 @@ def test_the_expressions_have_everything() -> None:
     others = {(name, None, negated) for name in ("Between", "Like", "RLike", "IsNull") for negated in (True, False)}
     columns = {("column", name, None) for name in TYPED_COLUMNS}
     constants = {("constant", value, None) for value in (True, False, None)}
-    assert operators | functions | lists | others | columns | constants <= asked
+    truths = {("Truth", value, negated) for value in (True, False, None) for negated in (True, False)}
+    assert operators | functions | lists | others | columns | constants | truths <= asked

@@ -9,7 +9,7 @@ import pytest
 
 from coded import _holds, _row_holds, random_clauses, random_events
 from dibs.coding.clauses import code_clauses
-from dibs.index.auto.access_sets import access_sets
+from dibs.index.auto.access_sets import access_sets, complements
 from dibs.language.flatten import program_table
 from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
@@ -45,10 +45,31 @@ def set_of(text, share=None):
         ("(a = 1 OR b = 2) AND (c IS NULL OR d IS NULL)", None, [0, 1]),
         ("a IS NULL OR (b IS NULL AND c = 1)", None, None),
         ("(a IS NULL AND b = 1) OR (c = 1 AND d IS NULL)", None, [1, 2]),
+        ("(a = 1) IS NOT TRUE", None, None),
+        ("(a = 1) IS NOT TRUE OR b = 1", None, None),
+        ("(a = 1) IS NOT TRUE AND b = 1", [0.1, 0.9], [1]),
+        ("(a = 1 OR b = 1) IS NOT TRUE", None, None),
+        ("(a = 1 AND (b = 1) IS NOT TRUE) OR (c = 1 AND d = 1)", [0.5, 0.1, 0.1, 0.2], [0, 2]),
     ],
 )
 def test_and_takes_its_cheapest_child_or_all_of_them(text, share, wanted):
     assert set_of(text, share) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a = 1 OR b = 1", []),
+        ("(a = 1) IS NOT TRUE", [0]),
+        ("a = 1 AND (b = 1) IS NOT TRUE", [1]),
+        ("((a = 1) IS NOT TRUE AND b = 1) OR c = 1", [0]),  # its first step jumps as that of (a OR b) AND c does
+        ("(a = 1 OR b = 1) AND c = 1", []),
+        ("((a = 1 OR (b = 1 AND (c = 1) IS NOT TRUE)) AND d = 1) IS NOT TRUE", [0, 1, 3]),
+    ],
+)
+def test_complements(text, wanted):
+    clauses = code_clauses(program_table([normal_form(parse(text))]))[1]
+    assert np.flatnonzero(complements(clauses, np.array([0]))).tolist() == wanted
 
 
 def test_forty_factors_and_long_lists():

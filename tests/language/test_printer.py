@@ -29,6 +29,7 @@ from dibs.language.expression import (
     Or,
     RLike,
     StringTest,
+    Truth,
     literal,
 )
 from dibs.language.like import LikeError, like_pieces
@@ -80,6 +81,9 @@ TEXTS: list[tuple[Expression, str]] = [
     (And((A, Or((B, C)))), "a = 1 AND (b = 2 OR c = 3)"),
     (Or((A, And((B, C)))), "a = 1 OR b = 2 AND c = 3"),
     (Not(And((A, B))), "NOT (a = 1 AND b = 2)"),
+    (Truth(A, True), "(a = 1) IS TRUE"),
+    (Or((Truth(Or((A, B)), None, negated=True), C)), "(a = 1 OR b = 2) IS NOT UNKNOWN OR c = 3"),
+    (Truth(Not(And((A, B))), False, negated=True), "(NOT (a = 1 AND b = 2)) IS NOT FALSE"),
     (And((Not(Or((A, B))), C)), "NOT (a = 1 OR b = 2) AND c = 3"),
 ]
 
@@ -101,6 +105,8 @@ RESHAPED: list[tuple[Expression, Expression]] = [
     (Not(Not(And((A, B)))), And((A, B))),
     (Not(And((A,))), Compare("a", "<>", literal(1))),
     (Not(TRUE), FALSE),
+    (Not(Truth(A, None)), Truth(A, None, negated=True)),
+    (Truth(TRUE, False, negated=True), TRUE),
     (Not(IsNull("a", negated=True)), IsNull("a")),
     (In("a", ()), UNKNOWN),
 ]
@@ -208,6 +214,8 @@ def test_one_round_makes_any_tree_canonical(tree: Expression) -> None:
 def is_canonical(node: Expression) -> bool:
     if isinstance(node, Not):
         return isinstance(node.child, (And, Or)) and is_canonical(node.child)
+    if isinstance(node, Truth):
+        return not isinstance(node.child, Constant) and is_canonical(node.child)
     if isinstance(node, (And, Or)):
         apart = all(type(child) is not type(node) and is_canonical(child) for child in node.children)
         return apart and len(node.children) > 1

@@ -51,6 +51,10 @@ def test_an_attribute_that_no_event_has() -> None:
     assert why("brand = 'none'").unseen == ()
     assert why("prise IS NULL AND price < 0").unseen == ()  # which is what it asks for
     assert [u.attribute for u in why("prise IS NOT NULL").unseen] == ["prise"]
+    assert why("(prise > 1) IS NOT TRUE AND price < 0").unseen == ()  # nor does this ask for it
+    assert why("(prise > 1) IS UNKNOWN AND NOT prise IS FALSE AND price < 0").unseen == ()
+    assert [u.attribute for u in why("(prise > 1) IS FALSE").unseen] == ["prise"]
+    assert [u.attribute for u in why("NOT (prise > 1 IS UNKNOWN OR prise IS NOT TRUE)").unseen] == ["prise"]
 
 
 @pytest.mark.parametrize(

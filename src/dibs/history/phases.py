@@ -4,8 +4,8 @@
     constants first   the events are matched by an index over the constants alone, which gives the subscriptions that
                       may match; only their joins are answered, and then the events are matched: j' joins
 
-(Normal forms have no NOT, and IS NULL is never asked of a join: a join that is taken for granted never makes fewer
-matches.)
+(Normal forms have no NOT, and IS NULL is never asked of a join: a join that is taken for granted, or for refused where
+IS NOT TRUE is asked of it, never makes fewer matches.)
 
 What is cheaper depends on j' and on what matching costs, which are measured as events come. The two orders give the
 same matches. The paper counts predicates, with N subscriptions, D documents, and k attributes of constants that an

@@ -1,6 +1,7 @@
 """Completed: a structure of a paper made exact on the whole model, whatever part of it the structure takes itself.
 
-    rows      conjunctions over values go to the structure; expressions with OR, IS NULL and TRUE go to masks
+    rows      conjunctions over values go to the structure; expressions with OR, IS NOT TRUE, IS NULL and TRUE go to
+              masks
     events    single-valued ones go to the structure; those with an array or a range go to masks over all rows, unless
               the structure takes them too (these masks are built when the first such event comes)
 
@@ -128,7 +129,7 @@ class Completed:
         if self.set_options:
             plan["options"] = dict(self.set_options)
         if left:
-            plan["completed"] = f"{left:,} rows with OR, IS NULL or no predicate are matched by masks"
+            plan["completed"] = f"{left:,} rows with OR, IS NOT TRUE, IS NULL or no predicate are matched by masks"
         return plan
 
     @property

@@ -3,7 +3,7 @@
 The papers know neither IS NULL nor expressions that are always or never true, so `select` sorts the rows out:
 
     TAKEN   every predicate is about a value and can hold
-    LEFT    no predicate at all, some IS NULL, or a program: index.complete matches these
+    LEFT    no predicate at all, some IS NULL, or a program (OR, IS NOT TRUE): index.complete matches these
     NEVER   some predicate never holds: nothing to do
 
 A structure for single-valued events also gets at most one predicate for each attribute of a row: two predicates on one

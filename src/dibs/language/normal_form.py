@@ -31,7 +31,6 @@ from dibs.language.expression import (
     Constant,
     Expression,
     In,
-    IsNull,
     Kind,
     Like,
     Literal,
@@ -231,8 +230,9 @@ def complement(leaf: Expression) -> Expression:
     """TRUE exactly where a predicate of a normal form, or a constant, is not TRUE."""
     if isinstance(leaf, Constant):
         return FALSE if leaf.value else TRUE
-    if isinstance(leaf, IsNull) or (isinstance(leaf, Compare) and leaf.attribute.startswith(EXISTS_NAME)):
-        return negate(leaf)  # these are never UNKNOWN, and speak of no single value
+    if isinstance(leaf, Compare) and leaf.attribute.startswith(EXISTS_NAME):
+        return negate(leaf)
+    # IS NULL too: of a value of no kind, as bytes in a column, neither it nor IS NOT NULL is TRUE.
     return Truth(leaf, True, negated=True)
 
 
