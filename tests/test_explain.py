@@ -49,6 +49,27 @@ def test_a_match_and_a_miss_as_they_print() -> None:
     ]
 
 
+def test_is_true_and_the_like() -> None:
+    text = "(color = 'red' OR NOT (price >= 5 AND sale)) IS NOT TRUE AND tags = 'x' IS NOT FALSE"
+    found = explained(text, {"price": 7, "sale": True, "tags": ["a", "b"]})
+    assert str(found).splitlines() == [
+        "does not match: tags is 'a' (one of 2 values), not 'x'",
+        "  ✗ no       AND                           1 of 2 holds",
+        "  ✓ yes      ├─ IS NOT TRUE                it is unknown",
+        "  ? unknown  │  └─ OR                      none of 3 holds",
+        "  ? unknown  │     ├─ color = 'red'        color is missing",
+        "  ✗ no       │     ├─ price < 5            price is 7, above 5",
+        "  ✗ no       │     └─ sale <> TRUE         sale is TRUE, equal to TRUE",
+        "  ✗ no       └─ (tags <> 'x') IS NOT TRUE  tags is 'a' (one of 2 values), not 'x'",
+    ]
+    assert [part.attribute for part in found.deciding] == ["tags"]
+    assert found.parts[0].text == "(color = 'red' OR price < 5 OR sale <> TRUE) IS NOT TRUE"
+    assert found.to_dict()["tree"]["parts"][0]["operator"] == "IS NOT TRUE"
+    alone = explained("tags = 'x' IS NOT TRUE", {"tags": ["a", "b"]})
+    assert (alone.operator, alone.truth) == ("", True)
+    assert alone.headline == "matches: tags has 2 values, none of which satisfies the condition: 'a', 'b'"
+
+
 @pytest.mark.parametrize(
     ("text", "value", "expected"),
     [

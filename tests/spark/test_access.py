@@ -43,3 +43,16 @@ def test_reach_by_the_ends_of_stretches() -> None:
             found, expected = reach_of(access, some), reach_by_all_keys(access, some)
             assert found.keys() == expected.keys()
             assert route(found) == route(expected)
+
+
+def test_what_an_event_without_the_attribute_can_match_is_everywhere() -> None:
+    texts = ["(k = 1) IS NOT TRUE", "k IS UNKNOWN OR m = 1", "(k = 1) IS NOT TRUE AND m = 1", "(k = 1) IS TRUE"]
+    with Matcher(index="scan") as matcher:
+        matcher.add_many(enumerate(texts))
+        matcher.compact()
+        (layer,) = matcher.snapshot().layers
+    access = access_keys(layer.segment)
+    rows = {text: np.flatnonzero(np.array(layer.segment.texts.to_pylist()) == text) for text in texts}
+    assert [route(reach_of(access, rows[text])) for text in texts[:2]] == ["TRUE", "TRUE"]
+    assert list(reach_of(access, rows[texts[2]])) == ["m"]
+    assert list(reach_of(access, rows[texts[3]])) == ["k"]
