@@ -26,8 +26,8 @@ from dibs.language.expression import (
     Predicate,
     RLike,
     StringTest,
-    is_timed,
     Truth,
+    is_timed,
     number_key,
 )
 from dibs.language.like import like_regex

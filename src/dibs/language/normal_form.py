@@ -38,8 +38,8 @@ from dibs.language.expression import (
     Or,
     Predicate,
     StringTest,
-    is_timed,
     Truth,
+    is_timed,
     negate,
     tests_of_truth,
 )
@@ -117,8 +117,8 @@ def without_constants(connective: Connective, children: list[Expression]) -> lis
 
 
 def merge_equalities(connective: Connective, children: list[Expression]) -> list[Expression]:
-    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first; times are merged with times alone. With AND the
-    same of complements."""
+    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3), at the place of the first; times are merged with times alone. With AND it
+    is the same of complements."""
     literals: dict[tuple[str, bool], dict[Literal, None]] = {}
     places: dict[tuple[str, bool], int] = {}
     result: list[Expression] = []
