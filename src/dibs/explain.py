@@ -16,9 +16,9 @@ from dibs.arguments import check_number
 from dibs.coding.values import Range
 from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Truth
-from dibs.language.joins import is_join
+from dibs.language.joins import is_join, read_attributes
 from dibs.language.printer import TRUTHS, to_sql
-from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of
+from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of, with_computed
 
 LINES = 50  # that are shown; everything is in .parts
 INDENT = 30  # characters; what lies deeper is shown in one line
@@ -78,7 +78,8 @@ def explain(
     nodes = list(children_first(expression))
     # As matching does: what is not asked for is not looked at, whatever is wrong with it.
     asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Truth, Constant))}
-    values = {name: of_name for name, of_name in values_of(event, asked).items() if not is_join(name)}
+    read = values_of(event, read_attributes(asked))
+    values = dict(with_computed({name: of_name for name, of_name in read.items() if not is_join(name)}, asked))
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
     for node in nodes:

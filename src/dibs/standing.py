@@ -19,7 +19,8 @@ from dibs.errors import DibsError, DuplicateId, Rejected, UnknownId
 from dibs.index import options_of
 from dibs.index.options import all_options
 from dibs.intake import check_columns, check_id, check_weight, sought_id
-from dibs.language.joins import is_join, may_have_joins
+from dibs.language.joins import may_have_joins
+from dibs.language.printer import is_derived
 from dibs.language.printer import JOIN
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
@@ -159,7 +160,7 @@ class StandingQueries:
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
         names = frozenset().union(*(x.segment.names for x in self.snapshot().layers))
-        return frozenset(name for name in names if not is_join(name))
+        return frozenset(name for name in names if not is_derived(name))
 
     @property
     def joins(self) -> list[str]:

@@ -7,8 +7,8 @@ nearest float64 and rest what is left of an integer; NaN is (inf, 1), so it equa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -203,3 +203,26 @@ def float_keys(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     """(value, rest) of floats; -0.0 becomes 0.0 and NaN (inf, 1)."""
     nan = np.isnan(values)
     return np.where(nan, np.inf, values) + 0.0, nan.astype(np.int16)
+
+
+def without_names(values: EventValues, codes: NDArray[np.bool_]) -> EventValues:
+    """Without the values of these names, of which there hardly ever are any."""
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    if not any(codes[each.name].any() for each in (n, s, t, b, u)) and not any(codes[x] for _, x, _ in values.ranges):
+        return values
+    ranges = [row for row in values.ranges if not codes[row[1]]]
+    return replace(values, **rows_where(values, lambda event, name: ~codes[name]), ranges=ranges)
+
+
+def rows_where(values: EventValues, is_kept: Callable[[Any, Any], NDArray[np.bool_]]) -> dict[str, Any]:
+    """The rows of each kind of which that is true."""
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    kept = is_kept(s.event, s.name)
+    lengths = np.diff(s.offsets)
+    offsets = np.append(0, np.cumsum(lengths[kept])).astype(np.int64)
+    rows: dict[str, Any] = {"strings": Strings(s.event[kept], s.name[kept], offsets, s.data[np.repeat(kept, lengths)])}
+    others: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
+    for key, columns in others.items():
+        own = is_kept(columns.event, columns.name)
+        rows[key] = columns._make(column[own] for column in columns)
+    return rows

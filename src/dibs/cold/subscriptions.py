@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from dibs.arguments import Id
 from dibs.language.expression import And, Constant, Expression, Or, Truth, attributes
+from dibs.language.joins import read_attributes
+from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
-from dibs.reference import ValuesByName, children_first, holds_for
+from dibs.reference import ValuesByName, children_first, holds_for, with_computed
 
 
 class Held(NamedTuple):
@@ -29,8 +31,14 @@ class Subscriptions:
 
     @lazy
     def names(self) -> frozenset[str]:
-        """The attributes that they mention."""
-        return frozenset(name for held in self.items.values() for name in attributes(held.form))
+        """The attributes of events that they read."""
+        return frozenset(read_attributes(name for held in self.items.values() for name in attributes(held.form)))
+
+    @lazy
+    def computed(self) -> tuple[str, ...]:
+        """The computed attributes that they mention."""
+        named = (name for held in self.items.values() for name in attributes(held.form) if is_computed(name))
+        return tuple(dict.fromkeys(named))
 
     @lazy
     def predicates(self) -> int:
@@ -43,6 +51,7 @@ class Subscriptions:
 
     def find(self, values: ValuesByName) -> list[Id]:
         """The ids of those that hold for an event."""
+        values = with_computed(values, self.computed)
         return [id for id, held in self.items.items() if _holds(held.form, values)]
 
 

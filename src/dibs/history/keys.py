@@ -19,9 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.values import Booleans, EventValues, Numbers, Range, Strings, Times, number_key
+from dibs.coding.values import (
+    Booleans,
+    EventValues,
+    Numbers,
+    Range,
+    Strings,
+    Times,
+    number_key,
+    rows_where,
+    without_names,
+)
 from dibs.language.expression import Kind, Literal
-from dibs.language.flatten import microseconds
+from dibs.language.expression import microseconds
 from dibs.reference.values import OfNoKind
 
 BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
@@ -205,7 +215,7 @@ Derived = tuple[int, int, Cell]  # event, number of the name, cell
 def with_derived(values: EventValues, codes: NDArray[np.bool_], derived: list[Derived]) -> EventValues:
     """The values with those of the joins. codes: which names are joins; what an event itself has under such a name is
     none of them and is left out."""
-    values = _without(values, codes)
+    values = without_names(values, codes)
     by_kind: list[list[Derived]] = [[], [], [], []]
     for each in derived:
         by_kind[each[2][0]].append(each)
@@ -232,22 +242,13 @@ def _append(columns: Iterable[Any], rows: list[Derived]) -> tuple[NDArray[np.int
     return np.append(event, more[:, 0]), np.append(name, more[:, 1])
 
 
-def _without(values: EventValues, codes: NDArray[np.bool_]) -> EventValues:
-    """Without the values of these names, of which there hardly ever are any."""
-    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
-    if not any(codes[each.name].any() for each in (n, s, t, b, u)) and not any(codes[x] for _, x, _ in values.ranges):
-        return values
-    ranges = [row for row in values.ranges if not codes[row[1]]]
-    return replace(values, **_rows_where(values, lambda event, name: ~codes[name]), ranges=ranges)
-
-
 def events_between(values: EventValues, first: int, end: int) -> EventValues:
     """These events, numbered from 0."""
 
     def is_between(event: NDArray[np.int32], name: NDArray[np.int32]) -> NDArray[np.bool_]:
         return (event >= first) & (event < end)
 
-    kept = {key: rows._replace(event=rows.event - first) for key, rows in _rows_where(values, is_between).items()}
+    kept = {key: rows._replace(event=rows.event - first) for key, rows in rows_where(values, is_between).items()}
     ranges = [(event - first, name, each) for event, name, each in values.ranges if first <= event < end]
     return EventValues(end - first, values.names, ranges=ranges, **kept)
 
@@ -269,17 +270,3 @@ def join_events(values: EventValues, parts: Sequence[EventValues]) -> EventValue
         np.concatenate([s.data for s in strings]),
     )
     return replace(values, **rows)
-
-
-def _rows_where(values: EventValues, is_kept: Callable[[Any, Any], NDArray[np.bool_]]) -> dict[str, Any]:
-    """The rows of each kind of which that is true."""
-    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
-    kept = is_kept(s.event, s.name)
-    lengths = np.diff(s.offsets)
-    offsets = np.append(0, np.cumsum(lengths[kept])).astype(np.int64)
-    rows: dict[str, Any] = {"strings": Strings(s.event[kept], s.name[kept], offsets, s.data[np.repeat(kept, lengths)])}
-    others: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
-    for key, columns in others.items():
-        own = is_kept(columns.event, columns.name)
-        rows[key] = columns._make(column[own] for column in columns)
-    return rows

@@ -76,6 +76,8 @@ class ConditionReader(PredicateReader):
             if kind == ")" and len(self.groups) > 1:
                 self.advance()
                 value = self.group(self.groups.pop(), value)
+            elif isinstance(value, Operand) and self.is_continued():
+                value = self.continue_value(value)
             else:
                 value = self.not_too_deep(self.rest_of_condition(value))
 

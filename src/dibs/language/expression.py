@@ -114,6 +114,17 @@ def literal(value: bool | int | float | str | dt.date | dt.datetime) -> Literal:
     raise TypeError(f"no literal of type {type(value).__name__}")
 
 
+EPOCH = dt.datetime(1970, 1, 1)
+MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def microseconds(value: dt.date) -> int:
+    """Microseconds since 1970 UTC of a date or of a datetime without zone."""
+    if not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    return (value - EPOCH) // MICROSECOND
+
+
 NEGATED_OPERATOR = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED_OPERATOR = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 

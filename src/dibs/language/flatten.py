@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -28,24 +27,16 @@ from dibs.language.expression import (
     StringTest,
     Truth,
     is_timed,
+    microseconds,
     number_key,
 )
 from dibs.language.like import like_regex
 from dibs.language.table import ACCEPT, REJECT, Attribute, Facet, Op, PredicateTable, after_prefix
 
 COMPARISONS = {"=": Op.EQ, "<>": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
-EPOCH = dt.datetime(1970, 1, 1)
-MICROSECOND = dt.timedelta(microseconds=1)
 NO_ATTRIBUTE: Attribute = ("", Facet.VALUE)  # bears the predicate that never holds; no expression can name it
 
 Test = tuple[Attribute, Op, Sequence[Literal | bytes]]  # bytes: a string literal in its stored form
-
-
-def microseconds(value: dt.date) -> int:
-    """Microseconds since 1970 UTC of a date or of a datetime without zone."""
-    if not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day)
-    return (value - EPOCH) // MICROSECOND
 
 
 def is_conjunction(expression: Expression) -> bool:

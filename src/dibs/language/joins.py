@@ -14,14 +14,15 @@ of d, and PairCompare. AND and OR inside it are sorted, so that the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from dibs.jit.undisturbed import bring
 from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
-from dibs.language.printer import JOIN, name_text, pieces
+from dibs.language.printer import JOIN, is_join, name_text, pieces
+from dibs.language.scalars import fields_of, is_computed, scalar_of
 
 EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
 EXTREMES = (MIN, MAX)
@@ -55,10 +56,6 @@ class Join(NamedTuple):
         return list(dict.fromkeys([*asked, *(p.attribute for p in predicates(self.condition))]))
 
 
-def is_join(name: str) -> bool:
-    return name[:1] == JOIN
-
-
 def joins_in(expression: Expression) -> Iterator[str]:
     """The names of the joins that a subscription mentions, repeats included."""
     return (p.attribute for p in predicates(expression) if is_join(p.attribute))
@@ -72,8 +69,20 @@ def may_have_joins(text: str) -> bool:
 
 def attributes_of_event(expression: Expression) -> list[str]:
     """The attributes of the event that the expression mentions, those that its joins compare included."""
-    names = ([name] if not is_join(name) else join_of(name).event_attributes for name in attributes(expression))
-    return list(dict.fromkeys(own for some in names for own in some))
+    return read_attributes(attributes(expression))
+
+
+def read_attributes(names: Iterable[str]) -> list[str]:
+    """What is read of an event for these attributes: themselves, what joins compare, what is computed with."""
+    found: dict[str, None] = {}
+    for name in names:
+        if is_join(name):
+            found |= dict.fromkeys(read_attributes(join_of(name).event_attributes))
+        elif is_computed(name):
+            found |= dict.fromkeys(fields_of(scalar_of(name)))
+        else:
+            found[name] = None
+    return list(found)
 
 
 def canonical(condition: Expression) -> Expression:

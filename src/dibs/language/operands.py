@@ -9,6 +9,7 @@ from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refuse_func
 from dibs.language.expression import Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import Problems, Refused
+from dibs.language.scalars import Interval
 from dibs.language.tokens import Token, Tokens, quote_name, refuse_unexpected, show_token
 
 PREFIXES = frozenset(["(", "-", "+"])
@@ -20,12 +21,13 @@ _EXAMPLES = {"a constant": "as 10, 'red', TRUE or DATE '2024-01-31'", "a string"
 
 
 class Operand(NamedTuple):
-    """An attribute, a constant, or NULL (neither)."""
+    """An attribute, a constant, an interval, or NULL (none of them)."""
 
     attribute: str | None
     literal: Literal | None
     start: int
     end: int
+    interval: Interval | None = None
 
 
 class OperandReader:

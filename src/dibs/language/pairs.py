@@ -20,6 +20,7 @@ from dibs.language.literals import NUMBER
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.problems import Refused
+from dibs.language.scalars import is_computed
 from dibs.language.tokens import Token
 
 LONGEST = 2**63  # microseconds: more than all times that can be told apart
@@ -45,6 +46,7 @@ class PairReader(ConditionReader):
     """What stands inside a join. Operands have the names of the text; predicates those of the document."""
 
     ends = ("end", ")")
+    takes_constants_only = True
 
     def __init__(self, outer: OperandReader, alias: str):
         super().__init__(outer.tokens, outer.problems)
@@ -52,6 +54,13 @@ class PairReader(ConditionReader):
         self.numbers = outer.numbers
         self.name = alias
         self.offsets: dict[int, int] = {}  # what is added to the attribute that begins at this character
+
+    def operator(self) -> tuple[str, int, int]:
+        """Intervals that are added to an attribute are read by `operand`, as offsets."""
+        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        if self.next.kind in ("+", "-") and following.kind == "reserved" and following.word == "INTERVAL":
+            return "", 0, 0
+        return super().operator()
 
     def report_empty(self) -> None:
         advice = f"write a condition, as in {self.name}.price > price"
@@ -90,6 +99,9 @@ class PairReader(ConditionReader):
             found = super().comparison(left, operator, right)
             named = right if left.attribute is None else left
             return found if named.attribute is None else self.of_document(found, named)
+        for side in (left, right):
+            if is_computed(side.attribute or ""):
+                raise self.no_computed(side)
         document, other = below(left.attribute, self.name), right
         place = self.offsets.get(right.start), self.offsets.get(left.start)
         if document is None:
@@ -116,6 +128,8 @@ class PairReader(ConditionReader):
     def of_document(self, found: Expression, operand: Operand) -> Expression:
         """The predicate on an attribute and constants, with its name in the document."""
         assert operand.attribute is not None
+        if is_computed(operand.attribute):
+            raise self.no_computed(operand)
         name = below(operand.attribute, self.name)
         if name is None:
             self.problems.add("this asks nothing of the earlier document", _OUTSIDE, operand.start, operand.end)
@@ -124,6 +138,11 @@ class PairReader(ConditionReader):
             message = "an interval is added to an attribute that is compared with a constant"
             self.problems.add(message, "work out the time and write it as a constant", operand.start, operand.end)
         return rename(found, name)
+
+    def no_computed(self, operand: Operand) -> Refused:
+        message = "a value is computed inside a join over history"
+        advice = "put it into the events as an attribute of its own; intervals may be added to times"
+        return Refused(message, advice, operand.start, operand.end)
 
     def describe_no_constant(self, place: Token, attribute: str) -> tuple[str, str]:
         what, advice = super().describe_no_constant(place, attribute)

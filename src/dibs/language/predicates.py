@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, as_constant
+from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -27,13 +27,17 @@ from dibs.language.expression import (
     StringTest,
     Truth,
     negate,
+    number,
 )
 from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.literals import LiteralError, compare, listed_time
-from dibs.language.operands import Operand, OperandReader
+from dibs.language.operands import Operand
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
+from dibs.language.printer import YES, is_join
+from dibs.language.scalars import Call, Scalar, Value, computed_name, is_computed, scalar_of
 from dibs.language.tokens import refuse_unexpected
+from dibs.language.values import ValueReader, may_be_true
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)
 RANGES = frozenset(["IN", "BETWEEN", "LIKE", "RLIKE"])
@@ -49,8 +53,10 @@ class Condition(NamedTuple):
     whole: bool = False  # in parentheses, or such that Spark lets IS TRUE follow it without: a comparison, a function
 
 
-class PredicateReader(OperandReader):
+class PredicateReader(ValueReader):
     """Conditions without AND, OR and NOT; after a problem it goes on behind the condition."""
+
+    takes_constants_only = False  # in lists and BETWEEN
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
@@ -74,6 +80,14 @@ class PredicateReader(OperandReader):
             depth = int(isinstance(expression, (And, Or, Truth)))
             is_comparison = self.next.kind == "IS" and not COMPARISONS.isdisjoint(self.tokens.kinds(begin, self.at))
             return Condition(expression, depth, value.start, whole=is_comparison)
+        except Refused as refused:
+            return self.read_broken(refused, begin)
+
+    def continue_value(self, value: Operand) -> Operand | Condition:
+        """What an operand is with the arithmetic that follows it."""
+        begin = self.at
+        try:
+            return self.continued(value)
         except Refused as refused:
             return self.read_broken(refused, begin)
 
@@ -167,11 +181,12 @@ class PredicateReader(OperandReader):
     # -- predicates --------------------------------------------------------------------------------------------------
 
     def comparison(self, left: Operand, operator: str, right: Operand) -> Expression:
+        if left.interval is not None and right.interval is None:
+            left, operator, right = right, FLIPPED_OPERATOR[operator], left
+        if right.interval is not None:
+            return self.compare_interval(left, operator, right)
         if left.attribute is not None and right.attribute is not None:
-            advice = f"compare with a constant; {as_constant(right.attribute, left.attribute)}"
-            message = "an attribute is compared with an attribute"
-            self.problems.add(message, advice, left.start, right.end)
-            return UNKNOWN
+            return self.compare_values(left, operator, right)
         if left.attribute is not None:
             return UNKNOWN if right.literal is None else Compare(left.attribute, operator, right.literal)
         if right.attribute is not None:
@@ -184,6 +199,27 @@ class PredicateReader(OperandReader):
         if left.literal is None or right.literal is None:
             return UNKNOWN
         return compare(left.literal, operator, right.literal)
+
+    def compare_values(self, left: Operand, operator: str, right: Operand) -> Expression:
+        """Two attributes, or what is computed from them: one attribute that says whether it is so."""
+        for side in (left, right):
+            if side.attribute is not None and side.attribute.upper() in NOT_FINITE:
+                advice = f"compare with a constant; {as_constant(side.attribute)}"
+                self.problems.add("an attribute is compared with an attribute", advice, left.start, right.end)
+        return self.holds(Call(operator, (self.as_scalar(left), self.as_scalar(right))))
+
+    def holds(self, condition: Scalar, negated: bool = False) -> Expression:
+        return Compare(computed_name(condition, is_condition=True), "<>" if negated else "=", YES)
+
+    def compare_interval(self, left: Operand, operator: str, right: Operand) -> Expression:
+        """A difference of times beside an interval: its microseconds beside a number."""
+        assert right.interval is not None
+        if left.attribute is None or right.interval.months:
+            message = "an interval is compared with a difference of times"
+            advice = "write at - created > INTERVAL 5 MINUTES, in units of at most weeks"
+            raise Refused(message, advice, left.start, right.end)
+        difference = Call("INTERVAL_MICROSECONDS", (self.as_scalar(left),))
+        return Compare(computed_name(difference), operator, number(right.interval.microseconds))
 
     def null_test(self, left: Operand) -> Expression:
         """IS [NOT] NULL, TRUE, FALSE or UNKNOWN behind an operand."""
@@ -235,7 +271,10 @@ class PredicateReader(OperandReader):
         literal = operand.literal
         expression: Expression = UNKNOWN
         if operand.attribute is not None:
-            expression = Compare(operand.attribute, "=", Literal(Kind.BOOLEAN, True))
+            expression = Compare(operand.attribute, "=", YES)
+            if is_computed(operand.attribute) and not may_be_true(scalar_of(operand.attribute)):
+                advice = "compare it, as in price * quantity > 100"
+                self.problems.add("a condition is expected, not a value", advice, operand.start, operand.end)
         elif literal is not None and literal.kind == Kind.BOOLEAN:
             expression = TRUE if literal.value else FALSE
         elif literal is not None:
@@ -248,25 +287,46 @@ class PredicateReader(OperandReader):
     def in_list(self, attribute: str, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")
         literals: list[Literal] = []
+        values: list[Scalar] = []  # as soon as one of them is no constant, all are
         places: list[tuple[int, int]] = []
         null = False
         if self.next.kind == ")":
             message, advice = "IN needs at least one constant", "write attribute IN (1, 2, 3)"
             raise Refused(message, advice, opening.start, self.next.end)
         while True:
-            start = self.next.start
-            literal = self.constant()
-            if literal is None:
+            item = self.item()
+            values.append(self.as_scalar(item))
+            if item.literal is None:
                 null = True
             else:
-                literals.append(literal)
-                places.append((start, self.tokens[self.at - 1].end))
+                literals.append(item.literal)
+                places.append((item.start, item.end))
             if self.next.kind != ",":
                 break
             self.advance()
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
-        literals = self.as_times(literals, places)
-        return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
+        if all(isinstance(value, Value) for value in values):
+            literals = self.as_times(literals, places)
+            return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
+        listed = Call("IN", (self.as_scalar(Operand(attribute, None, 0, 0)), *values))
+        return self.holds(listed, negated)
+
+    def item(self) -> Operand:
+        """What may stand where mostly constants do: a constant, an attribute, or what is computed."""
+        place = self.next
+        if place.kind == "string" and self.tokens.kind(self.at + 1) in (",", ")", "AND"):
+            self.advance()
+            return Operand(None, Literal(Kind.STRING, place.value), place.start, place.end)
+        found = self.operand("a constant")
+        if found.attribute is not None and (
+            is_join(found.attribute) or found.attribute.upper() in NOT_FINITE or self.takes_constants_only
+        ):
+            what, advice = self.describe_no_constant(place, found.attribute)
+            self.problems.add(f"a constant is expected, not {what}", advice, found.start, found.end)
+            return found._replace(attribute=None)
+        if found.interval is not None:
+            self.problems.add("an interval is not expected here", "compare by < and >", found.start, found.end)
+        return found
 
     def as_times(self, literals: list[Literal], places: list[tuple[int, int]]) -> list[Literal]:
         """Constants that stand together: beside a time, strings are times. A bad one is reported."""
@@ -281,25 +341,26 @@ class PredicateReader(OperandReader):
         return result
 
     def between(self, attribute: str, negated: bool) -> Expression:
-        start = self.next.start
-        low = self.constant()
-        places = [(start, self.tokens[self.at - 1].end)]
+        first = self.item()
         self.take("AND", "AND", "write attribute BETWEEN 1 AND 5")
-        start = self.next.start
-        high = self.constant()
+        last = self.item()
+        if first.attribute is not None or last.attribute is not None:
+            value = self.as_scalar(Operand(attribute, None, 0, 0))
+            return self.holds(Call("BETWEEN", (value, self.as_scalar(first), self.as_scalar(last))), negated)
+        low, high = first.literal, last.literal
         if low is not None and high is not None:
-            ends = self.as_times([low, high], [*places, (start, self.tokens[self.at - 1].end)])
+            ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
             low, high = ends if len(ends) == 2 else (low, high)  # else it is reported
             return Between(attribute, low, high, negated)
         if low is None and high is None:
             return UNKNOWN
-        sides: list[Predicate | Constant] = [
+        bounds: list[Predicate | Constant] = [
             UNKNOWN if low is None else Compare(attribute, ">=", low),
             UNKNOWN if high is None else Compare(attribute, "<=", high),
         ]
         if not negated:
-            return And(tuple(sides))
-        return Or(tuple(side if isinstance(side, Constant) else negate(side) for side in sides))
+            return And(tuple(bounds))
+        return Or(tuple(bound if isinstance(bound, Constant) else negate(bound) for bound in bounds))
 
     def like(self, attribute: str, negated: bool) -> Expression:
         place = self.next

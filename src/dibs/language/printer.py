@@ -39,6 +39,8 @@ _CONSTANTS = {True: "TRUE", False: "FALSE", None: "NULL"}
 TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 # A join over history is an attribute whose name is this character, which no text can hold, and its own canonical text.
 JOIN = "\0"
+# So is a value that is computed from the event (scalars.py): COMPUTED, or CONDITION where it is true or false.
+COMPUTED, CONDITION = "\0\1", "\0\2"
 YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
@@ -83,7 +85,7 @@ def predicate_text(predicate: Predicate, named: Callable[[str], str] | None = No
     if isinstance(predicate, PairCompare):
         return f"{name} {predicate.operator} {name_text(predicate.event)}{interval_text(predicate.offset)}"
     if isinstance(predicate, Compare):
-        if predicate.attribute[:1] == JOIN and is_condition(predicate.attribute):
+        if is_condition(predicate.attribute):
             return name if predicate == Compare(predicate.attribute, "=", YES) else f"NOT {name}"
         return f"{name} {predicate.operator} {literal_text(predicate.literal)}"
     negation = "NOT " if predicate.negated else ""
@@ -104,9 +106,10 @@ def predicate_text(predicate: Predicate, named: Callable[[str], str] | None = No
 
 
 def name_text(name: str) -> str:
-    """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); a join says itself."""
+    """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); joins and computed
+    values say themselves."""
     if name[:1] == JOIN:
-        return name[1:]
+        return name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
     parts = name.split(".")
@@ -115,9 +118,21 @@ def name_text(name: str) -> str:
     return quote_name(name)
 
 
+def is_join(name: str) -> bool:
+    return name[:1] == JOIN and name[:2] not in (COMPUTED, CONDITION)
+
+
+def is_derived(name: str) -> bool:
+    """Whether it is no attribute that events have, but a join or a computed value."""
+    return name[:1] == JOIN
+
+
 def is_condition(name: str) -> bool:
-    """Whether a join is true or false, as EXISTS is; else it has a value, as (SELECT COUNT(*) ...) has."""
-    return name[1:2] != "("
+    """Whether an attribute is a join or a computed value that is true or false, as EXISTS is; else it has a value, as
+    (SELECT COUNT(*) ...) has."""
+    if name[:1] != JOIN or name[:2] == COMPUTED:
+        return False
+    return name[:2] == CONDITION or name[1:2] != "("
 
 
 _UNITS = (

@@ -38,6 +38,15 @@ class Problems:
         problem = Problem(message, advice, start, end, line, column, self.text)
         self._found.setdefault((start, end, message), problem)
 
+    def mark(self) -> int:
+        """How many there are: see take_back."""
+        return len(self._found)
+
+    def take_back(self, mark: int) -> None:
+        """Forgets what was found since then: it is read in another way."""
+        for key in list(self._found)[mark:]:
+            del self._found[key]
+
     def in_order(self) -> list[Problem]:
         """All of them, from left to right."""
         return sorted(self._found.values(), key=lambda p: (p.start, p.end))

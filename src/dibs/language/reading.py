@@ -39,7 +39,7 @@ from dibs.language.filling_kernels import (
     frame_keys,
     number_names,
 )
-from dibs.language.flatten import microseconds
+from dibs.language.expression import microseconds
 from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
 from dibs.language.problems import Problems

@@ -38,6 +38,7 @@ from dibs.language.pairs import PairReader, below
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES
 from dibs.language.problems import Problems, Refused
+from dibs.language.scalars import is_computed
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, Tokens, refuse_unexpected, show_token
 
@@ -127,6 +128,10 @@ class SubscriptionReader(ConditionReader):
             self.check_no_multiple(left)
             self.check_no_multiple(right)
             return super().comparison(left, operator, right)
+        for side in (left, right):
+            if side.attribute is not None and is_computed(side.attribute):
+                advice = "compare the subquery with an attribute of the event or with a constant"
+                raise Refused("a subquery is compared with a computed value", advice, left.start, right.end)
         if joins[0]:
             left, operator, right = right, FLIPPED_OPERATOR[operator], left
         assert left.attribute is not None and right.attribute is not None

@@ -19,8 +19,21 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dibs.errors import ExpressionError
 from dibs.jit.undisturbed import bring
-from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Literal, Not, Or, Predicate, Truth
-from dibs.language.flatten import is_conjunction, jumps, microseconds, test_of
+from dibs.language.expression import (
+    And,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    Kind,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Truth,
+    microseconds,
+)
+from dibs.language.flatten import is_conjunction, jumps, test_of
 from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
 from dibs.language.shapes import (

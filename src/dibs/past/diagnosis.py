@@ -44,7 +44,7 @@ from dibs.language.expression import (
 )
 from dibs.language.expression import Like as LikePredicate
 from dibs.language.expression import RLike as RLikePredicate
-from dibs.language.joins import is_join
+from dibs.language.printer import is_derived
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.past.before import Before
@@ -169,7 +169,7 @@ def diagnose(
     looking = _Looking(shown, attributes, history, retain)
     for batch in _first(events.batches(looking.wanted, ROWS), MOST):
         looking.look(batch)
-    asked = [p for p in _needed(tree) if not is_join(p.attribute)]
+    asked = [p for p in _needed(tree) if not is_derived(p.attribute)]
     return Diagnosis(
         looking.events,
         joined,

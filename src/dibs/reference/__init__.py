@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dibs.language.expression import Expression
+from dibs.language.expression import Expression, attributes
 from dibs.language.joins import is_join, join_of, joins_in
+from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
@@ -42,6 +43,7 @@ __all__ = [
     "truth_of_and",
     "truth_of_or",
     "values_of",
+    "with_computed",
 ]
 
 
@@ -54,9 +56,11 @@ def evaluate(
     expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
 ) -> bool | None:
     """TRUE, FALSE or UNKNOWN (None)."""
-    values = {name: found for name, found in values_of(event).items() if not is_join(name)}
-    joins = list(joins_in(expression))
+    values: ValuesByName = {name: found for name, found in values_of(event).items() if not is_join(name)}
+    joins = {name: join_of(name) for name in joins_in(expression)}
+    values = with_computed(values, [*attributes(expression), *(n for j in joins.values() for n in j.event_attributes)])
     if joins:
-        documents = [values_of(document) for document in history]
-        values |= {name: join_values(join_of(name), values, documents) for name in joins}
+        asked = [name for join in joins.values() for name in join.document_attributes]
+        documents = [with_computed(values_of(document), asked) for document in history]
+        values = {**values, **{name: join_values(join, values, documents) for name, join in joins.items()}}
     return truth_of_tree(expression, partial(truth_of, values=values))

@@ -27,7 +27,9 @@ from dibs.index.auto.access_sets import complements
 from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending, options_in
 from dibs.index.statistics import guess_presence
-from dibs.language.joins import is_join, join_of
+from dibs.language.joins import is_join, join_of, read_attributes
+from dibs.language.printer import is_derived
+from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
@@ -95,9 +97,16 @@ class Segment:
 
     @lazy
     def names(self) -> frozenset[str]:
-        """The attributes that the subscriptions mention, joins and what these read of events included."""
+        """The attributes that the subscriptions mention, joins, computed values and what these read of events
+        included."""
         own = frozenset(name for name, _ in self.domains.attributes)
-        return own.union(*(join_of(name).event_attributes for name in self.joins)) if self.joins else own
+        own = own.union(*(join_of(name).event_attributes for name in self.joins)) if self.joins else own
+        return own.union(read_attributes(name for name in own if is_computed(name)))
+
+    @lazy
+    def is_of_values(self) -> bool:
+        """Whether all that the subscriptions ask for stands in events as it is: no joins, nothing computed."""
+        return not any(is_derived(name) for name, _ in self.domains.attributes)
 
     @lazy
     def joins(self) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ from typing import Any
 from dibs.arguments import Id
 from dibs.coding.values import Range
 from dibs.errors import UnknownId
+from dibs.language.expression import attributes
 from dibs.language.joins import joins_in
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.nearness import MISSING, distance
-from dibs.reference import values_of
+from dibs.reference import values_of, with_computed
 
 TRIED = 200  # attributes that get another value, at most
 RANKED = 2_000  # subscriptions whose distance is found, over all attributes; others come after them
@@ -51,7 +52,7 @@ def _distance(matcher: Matcher, id: Id, present: dict[str, list[Any]]) -> float:
         tree = parse(matcher.expression(id))
     except UnknownId:  # it has gone since
         return MISSING
-    return MISSING if next(joins_in(tree), None) is not None else distance(tree, present)
+    return MISSING if next(joins_in(tree), None) is not None else distance(tree, with_computed(present, attributes(tree)))
 
 
 def _order(id: Id) -> tuple[bool, Id]:

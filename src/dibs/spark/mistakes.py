@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )
 
 from dibs.errors import DibsError
-from dibs.language.joins import is_join
+from dibs.language.printer import is_derived
 from dibs.matcher import Matcher
 from dibs.segments.segment import Segment
 from dibs.spark.events import prefix_ends
@@ -214,7 +214,7 @@ class SegmentMistakes:
         found: set[Mistake] = set()
         for layer in matcher.snapshot().layers:
             if layer.segment not in self._of:
-                kinds = {name: bits for name, bits in kinds_in(layer.segment).items() if not is_join(name)}
+                kinds = {name: bits for name, bits in kinds_in(layer.segment).items() if not is_derived(name)}
                 self._of[layer.segment] = self._mistakes.find(kinds)
             found |= self._of[layer.segment]
         return found

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
-from dibs.language.joins import is_join
+from dibs.language.joins import is_join, read_attributes
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Choice, Segment
@@ -75,8 +75,8 @@ class Version:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Those that subscriptions mention."""
-        return frozenset(name for name in self.kinds if not is_join(name))
+        """Those of events that subscriptions read."""
+        return frozenset(read_attributes(name for name in self.kinds if not is_join(name)))
 
     @property
     def joins(self) -> list[str]:

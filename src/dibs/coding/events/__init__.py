@@ -2,7 +2,7 @@
 
     dicts ──────────────────────────────────────┐
     JSON lines, JSON texts of Arrow ─> kernels  ├─> EventValues
-    Arrow ─> columns ───────────────────────────┘
+    Arrow ─> columns ───────────────────────────┘      with what is computed from these (coding.computed)
 
 The same content gives the same values whatever the form. Attributes that no subscription mentions are not looked at,
 so whatever is wrong with them is no problem.
@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pyarrow as pa
 
 from dibs.arguments import check_on_error, check_text, is_several
+from dibs.coding.computed import compute
 from dibs.coding.events.arrow import read_arrow
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import JsonTexts, attributes_of, json_content, json_lines
@@ -50,6 +51,11 @@ def read_events(
     check_text("attributes", attributes)
     if not isinstance(wanted, WantedNames):
         wanted = WantedNames(wanted)
+    values = _read(events, wanted, attributes, on_error)
+    return compute(values, wanted.computed) if wanted.computed else values
+
+
+def _read(events: object, wanted: WantedNames, attributes: str | None, on_error: str) -> EventValues:
     source = arrow_source(events)
     if source is not None:
         return read_arrow(source, wanted, attributes, on_error)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arrays import from_strings
+from dibs.coding.computed.computing import ComputedNames, with_fields
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
@@ -33,7 +34,7 @@ class WantedNames:
     """
 
     def __init__(self, names: Iterable[str]):
-        self.names = Names(sorted(set(names)))
+        self.names = Names(sorted(with_fields(names)))
         self.codes = self.names.codes
         # Sorted, because a set of all prefixes would be quadratic in the length of a name with very many dots.
         self._dotted = [name for name in self.names if "." in name]
@@ -50,7 +51,7 @@ class WantedNames:
     def extend_by(self, names: Iterable[str]) -> WantedNames | None:
         """With more names, whose numbers follow: a new name costs a copy, not a new order of a million. None: they are
         too many for that, or it was done already (all extensions of a list extend each other: see Names.extends)."""
-        new = sorted({name for name in names if name not in self.codes})
+        new = sorted(name for name in with_fields(names) if name not in self.codes)
         first = len(self._sorted.names)
         behind = len(self.names) + len(new) - first
         if first <= thresholds.names_in_order or behind > max(first // 8, 1):
@@ -69,6 +70,11 @@ class WantedNames:
         result._sorted = self._sorted
         result._fewer_paths = self.__dict__.get("paths")
         return result
+
+    @lazy
+    def computed(self) -> ComputedNames:
+        """The names that are computed from others."""
+        return ComputedNames(self.names)
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""

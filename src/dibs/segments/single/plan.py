@@ -189,7 +189,7 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if segment.joins:
+    if not segment.is_of_values:
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles() or ASKED

@@ -1,0 +1,134 @@
+"""The table of functions: name, kinds of arguments, kind of result, what it does to plain values.
+
+A function is declared where its plain form stands:
+
+    @function("LENGTH", "S", "N", "how many characters the text has")
+    def length(text: str) -> int: ...
+
+Kinds are letters: B boolean, N number, S string, T time, I interval, A any. An argument of several kinds has several
+letters (`NI`), an optional one a `?` behind it, and the last one may be repeated (`*`). A string is read as a time where
+T is asked for and S is not.
+
+A form is called with values of the kinds that it declares and never with NULL: `apply` gives NULL for those, unless the
+form is declared to take whatever comes (`takes_null`). A result of None is NULL; a number is made canonical.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dibs.language.functions.plain import Form, Moment, Plain, plain_number
+from dibs.language.functions.time_texts import read_moment
+from dibs.language.scalars import Interval
+
+
+class Kinds(enum.IntFlag):
+    BOOLEAN = 1
+    NUMBER = 2
+    STRING = 4
+    TIME = 8
+    INTERVAL = 16
+    ANY = 31
+
+
+_LETTERS = dict(zip("BNSTIA", Kinds.__members__.values()))
+_WORDS = {
+    Kinds.BOOLEAN: "a boolean",
+    Kinds.NUMBER: "a number",
+    Kinds.STRING: "a string",
+    Kinds.TIME: "a time",
+    Kinds.INTERVAL: "an interval",
+}
+
+
+class Function(NamedTuple):
+    name: str
+    arguments: tuple[Kinds, ...]  # the last one stands for all that follow, if it is repeated
+    least: int  # arguments
+    most: int | None  # None: any number
+    result: Kinds
+    form: Form
+    takes_null: bool
+    about: str  # what it gives, in a few words
+
+    def kinds_of(self, place: int) -> Kinds:
+        return self.arguments[min(place, len(self.arguments) - 1)]
+
+
+FUNCTIONS: dict[str, Function] = {}
+
+
+def function(
+    names: str, arguments: str, result: str, about: str, takes_null: bool = False
+) -> Callable[[Form], Form]:
+    """Declares a function, under several names perhaps (blanks between them)."""
+    words = arguments.split()
+    repeats = bool(words) and words[-1].endswith("*")
+    optional = sum(word.endswith("?") for word in words)
+    kinds = tuple(_kinds(word.rstrip("?*")) for word in words)
+    most = None if repeats else len(kinds)
+
+    def declare(form: Form) -> Form:
+        for name in names.split():
+            FUNCTIONS[name] = Function(
+                name, kinds, len(kinds) - optional, most, _kinds(result), form, takes_null, about
+            )
+        return form
+
+    return declare
+
+
+def _kinds(letters: str) -> Kinds:
+    found = Kinds(0)
+    for letter in letters:
+        found |= _LETTERS[letter]
+    return found
+
+
+def describe_kinds(kinds: Kinds) -> str:
+    if kinds == Kinds.ANY:
+        return "any value"
+    words = [word for kind, word in _WORDS.items() if kind & kinds]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def kind_of(value: Plain) -> Kinds:
+    """Of a value that is not NULL."""
+    if isinstance(value, bool):
+        return Kinds.BOOLEAN
+    if isinstance(value, (int, float)):
+        return Kinds.NUMBER
+    if isinstance(value, str):
+        return Kinds.STRING
+    return Kinds.TIME if isinstance(value, Moment) else Kinds.INTERVAL
+
+
+def apply(function: Function, values: Sequence[Plain]) -> Plain:
+    """What the function gives for values of any kinds."""
+    if function.takes_null:
+        result: Any = function.form(*values)
+    else:
+        given: list[Plain] = []
+        for place, value in enumerate(values):
+            fit = fitting(value, function.kinds_of(place))
+            if fit is None:
+                return None
+            given.append(fit)
+        result = function.form(*given)
+    if isinstance(result, (int, float)) and not isinstance(result, bool):
+        return plain_number(result)
+    return result
+
+
+def fitting(value: Plain, kinds: Kinds) -> Plain:
+    """The value as one of these kinds; NULL where it is none."""
+    if value is None or kind_of(value) & kinds:
+        return value
+    if isinstance(value, str) and kinds & Kinds.TIME:
+        return read_moment(value)
+    return None
+
+
+__all__ = ["FUNCTIONS", "Function", "Interval", "Kinds", "apply", "describe_kinds", "fitting", "function", "kind_of"]

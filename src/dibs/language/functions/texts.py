@@ -1,0 +1,190 @@
+"""Functions of strings. Characters are those of Unicode, counted from 1, as Spark counts them.
+
+No text may grow beyond LONGEST characters: what would is NULL.
+"""
+
+from __future__ import annotations
+
+from dibs.language.functions.plain import is_integer
+from dibs.language.functions.table import function
+from dibs.language.regex import compile_regex
+
+LONGEST = 1_000_000  # characters of a result that is longer than its arguments
+Number = int | float
+
+
+def _bounded(text: str, *arguments: str) -> str | None:
+    return text if len(text) <= max(LONGEST, *map(len, arguments)) else None
+
+
+@function("LOWER LCASE", "S", "S", "the text in lower case")
+def lower(text: str) -> str:
+    return text.lower()
+
+
+@function("UPPER UCASE", "S", "S", "the text in upper case")
+def upper(text: str) -> str:
+    return text.upper()
+
+
+@function("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "S", "N", "how many characters the text has")
+def length(text: str) -> int:
+    return len(text)
+
+
+@function("TRIM", "S", "S", "the text without blanks at its ends")
+def trim(text: str) -> str:
+    return text.strip(" ")
+
+
+@function("LTRIM", "S", "S", "the text without blanks at its beginning")
+def trim_left(text: str) -> str:
+    return text.lstrip(" ")
+
+
+@function("RTRIM", "S", "S", "the text without blanks at its end")
+def trim_right(text: str) -> str:
+    return text.rstrip(" ")
+
+
+@function("SUBSTRING SUBSTR", "S N N?", "S", "the part from this character on, of so many characters; below 0, from the end")
+def substring(text: str, first: Number, size: Number = 2**31) -> str | None:
+    if not (is_integer(first) and is_integer(size)):
+        return None
+    start = first - 1 if first > 0 else len(text) + first if first < 0 else 0
+    end = start + size
+    return text[max(int(start), 0) : max(int(end), 0)] if end > start else ""
+
+
+@function("LEFT", "S N", "S", "the first so many characters")
+def left(text: str, size: Number) -> str | None:
+    return text[: max(int(size), 0)] if is_integer(size) else None
+
+
+@function("RIGHT", "S N", "S", "the last so many characters")
+def right(text: str, size: Number) -> str | None:
+    if not is_integer(size):
+        return None
+    return text[max(len(text) - int(size), 0) :] if size > 0 else ""
+
+
+@function("|| CONCAT", "S S*", "S", "the texts, one behind the other")
+def concat(*texts: str) -> str | None:
+    return _bounded("".join(texts), *texts) if sum(map(len, texts)) <= LONGEST + max(map(len, texts)) else None
+
+
+@function("REPLACE", "S S S?", "S", "the text with the second replaced by the third wherever it stands")
+def replace(text: str, old: str, new: str = "") -> str | None:
+    if not old:
+        return text
+    if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > max(LONGEST, len(text)):
+        return None
+    return text.replace(old, new)
+
+
+@function("SPLIT_PART", "S S N", "S", "the part of this number, where the second cuts the text; below 0, from the end")
+def split_part(text: str, at: str, number: Number) -> str | None:
+    if not is_integer(number) or number == 0:
+        return None
+    parts = text.split(at) if at else [text]
+    place = int(number) - 1 if number > 0 else len(parts) + int(number)
+    return parts[place] if 0 <= place < len(parts) else ""
+
+
+@function("INSTR", "S S", "N", "where the second stands first in the text; 0: nowhere")
+def find(text: str, part: str) -> int:
+    return text.find(part) + 1
+
+
+@function("LOCATE POSITION", "S S N?", "N", "where the first stands in the second, from this character on; 0: nowhere")
+def locate(part: str, text: str, first: Number = 1) -> int | None:
+    if not is_integer(first):
+        return None
+    return text.find(part, int(first) - 1) + 1 if first > 0 else 0
+
+
+@function("REVERSE", "S", "S", "the text from its end to its beginning")
+def reverse(text: str) -> str:
+    return text[::-1]
+
+
+@function("LPAD", "S N S?", "S", "the text with so many characters: filled on the left, or cut")
+def pad_left(text: str, size: Number, by: str = " ") -> str | None:
+    added = _padding(text, size, by)
+    return None if added is None else (added + text)[: max(int(size), 0)] if not added else added + text
+
+
+@function("RPAD", "S N S?", "S", "the text with so many characters: filled on the right, or cut")
+def pad_right(text: str, size: Number, by: str = " ") -> str | None:
+    added = _padding(text, size, by)
+    return None if added is None else (text + added)[: max(int(size), 0)]
+
+
+def _padding(text: str, size: Number, by: str) -> str | None:
+    if not is_integer(size) or size > max(LONGEST, len(text)):
+        return None
+    missing = int(size) - len(text)
+    return (by * (missing // len(by) + 1))[:missing] if missing > 0 and by else ""
+
+
+@function("REGEXP_EXTRACT", "S S N?", "S", "what group 1, or this one, matches first; '' where nothing does")
+def extract(text: str, pattern: str, group: Number = 1) -> str | None:
+    found = _regex(pattern)
+    if found is None or not is_integer(group) or not 0 <= group <= found.groups:
+        return None
+    match = found.search(text)
+    return "" if match is None else match.group(int(group)) or ""
+
+
+@function("REGEXP_REPLACE", "S S S", "S", "the text with all that the expression matches replaced; $1 is its first group")
+def replace_matches(text: str, pattern: str, by: str) -> str | None:
+    found = _regex(pattern)
+    if found is None:
+        return None
+    pieces, at, size = [], 0, 0
+    for match in found.finditer(text):
+        new = _expand(by, match)
+        if new is None:
+            return None
+        pieces += [text[at : match.start()], new]
+        at = match.end()
+        size += len(new)
+        if size > LONGEST:
+            return None
+    return "".join([*pieces, text[at:]])
+
+
+def _expand(by: str, match) -> str | None:  # type: ignore[no-untyped-def]
+    """Java's form of what is put in place: $1 is a group, a backslash takes the next character as it is."""
+    if "$" not in by and "\\" not in by:
+        return by
+    pieces, at = [], 0
+    while at < len(by):
+        c = by[at]
+        at += 1
+        if c == "\\":
+            if at == len(by):
+                return None
+            pieces.append(by[at])
+            at += 1
+        elif c == "$":
+            if at == len(by) or not by[at].isdigit():
+                return None
+            number = int(by[at])
+            at += 1
+            while at < len(by) and by[at].isdigit() and 10 * number + int(by[at]) <= match.re.groups:
+                number = 10 * number + int(by[at])
+                at += 1
+            if number > match.re.groups:
+                return None
+            pieces.append(match.group(number) or "")
+        else:
+            pieces.append(c)
+    return "".join(pieces)
+
+
+def _regex(pattern: str):  # type: ignore[no-untyped-def]
+    try:
+        return compile_regex(pattern)
+    except Exception:  # what RE2 raises for an expression that it does not take
+        return None

@@ -1,0 +1,213 @@
+"""Functions of times, all in UTC. Times beyond the years 1 to 9999 are NULL."""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+from collections.abc import Callable
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from dibs.language.expression import EPOCH, MICROSECOND
+from dibs.language.functions.plain import LEAST, MOST, Moment, datetime_of, is_integer, moment_of
+from dibs.language.functions.table import function
+from dibs.language.scalars import Interval
+
+DAY, SECOND = 86_400_000_000, 1_000_000
+Number = int | float
+SIZES = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": SECOND,
+    "MINUTE": 60 * SECOND,
+    "HOUR": 3600 * SECOND,
+    "DAY": DAY,
+    "WEEK": 7 * DAY,
+}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
+def within(microseconds: int) -> Moment | None:
+    """A time, if it is one of the years that there are."""
+    moment = Moment(microseconds)
+    return moment if LEAST <= microseconds <= MOST and datetime_of(moment) is not None else None
+
+
+def add_interval(moment: Moment, interval: Interval) -> Moment | None:
+    months, rest = interval
+    if months:
+        moved = add_months_to(moment, months)
+        if moved is None:
+            return None
+        moment = moved
+    return within(moment.microseconds + rest)
+
+
+def add_months_to(moment: Moment, months: int) -> Moment | None:
+    """The same day of another month, or its last one."""
+    day = datetime_of(moment)
+    if day is None:
+        return None
+    year, month = divmod(12 * day.year + day.month - 1 + months, 12)
+    if not 1 <= year <= 9999:
+        return None
+    last = calendar.monthrange(year, month + 1)[1]
+    return moment_of(day.replace(year=year, month=month + 1, day=min(day.day, last)))
+
+
+def _part(names: str, about: str, read: Callable[[dt.datetime], int]) -> None:
+    @function(names, "T", "N", about)
+    def part(moment: Moment) -> int | None:
+        day = datetime_of(moment)
+        return None if day is None else read(day)
+
+
+_part("YEAR", "the year", lambda d: d.year)
+_part("QUARTER", "the quarter of the year, from 1", lambda d: (d.month + 2) // 3)
+_part("MONTH", "the month, from 1", lambda d: d.month)
+_part("DAY DAYOFMONTH", "the day of the month, from 1", lambda d: d.day)
+_part("DAYOFWEEK", "the day of the week: 1 is Sunday, 7 Saturday", lambda d: d.isoweekday() % 7 + 1)
+_part("WEEKDAY", "the day of the week: 0 is Monday, 6 Sunday", lambda d: d.weekday())
+_part("DAYOFYEAR", "the day of the year, from 1", lambda d: d.timetuple().tm_yday)
+_part("WEEKOFYEAR", "the week of the year, as ISO 8601 counts", lambda d: d.isocalendar()[1])
+_part("HOUR", "the hour, from 0", lambda d: d.hour)
+_part("MINUTE", "the minute, from 0", lambda d: d.minute)
+_part("SECOND", "the second, from 0, without its fraction", lambda d: d.second)
+
+
+@function("DATE_TRUNC", "S T", "T", "the beginning of the YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND")
+def truncate(unit: str, moment: Moment) -> Moment | None:
+    unit = unit.upper()
+    unit = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH", "DD": "DAY"}.get(unit, unit)
+    day = datetime_of(moment)
+    if day is None:
+        return None
+    if unit in MONTHS:
+        month = 1 if unit == "YEAR" else (day.month - 1) // MONTHS[unit] * MONTHS[unit] + 1
+        return moment_of(dt.datetime(day.year, month, 1))
+    if unit == "WEEK":
+        return within(moment.microseconds // DAY * DAY - day.weekday() * DAY)
+    size = SIZES.get(unit)
+    return None if size is None else Moment(moment.microseconds // size * size)
+
+
+@function("DATEDIFF DATE_DIFF", "T T", "N", "days from the second to the first, whatever the time of day")
+def days_between(last: Moment, first: Moment) -> int:
+    return last.microseconds // DAY - first.microseconds // DAY
+
+
+@function("DATE_ADD DATEADD", "T N", "T", "the day, so many days later")
+def add_days(moment: Moment, days: Number) -> Moment | None:
+    return within((moment.microseconds // DAY + days) * DAY) if is_integer(days) else None  # type: ignore[arg-type]
+
+
+@function("DATE_SUB", "T N", "T", "the day, so many days earlier")
+def subtract_days(moment: Moment, days: Number) -> Moment | None:
+    return add_days(moment, -days)
+
+
+@function("ADD_MONTHS", "T N", "T", "the day, so many months later")
+def add_months(moment: Moment, months: Number) -> Moment | None:
+    day = Moment(moment.microseconds // DAY * DAY)
+    return add_months_to(day, int(months)) if is_integer(months) and abs(months) < 200_000 else None
+
+
+@function("LAST_DAY", "T", "T", "the last day of its month")
+def last_day(moment: Moment) -> Moment | None:
+    day = datetime_of(moment)
+    if day is None:
+        return None
+    return moment_of(dt.datetime(day.year, day.month, calendar.monthrange(day.year, day.month)[1]))
+
+
+@function("TIMESTAMPDIFF", "S T T", "N", "whole units (SECOND, DAY, MONTH, ...) from the second to the third")
+def units_between(unit: str, first: Moment, last: Moment) -> int | None:
+    unit = unit.upper()
+    passed = last.microseconds - first.microseconds
+    if unit in SIZES:
+        size = abs(passed) // SIZES[unit]
+        return size if passed >= 0 else -size
+    if unit not in MONTHS:
+        return None
+    a, b = datetime_of(first), datetime_of(last)
+    if a is None or b is None:
+        return None
+    months = 12 * (b.year - a.year) + b.month - a.month
+    a_rest, b_rest = (day - dt.datetime(day.year, day.month, 1) for day in (a, b))
+    if months > 0 and b_rest < a_rest:
+        months -= 1
+    elif months < 0 and b_rest > a_rest:
+        months += 1
+    size = abs(months) // MONTHS[unit]
+    return size if months >= 0 else -size
+
+
+@function("TO_DATE", "T", "T", "the day of a time, or of a text that says one")
+def to_date(moment: Moment) -> Moment:
+    return Moment(moment.microseconds // DAY * DAY)
+
+
+@function("TO_TIMESTAMP", "T", "T", "the time, or that of a text that says one")
+def to_timestamp(moment: Moment) -> Moment:
+    return moment
+
+
+@function("UNIX_TIMESTAMP UNIX_SECONDS", "T", "N", "whole seconds since 1970")
+def unix_seconds(moment: Moment) -> int:
+    return moment.microseconds // SECOND
+
+
+@function("UNIX_MILLIS", "T", "N", "whole milliseconds since 1970")
+def unix_millis(moment: Moment) -> int:
+    return moment.microseconds // 1_000
+
+
+@function("UNIX_MICROS", "T", "N", "microseconds since 1970")
+def unix_micros(moment: Moment) -> int:
+    return moment.microseconds
+
+
+@function("TIMESTAMP_SECONDS", "N", "T", "the time so many seconds after 1970")
+def from_seconds(number: Number) -> Moment | None:
+    if isinstance(number, int):
+        return within(number * SECOND)
+    return within(int(number * SECOND)) if abs(number) < 1e13 else None
+
+
+@function("TIMESTAMP_MILLIS", "N", "T", "the time so many milliseconds after 1970")
+def from_millis(number: Number) -> Moment | None:
+    return within(int(number) * 1_000) if is_integer(number) else None
+
+
+@function("TIMESTAMP_MICROS", "N", "T", "the time so many microseconds after 1970")
+def from_micros(number: Number) -> Moment | None:
+    return within(int(number)) if is_integer(number) else None
+
+
+@function("FROM_UTC_TIMESTAMP", "T S", "T", "what clocks in this zone say at that time")
+def from_utc(moment: Moment, zone: str) -> Moment | None:
+    day, found = datetime_of(moment), _zone(zone)
+    if day is None or found is None:
+        return None
+    local = day.replace(tzinfo=dt.timezone.utc).astimezone(found).replace(tzinfo=None)
+    return Moment((local - EPOCH) // MICROSECOND)
+
+
+@function("TO_UTC_TIMESTAMP", "T S", "T", "the time at which clocks in this zone say so")
+def to_utc(moment: Moment, zone: str) -> Moment | None:
+    day, found = datetime_of(moment), _zone(zone)
+    if day is None or found is None:
+        return None
+    utc = day.replace(tzinfo=found).astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return Moment((utc - EPOCH) // MICROSECOND)
+
+
+def _zone(name: str) -> dt.tzinfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+@function("INTERVAL_MICROSECONDS", "I", "N", "the microseconds of an interval of days or less")
+def interval_microseconds(interval: Interval) -> int | None:
+    return None if interval.months else interval.microseconds

@@ -1,0 +1,172 @@
+"""Values that are computed from an event: `price * qty`, `lower(name)`, `hour(at)`, `a < b`.
+
+    Scalar = Field(name) | Value(literal) | Interval(months, microseconds) | Call(function, arguments)
+
+A computed value is an attribute of the event. Its name is a mark that no text can hold and its canonical text; equal
+values have equal names, so that all subscriptions share one, which is computed once for an event. The tree of a
+subscription holds ordinary predicates on that name:
+
+    price * qty > 100          name of `(price * qty)`, > 100
+    a < b                      name of `(a < b)`, = TRUE        (NOT a < b: <> TRUE)
+
+Operators are calls too: `+`, `<`, AND, CASE. What each function means stands in language.functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple, Union
+
+from dibs.jit.undisturbed import bring
+from dibs.language.expression import Literal, compare_by_class
+from dibs.language.printer import COMPUTED, CONDITION, literal_text, name_text, string_text
+
+KEPT = 65_536  # computed values whose texts need not be read again
+
+ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "DIV", "||", "&", "|", "^", "<<", ">>"])
+COMPARISONS = frozenset(["=", "<>", "<", "<=", ">", ">=", "<=>"])
+LOGIC = frozenset(["AND", "OR"])
+INFIX = ARITHMETIC | COMPARISONS | LOGIC
+_PREFIX = {"NEGATIVE": "-", "~": "~", "NOT": "NOT "}
+
+
+@compare_by_class
+class Field(NamedTuple):
+    """An attribute of the event."""
+
+    name: str
+
+
+@compare_by_class
+class Value(NamedTuple):
+    """A constant; None: NULL."""
+
+    literal: Literal | None
+
+
+@compare_by_class
+class Interval(NamedTuple):
+    """A length of time. Months have no fixed length, so they are kept apart."""
+
+    months: int
+    microseconds: int
+
+
+@compare_by_class
+class Call(NamedTuple):
+    function: str  # in upper case, or an operator's sign
+    arguments: tuple[Scalar, ...]
+
+
+Scalar = Union[Field, Value, Interval, Call]
+
+
+def is_computed(name: str) -> bool:
+    return name[:2] in (COMPUTED, CONDITION)
+
+
+def computed_name(scalar: Scalar, is_condition: bool = False) -> str:
+    """The attribute that stands for a value; is_condition: for one that is TRUE, FALSE or unknown."""
+    name = (CONDITION if is_condition else COMPUTED) + text_of(scalar)
+    scalar_of.remember(name, scalar)  # type: ignore[attr-defined]
+    return name
+
+
+def fields_of(scalar: Scalar) -> list[str]:
+    """The attributes that it is computed from, in order of first mention."""
+    return list(dict.fromkeys(_fields(scalar)))
+
+
+def _fields(scalar: Scalar) -> Iterator[str]:
+    if isinstance(scalar, Field):
+        yield scalar.name
+    elif isinstance(scalar, Call):
+        for argument in scalar.arguments:
+            yield from _fields(argument)
+
+
+def size_of(scalar: Scalar) -> int:
+    """How many nodes it has."""
+    return 1 + sum(map(size_of, scalar.arguments)) if isinstance(scalar, Call) else 1
+
+
+# ---- text ----
+
+
+def text_of(scalar: Scalar) -> str:
+    """Its canonical text, which the grammar reads as the same value."""
+    if isinstance(scalar, Field):
+        return name_text(scalar.name)
+    if isinstance(scalar, Value):
+        return "NULL" if scalar.literal is None else literal_text(scalar.literal)
+    if isinstance(scalar, Interval):
+        return interval_text(scalar)
+    function, arguments = scalar
+    if function in _TEXTS:
+        return _TEXTS[function](arguments)
+    texts = list(map(text_of, arguments))
+    if function in INFIX:
+        return f"({f' {function} '.join(texts)})"
+    if function in _PREFIX:
+        return f"({_PREFIX[function]}{texts[0]})"
+    return f"{function.lower()}({', '.join(texts)})"
+
+
+def interval_text(interval: Interval) -> str:
+    if interval.months and interval.microseconds:
+        return f"(INTERVAL {interval.months} MONTHS + INTERVAL {interval.microseconds} MICROSECONDS)"
+    return f"INTERVAL {interval.months} MONTHS" if interval.months else f"INTERVAL {interval.microseconds} MICROSECONDS"
+
+
+def _case_text(arguments: tuple[Scalar, ...]) -> str:
+    texts = list(map(text_of, arguments))
+    pairs = "".join(f" WHEN {texts[i]} THEN {texts[i + 1]}" for i in range(0, len(texts) - 1, 2))
+    last = f" ELSE {texts[-1]}" if len(texts) % 2 else ""
+    return f"CASE{pairs}{last} END"
+
+
+def _string(scalar: Scalar) -> str:
+    assert isinstance(scalar, Value) and scalar.literal is not None
+    return str(scalar.literal.value)
+
+
+def _like_text(arguments: tuple[Scalar, ...]) -> str:
+    value, pattern, escape = arguments
+    last = "" if _string(escape) == "\\" else f" ESCAPE {string_text(_string(escape))}"
+    return f"({text_of(value)} LIKE {text_of(pattern)}{last})"
+
+
+_TEXTS: dict[str, Callable[[tuple[Scalar, ...]], str]] = {
+    "CASE": _case_text,
+    "CAST": lambda a: f"CAST({text_of(a[0])} AS {_string(a[1])})",
+    "ISNULL": lambda a: f"({text_of(a[0])} IS NULL)",
+    "IN": lambda a: f"({text_of(a[0])} IN ({', '.join(map(text_of, a[1:]))}))",
+    "BETWEEN": lambda a: f"({text_of(a[0])} BETWEEN {text_of(a[1])} AND {text_of(a[2])})",
+    "LIKE": _like_text,
+    "RLIKE": lambda a: f"({text_of(a[0])} RLIKE {text_of(a[1])})",
+}
+
+
+class _Remembered:
+    """The value behind a name. Reading a text takes a while, and most were just written."""
+
+    def __init__(self) -> None:
+        self._read = lru_cache(KEPT)(_read_scalar)
+        self._known: dict[str, Scalar] = {}
+
+    def remember(self, name: str, scalar: Scalar) -> None:
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[name] = scalar
+
+    def __call__(self, name: str) -> Scalar:
+        return self._known.get(name) or self._read(name)
+
+
+def _read_scalar(name: str) -> Scalar:
+    read: Callable[[str], Scalar] = bring("dibs.language.values").read_scalar  # which reads by what stands here
+    return read(name[2:])
+
+
+scalar_of = _Remembered()

@@ -1,0 +1,65 @@
+"""Computed values in plain Python: every combination of the values of an event, one by one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dibs.coding.values import Range
+from dibs.language.expression import Kind
+from dibs.language.functions import evaluate
+from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
+from dibs.language.scalars import Interval, fields_of, is_computed, scalar_of
+from dibs.reference.values import OfNoKind, ValuesByName, find_key
+
+MOST_COMBINATIONS = 10_000  # of the values of an event's arrays; a computed value of more is unknown
+
+
+def with_computed(values: ValuesByName, names: Iterable[str]) -> ValuesByName:
+    """The values of an event with those of the computed attributes among the names."""
+    wanted = [name for name in dict.fromkeys(names) if is_computed(name)]
+    if not wanted:
+        return values
+    plain = {name: of_name for name, of_name in values.items() if not is_computed(name)}
+    return plain | {name: computed_values(name, plain) for name in wanted}
+
+
+def computed_values(name: str, values: ValuesByName) -> list[Any]:
+    """The values of a computed attribute: one for each combination of values of the attributes that it is computed
+    from, where that is not NULL."""
+    scalar = scalar_of(name)
+    fields = fields_of(scalar)
+    given = [values.get(field, []) for field in fields]
+    if any(isinstance(value, (Range, OfNoKind)) for some in given for value in some):
+        return [OfNoKind("computed from a range, or from what cannot be read")]
+    if math.prod(max(len(some), 1) for some in given) > MOST_COMBINATIONS:
+        return [OfNoKind(f"computed from more than {MOST_COMBINATIONS:,} combinations of values")]
+    found = []
+    for combination in itertools.product(*(some or [None] for some in given)):
+        row: Mapping[str, Plain] = dict(zip(fields, map(_plain, combination)))
+        result = evaluate(scalar, row)
+        if result is not None:
+            found.append(_shown(result))
+    return found
+
+
+def _plain(value: Any) -> Plain:
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float)):
+        return plain_value(value)
+    kind, key = find_key(value)
+    assert kind == Kind.TIME
+    return Moment(key)
+
+
+def _shown(value: Plain) -> Any:
+    """A result as values_of gives values."""
+    if isinstance(value, Moment):
+        day = datetime_of(value)
+        return np.datetime64(value.microseconds, "us") if day is None else day
+    return OfNoKind("an interval") if isinstance(value, Interval) else value
