@@ -20,8 +20,8 @@ from dibs.language.expression import (
     RLike,
     StringTest,
 )
-from dibs.language.printer import to_sql
 from dibs.reference import OfNoKind, find_key, key_beside, key_of, range_ends, satisfies, satisfying
+from dibs.language.printer import is_derived, name_text, to_sql
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40
@@ -63,6 +63,8 @@ def short_group(operator: str, children: Sequence[Expression], predicates: int) 
 
 
 def show_name(name: str) -> str:
+    if is_derived(name):
+        return shorten(escape(name_text(name)), VALUE_WIDTH)
     return shorten(escape(name if re.fullmatch(r"[\w.]+", name) else f"`{name}`"), VALUE_WIDTH)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.computed.columns import evaluate
-from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NUMBER, STRING, TIME, Vector, empty
+from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
 from dibs.language.scalars import fields_of, is_computed, scalar_of
 
@@ -82,7 +82,8 @@ class _Columns:
                 column.integer[part] = (t.microseconds if kind == TIME else b.value)[own]
         order = np.lexsort((event, self.name))
         self.name, self.event = self.name[order], event[order]
-        self.column = Vector(*(array[order] for array in column[:4]), column.text)
+        numbers = (column.kind, column.number, column.integer, column.whole)
+        self.column = Vector(*(array[order] for array in numbers), column.text)
         self.text_rows = text_rows[order]
         self.strings = s
         self.unknown = self._find_unknown(values, u, is_field)
@@ -132,14 +133,13 @@ class _Columns:
         there = np.where(missing, 0, rows)
         if not len(self.name):
             return empty(len(rows))
-        kind = np.where(missing, 5, self.column.kind[there]).astype(np.uint8)
-        texts = self.text_rows[there]
-        made = Vector(kind, *(array[there] for array in self.column[1:4]), empty(0).text)
-        has_text = kind == STRING
-        if not has_text.any():
-            return made._replace(text=pa.nulls(len(rows), pa.large_string()))
-        own = self._strings().take(pa.array(np.where(has_text, texts, 0), mask=~has_text))
-        return made._replace(text=own)
+        column = self.column
+        kind = np.where(missing, NULL, column.kind[there]).astype(np.uint8)
+        text, has_text = nulls(len(rows)), kind == STRING
+        if has_text.any():
+            text = self._strings().take(pa.array(np.where(has_text, self.text_rows[there], 0), mask=~has_text))
+        whole = column.whole[there] & ~missing
+        return Vector(kind, column.number[there], column.integer[there], whole, text)
 
     def _strings(self) -> pa.Array:
         if not hasattr(self, "_text"):

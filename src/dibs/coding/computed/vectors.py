@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.language.expression import Kind
@@ -18,7 +20,8 @@ INTERVAL, NULL = 4, 5
 _TWO_63 = 2.0**63
 
 
-class Vector(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Vector:
     """Row i is of kind[i]. Constants have one row, which stands for as many as there are."""
 
     kind: NDArray[np.uint8]  # a Kind, INTERVAL or NULL
@@ -77,20 +80,18 @@ def of_integers(integer: NDArray[np.int64], there: NDArray[np.bool_], kind: int 
 
 
 def of_texts(text: pa.Array, there: NDArray[np.bool_]) -> Vector:
-    return empty(len(there))._replace(kind=np.where(there, STRING, NULL).astype(np.uint8), text=text)
+    return replace(empty(len(there)), kind=np.where(there, STRING, NULL).astype(np.uint8), text=text)
 
 
 def choose(condition: NDArray[np.bool_], yes: Vector, no: Vector) -> Vector:
     """Row by row one of the two."""
-    condition, rows = np.broadcast_arrays(condition, np.empty(max(len(condition), len(yes), len(no))))[0], None
+    condition = np.broadcast_to(condition, max(len(condition), len(yes), len(no)))
     months = None
     if yes.months is not None or no.months is not None:
         a, b = (np.zeros(1, np.int64) if v.months is None else v.months for v in (yes, no))
         months = np.where(condition, a, b)
     text = nulls(len(condition))
     if yes.text.null_count < len(yes) or no.text.null_count < len(no):
-        import pyarrow.compute as pc
-
         parts = (v.text if len(v) > 1 else v.text[0] for v in (yes, no))
         text = pc.if_else(pa.array(condition), *parts)
     return Vector(
@@ -128,7 +129,7 @@ def of_plain(values: Sequence[Plain]) -> Vector:
                 months = np.zeros(len(values), np.int64) if months is None else months
                 months[i] = value.months
     text = made.text if texts is None else pa.array(texts, pa.large_string())
-    return made._replace(text=text, months=months)
+    return replace(made, text=text, months=months)
 
 
 def to_plain(vector: Vector) -> list[Plain]:

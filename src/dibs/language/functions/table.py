@@ -6,7 +6,7 @@ A function is declared where its plain form stands:
     def length(text: str) -> int: ...
 
 Kinds are letters: B boolean, N number, S string, T time, I interval, A any. An argument of several kinds has several
-letters (`NI`), an optional one a `?` behind it, and the last one may be repeated (`*`). A string is read as a time where
+letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or never (`*`). A string is read as a time where
 T is asked for and S is not.
 
 A form is called with values of the kinds that it declares and never with NULL: `apply` gives NULL for those, unless the
@@ -73,7 +73,7 @@ def function(
     def declare(form: Form) -> Form:
         for name in names.split():
             FUNCTIONS[name] = Function(
-                name, kinds, len(kinds) - optional, most, _kinds(result), form, takes_null, about
+                name, kinds, len(kinds) - optional - repeats, most, _kinds(result), form, takes_null, about
             )
         return form
 

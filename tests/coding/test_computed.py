@@ -1,0 +1,191 @@
+"""Computed values in every lane: what the reference says of an expression and an event, all entries say."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dibs
+from dibs.coding.computed.columns import FORMS, call
+from dibs.coding.computed.vectors import of_plain, to_plain
+from dibs.language.functions import FUNCTIONS, apply
+from dibs.language.functions.plain import Moment
+from dibs.language.scalars import Interval
+from dibs.language.sql import parse
+from dibs.reference import evaluate
+from dibs.thresholds import smallest, using
+
+MORNING = dt.datetime(2024, 2, 29, 9, 30)
+EVENTS: list[dict[str, Any]] = [
+    {"price": 10, "qty": 11, "a": 1, "b": 2},
+    {"price": 10.5, "qty": 3, "a": 2, "b": 2.0},
+    {"price": 2**62, "qty": 4, "a": 2**53 + 1, "b": 2.0**53},
+    {"price": [1, 200], "qty": [1, 2], "a": [1, 5], "b": 3},
+    {"price": "10", "qty": 2, "a": "x", "b": 1},
+    {"price": None, "qty": 2, "a": [], "b": True},
+    {"name": "ÉTÉ", "text": "  padded ", "at": MORNING, "until": MORNING + dt.timedelta(minutes=7)},
+    {"name": "Phone", "text": "a,b,c", "at": "2024-02-29T23:59:59.5+02:00", "until": "2024-03-01"},
+    {"name": ["x", "Y"], "text": "", "at": "soon", "until": MORNING},
+    {"price": math.nan, "qty": -1, "a": -0.0, "b": 0, "name": "ß", "active": True},
+    {"price": math.inf, "qty": 0, "a": True, "b": False, "active": "TRUE"},
+    {"item": {"price": 5, "qty": 30}, "price": -(2**63), "qty": -1},
+    {},
+]
+CONDITIONS = [
+    "price * qty > 100",
+    "NOT price * qty > 100",
+    "price + qty IN (13.5, 21)",
+    "price - 3 * qty BETWEEN -30 AND 2",
+    "price / qty = 3.5",
+    "price % 3 = 1",
+    "price DIV qty >= 3",
+    "-price < -5",
+    "(price * qty) IS NULL",
+    "(price * qty) IS NOT NULL AND a < b",
+    "a < b",
+    "NOT a < b",
+    "a = b OR a <> b",
+    "a + 1 > b",
+    "a * a = a",
+    "item.price * item.qty = 150",
+    "abs(price) > 10.25",
+    "ceil(price) = 11 OR floor(price) = 10",
+    "round(price / 3, 1) = 3.5",
+    "sqrt(price) > 3",
+    "lower(name) = 'été'",
+    "upper(name) LIKE 'PH%'",
+    "length(name) = 3",
+    "trim(text) || '!' = 'padded!'",
+    "split_part(text, ',', 2) = 'b'",
+    "substring(name, 2, 3) = 'hon'",
+    "hour(at) >= 9 AND hour(at) < 18",
+    "dayofweek(at) = 5",
+    "until - at > INTERVAL 5 MINUTES",
+    "at + INTERVAL 1 MONTH < until + INTERVAL 2 MONTHS",
+    "date_trunc('DAY', at) = TIMESTAMP '2024-02-29 00:00:00'",
+    "datediff(until, at) = 1",
+    "CASE WHEN price > 10.2 THEN 'high' WHEN price > 5 THEN 'middle' ELSE 'low' END = 'middle'",
+    "CASE qty WHEN 2 THEN 'two' END = 'two'",
+    "if(a > 1 AND b IS NOT NULL, price, qty) > 4",
+    "coalesce(price, qty, 0) = 2",
+    "coalesce(active, FALSE)",
+    "NOT coalesce(active, FALSE)",
+    "nullif(a, b) IS NULL",
+    "greatest(price, qty, 5) = 5",
+    "CAST(price AS STRING) = '10'",
+    "CAST(price AS DOUBLE) > 9",
+    "price::BIGINT = 10",
+    "qty & 1 = 1",
+    "qty << 2 = 8",
+    "a BETWEEN b - 1 AND b",
+    "a NOT BETWEEN b - 1 AND b",
+    "a IN (b, 7)",
+    "a NOT IN (b, 7)",
+    "(price + qty) * 2 > 100 AND (a < b OR lower(name) = 'phone')",
+]
+
+
+def entries(texts: list[str]) -> list[dibs.Matcher]:
+    matcher = dibs.Matcher()
+    matcher.add_many([(i, text) for i, text in enumerate(texts)])
+    return [matcher]
+
+
+@pytest.mark.parametrize("size", ["default", "smallest"])
+def test_every_entry_says_what_the_reference_says(size: str) -> None:
+    trees = [parse(text) for text in CONDITIONS]
+    expected = [[i for i, tree in enumerate(trees) if evaluate(tree, event) is True] for event in EVENTS]
+    assert all(any(i in ids for ids in expected) for i in range(len(trees))), "each holds for some event"
+    with using({} if size == "default" else smallest()):
+        (matcher,) = entries(CONDITIONS)
+        assert [matcher.match(event) for event in EVENTS] == expected
+        assert list(matcher.match_batch(EVENTS)) == expected
+        for i, event in enumerate(EVENTS):
+            for number in range(len(trees)):
+                assert matcher.explain(number, event).matched == (number in expected[i]), CONDITIONS[number]
+
+
+def json_event(event: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in event.items() if not isinstance(v, float) or math.isfinite(v)}
+
+
+def test_json() -> None:
+    texts = [orjson.dumps(json_event(event)) for event in EVENTS]
+    events = [orjson.loads(text) for text in texts]
+    trees = [parse(text) for text in CONDITIONS]
+    expected = [[i for i, tree in enumerate(trees) if evaluate(tree, event) is True] for event in events]
+    (matcher,) = entries(CONDITIONS)
+    assert [matcher.match(text) for text in texts] == expected
+    assert list(matcher.match_batch(b"\n".join(texts))) == expected
+
+
+def test_arrow() -> None:
+    columns = {
+        "price": pa.array([10.5, None, 3.0, 2.0**60]),
+        "qty": pa.array([3, 4, None, 2**40]),
+        "name": pa.array(["Phone", "ÉTÉ", None, ""]),
+        "at": pa.array([MORNING, None, dt.datetime(1969, 12, 31, 23), MORNING]),
+    }
+    table = pa.table(columns)
+    trees = [parse(text) for text in CONDITIONS]
+    expected = [[i for i, tree in enumerate(trees) if evaluate(tree, row) is True] for row in table.to_pylist()]
+    (matcher,) = entries(CONDITIONS)
+    assert list(matcher.match_batch(table)) == expected
+
+
+def test_an_event_cannot_pretend_to_have_computed_a_value() -> None:
+    (matcher,) = entries(["price * 2 > 5"])
+    (name,) = {p.attribute for p in [parse("price * 2 > 5")]}  # type: ignore[union-attr]
+    assert list(matcher.match_batch([{name: 7}, {"price": 3}])) == [[], [0]]
+
+
+def test_too_many_combinations_are_unknown() -> None:
+    matcher = dibs.Matcher()
+    matcher.add_many([(0, "a + b = 3"), (1, "(a + b) IS NULL"), (2, "(a + b) IS NOT NULL")])
+    many = {"a": list(range(200)), "b": list(range(200))}
+    few = {"a": list(range(100)), "b": list(range(100))}
+    assert list(matcher.match_batch([many, few, {"a": 1}])) == [[], [0, 2], [1]]
+
+
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.sampled_from([2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63)]),
+    st.sampled_from([0.5, -0.5, 2.5, 1e300, -1e300, math.nan, math.inf, -math.inf, 9.5e18]),
+    st.sampled_from(["", "a", "B", "É", "ß", "2024-05-01", "12"]),
+    st.sampled_from([0, -1, 1_709_197_200_000_000, -62_135_596_800_000_000]).map(Moment),
+    st.sampled_from([Interval(0, 60_000_000), Interval(1, 0)]),
+)
+
+
+@given(st.data())
+def test_columns_do_what_plain_forms_do(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(FORMS)))
+    function = FUNCTIONS[name]
+    count = data.draw(st.integers(function.least, function.most or function.least + 2))
+    rows = data.draw(st.integers(1, 6))
+    columns = [data.draw(st.lists(PLAIN, min_size=rows, max_size=rows)) for _ in range(count)]
+    constants = [data.draw(st.booleans()) and rows > 1 for _ in columns]
+    columns = [column[:1] * rows if constant else column for column, constant in zip(columns, constants)]
+    vectors = [of_plain(column[:1] if constant else column) for column, constant in zip(columns, constants)]
+    expected = [apply(function, values) for values in zip(*columns)]
+    found = to_plain(call(function, vectors, rows))
+    found = found * rows if len(found) == 1 else found
+    assert list(map(repr, found)) == list(map(repr, expected)), (name, columns)
+
+
+def test_times_of_all_years() -> None:
+    days = np.arange("0001-01-01", "9999-12-31", 97, dtype="datetime64[D]").astype("datetime64[us]").astype(np.int64)
+    moments = [Moment(int(day) + 86_399_999_999) for day in days[:: len(days) // 2_000]]
+    for name in ("YEAR", "QUARTER", "MONTH", "DAY", "WEEKDAY", "DAYOFWEEK", "HOUR", "MINUTE", "SECOND"):
+        function = FUNCTIONS[name]
+        assert to_plain(call(function, [of_plain(moments)], len(moments))) == [apply(function, [m]) for m in moments]
