@@ -16,8 +16,8 @@ from dibs.arguments import check_number
 from dibs.coding.values import Range
 from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Truth
-from dibs.language.joins import is_join, read_attributes
-from dibs.language.printer import TRUTHS, to_sql
+from dibs.language.joins import read_attributes
+from dibs.language.printer import TRUTHS, is_join, to_sql
 from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of, with_computed
 
 LINES = 50  # that are shown; everything is in .parts

@@ -34,6 +34,8 @@ def _threshold(default: float, smallest: float, about: str) -> Any:
 class Thresholds:
     # jit.interpreter
     few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
+    # coding.computed
+    few_computed: int = _threshold(8, 0, "events whose computed values are made one by one, without columns")
     # cold
     cold_subscriptions: int = _threshold(1_000, 0, "subscriptions that need no kernels until these are there")
     cold_pairs: int = _threshold(2_000_000, 0, "subscriptions times events of a batch, likewise")

@@ -31,8 +31,7 @@ from dibs.coding.lookup import NOTHING
 from dibs.coding.patterns import Piece, pattern_pieces
 from dibs.coding.values import EventValues, Names, Range, Strings
 from dibs.jit.memory import fresh
-from dibs.language.expression import Kind, Literal, literal, number, number_key
-from dibs.language.expression import microseconds
+from dibs.language.expression import Kind, Literal, literal, microseconds, number, number_key
 from dibs.language.table import Facet
 from dibs.thresholds import thresholds
 

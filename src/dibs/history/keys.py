@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import total_ordering
 from typing import Any, NamedTuple
@@ -30,8 +30,7 @@ from dibs.coding.values import (
     rows_where,
     without_names,
 )
-from dibs.language.expression import Kind, Literal
-from dibs.language.expression import microseconds
+from dibs.language.expression import Kind, Literal, microseconds
 from dibs.reference.values import OfNoKind
 
 BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))

@@ -29,14 +29,14 @@ from dibs.language.expression import (
     IsNull,
     Kind,
     Not,
-    StringTest,
     number_key,
+    predicates,
 )
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, is_join, name_of
+from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
 from dibs.language.operands import Operand
 from dibs.language.pairs import PairReader, below
 from dibs.language.predicates import COMPARISONS, Condition
-from dibs.language.printer import YES
+from dibs.language.printer import YES, is_join
 from dibs.language.problems import Problems, Refused
 from dibs.language.scalars import is_computed
 from dibs.language.scanner import scan
@@ -138,15 +138,18 @@ class SubscriptionReader(ConditionReader):
         join = self.joins[right.attribute]._replace(event=left.attribute, operator=operator)
         return Compare(self.attribute_of(join), "=", YES)
 
-    def in_list(self, attribute: str, negated: bool) -> Expression:
+    def in_list(self, left: Operand, negated: bool) -> Expression:
         query = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
         if query.kind == "reserved" and query.word == "SELECT":
             advice = "write EXISTS (SELECT 1 FROM history d WHERE d.attribute = attribute)"
             raise Refused("IN takes a list of constants, no query", advice, query.start, query.end)
-        return super().in_list(attribute, negated)
+        return super().in_list(left, negated)
 
     def null_test(self, left: Operand) -> Expression:
-        test = super().null_test(left)
+        return self.asked(super().null_test(left))
+
+    def asked(self, test: Expression) -> Expression:
+        """IS NULL of a subquery: whether documents have what it asks for."""
         if not isinstance(test, IsNull) or not is_join(test.attribute):
             return test
         join = self.joins[test.attribute]
@@ -158,8 +161,7 @@ class SubscriptionReader(ConditionReader):
 
     def string_test(self) -> Condition:
         tested = super().string_test()
-        expression = tested.expression
-        if isinstance(expression, StringTest) and is_join(expression.attribute):
+        if any(is_join(predicate.attribute) for predicate in predicates(tested.expression)):
             end = self.tokens[self.at - 1].end
             raise Refused("patterns are tested on attributes only", "compare it by = or <", tested.start, end)
         return tested

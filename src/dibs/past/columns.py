@@ -28,8 +28,8 @@ from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
 from dibs.jit.kernel import kernel
-from dibs.language.joins import is_join, join_of, read_attributes
-from dibs.language.printer import is_derived
+from dibs.language.joins import join_of, read_attributes
+from dibs.language.printer import is_derived, is_join
 from dibs.language.table import ACCEPT, Facet
 from dibs.segments.compile import compile_texts
 

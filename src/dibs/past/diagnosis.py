@@ -44,8 +44,7 @@ from dibs.language.expression import (
 )
 from dibs.language.expression import Like as LikePredicate
 from dibs.language.expression import RLike as RLikePredicate
-from dibs.language.printer import is_derived
-from dibs.language.printer import to_sql
+from dibs.language.printer import is_derived, to_sql
 from dibs.language.sql import parse
 from dibs.past.before import Before
 from dibs.past.columns import Expressions

@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any
 
 from dibs.language.expression import Expression, attributes
-from dibs.language.joins import is_join, join_of, joins_in
+from dibs.language.joins import join_of, joins_in
+from dibs.language.printer import is_join
 from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of

@@ -27,8 +27,8 @@ from dibs.index.auto.access_sets import complements
 from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending, options_in
 from dibs.index.statistics import guess_presence
-from dibs.language.joins import is_join, join_of, read_attributes
-from dibs.language.printer import is_derived
+from dibs.language.joins import join_of, read_attributes
+from dibs.language.printer import is_derived, is_join
 from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled

@@ -52,7 +52,9 @@ def _distance(matcher: Matcher, id: Id, present: dict[str, list[Any]]) -> float:
         tree = parse(matcher.expression(id))
     except UnknownId:  # it has gone since
         return MISSING
-    return MISSING if next(joins_in(tree), None) is not None else distance(tree, with_computed(present, attributes(tree)))
+    return (
+        MISSING if next(joins_in(tree), None) is not None else distance(tree, with_computed(present, attributes(tree)))
+    )
 
 
 def _order(id: Id) -> tuple[bool, Id]:

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
-from dibs.language.joins import is_join, read_attributes
+from dibs.language.joins import read_attributes
+from dibs.language.printer import is_join
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Choice, Segment

@@ -222,8 +222,8 @@ def _comparison(sign: str, compare: Callable[..., NDArray[np.bool_]], text: Call
         done = null | plain | real
         strings = same & (a.kind == STRING)
         if strings.any():
-            parts = (v.text.cast(pa.large_binary()) if len(v) > 1 else v.text.cast(pa.large_binary())[0] for v in (a, b))
-            found = text(*parts)
+            first, second = (v.text.cast(pa.large_binary()) for v in (a, b))  # bytes are ordered as characters are
+            found = text(first if len(a) > 1 else first[0], second if len(b) > 1 else second[0])
             if isinstance(found, pa.Scalar):
                 found = pa.array([found.as_py()])
             result = np.where(strings, found.fill_null(False).to_numpy(zero_copy_only=False), result)
@@ -252,20 +252,18 @@ def _truths(a: Vector) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 @form("AND")
 def both(*values: Vector) -> Done:
-    truths = [_truths(value) for value in values]
-    true, false = np.bool_(True), np.bool_(False)
-    for yes, no in truths:
+    true, false = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+    for yes, no in map(_truths, values):
         true, false = true & yes, false | no
-    return _booleans(np.asarray(true), np.asarray(true | false)), np.ones(1, np.bool_)
+    return _booleans(true, true | false), np.ones(1, np.bool_)
 
 
 @form("OR")
 def either(*values: Vector) -> Done:
-    truths = [_truths(value) for value in values]
-    true, false = np.bool_(False), np.bool_(True)
-    for yes, no in truths:
+    true, false = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+    for yes, no in map(_truths, values):
         true, false = true | yes, false & no
-    return _booleans(np.asarray(true), np.asarray(true | false)), np.ones(1, np.bool_)
+    return _booleans(true, true | false), np.ones(1, np.bool_)
 
 
 @form("NOT")
@@ -342,12 +340,12 @@ _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # the years 
 
 
 def _months(micros: NDArray[np.int64]) -> NDArray[np.int64]:
-    return micros.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)  # type: ignore[no-any-return]
+    return micros.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
 
 
 def _day_of_month(micros: NDArray[np.int64]) -> NDArray[np.int64]:
     month = micros.astype("datetime64[us]").astype("datetime64[M]")
-    return micros // DAY - month.astype("datetime64[D]").astype(np.int64) + 1  # type: ignore[no-any-return]
+    return micros // DAY - month.astype("datetime64[D]").astype(np.int64) + 1
 
 
 _time_part("YEAR", lambda t: _months(t) // 12 + 1970)

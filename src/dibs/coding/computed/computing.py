@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,43 +10,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.computed.columns import evaluate
+from dibs.coding.computed.few import compute_few
+from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
-from dibs.language.scalars import fields_of, is_computed, scalar_of
-
-MOST_COMBINATIONS = 10_000  # of the values of an event's arrays; a computed value of more is unknown
-
-
-class ComputedNames:
-    """The computed attributes among the names of a batch, and what they are computed from."""
-
-    def __init__(self, names: Sequence[str]):
-        codes = {name: code for code, name in enumerate(names)}
-        own = [name for name in names if is_computed(name)]
-        self.scalars = [scalar_of(name) for name in own]
-        self.codes = [codes[name] for name in own]
-        self.fields = [fields_of(scalar) for scalar in self.scalars]
-        self.field_codes = [[codes[field] for field in fields] for fields in self.fields]
-        self.is_computed = np.zeros(len(names), np.bool_)
-        self.is_computed[self.codes] = True
-        self.is_field = np.zeros(len(names), np.bool_)
-        self.is_field[[code for some in self.field_codes for code in some]] = True
-
-    def __bool__(self) -> bool:
-        return bool(self.codes)
-
-
-def with_fields(names: Iterable[str]) -> set[str]:
-    """The names, and the attributes that the computed ones among them are computed from."""
-    found = set(names)
-    for name in [name for name in found if name[:1] == "\0" and is_computed(name)]:
-        found.update(fields_of(scalar_of(name)))
-    return found
+from dibs.thresholds import thresholds
 
 
 def compute(values: EventValues, names: ComputedNames) -> EventValues:
     """The values with the computed ones. What an event itself has under such a name is left out."""
     values = without_names(values, names.is_computed)
+    if values.events <= thresholds.few_computed:
+        return compute_few(values, names)
     columns = _Columns(values, names.is_field)
     parts = []
     for scalar, code, fields, codes in zip(names.scalars, names.codes, names.fields, names.field_codes):
@@ -70,7 +44,8 @@ class _Columns:
         self.name, event = np.empty(size, np.int32), np.empty(size, np.int32)
         at = 0
         text_rows = np.full(size, -1, np.int64)
-        for kind, rows, own in zip((NUMBER, STRING, TIME, BOOLEAN), (n, s, t, b), picked):
+        kinds: tuple[Any, ...] = (n, s, t, b)
+        for kind, rows, own in zip((NUMBER, STRING, TIME, BOOLEAN), kinds, picked):
             part = slice(at, at + len(own))
             at += len(own)
             self.name[part], event[part], column.kind[part] = rows.name[own], rows.event[own], kind
@@ -82,8 +57,9 @@ class _Columns:
                 column.integer[part] = (t.microseconds if kind == TIME else b.value)[own]
         order = np.lexsort((event, self.name))
         self.name, self.event = self.name[order], event[order]
-        numbers = (column.kind, column.number, column.integer, column.whole)
-        self.column = Vector(*(array[order] for array in numbers), column.text)
+        self.column = Vector(
+            column.kind[order], column.number[order], column.integer[order], column.whole[order], column.text
+        )
         self.text_rows = text_rows[order]
         self.strings = s
         self.unknown = self._find_unknown(values, u, is_field)
@@ -190,9 +166,10 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
         if len(bad):
             added["unreadable"].append((bad.astype(np.int32), np.full(len(bad), code, np.int32)))
     made: dict[str, Any] = {}
-    for key, rows in (("numbers", n), ("times", t), ("booleans", b), ("unreadable", u)):
+    before: dict[str, Any] = {"numbers": n, "times": t, "booleans": b, "unreadable": u}
+    for key, old in before.items():
         if added[key]:
-            made[key] = type(rows)(*map(np.concatenate, zip(rows, *added[key])))  # type: ignore[call-overload]
+            made[key] = type(old)(*map(np.concatenate, zip(old, *added[key])))
     if texts:
         made["strings"] = _append_texts(s, texts)
     return replace(values, **made) if made else values

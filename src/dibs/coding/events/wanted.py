@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.arrays import from_strings
-from dibs.coding.computed.computing import ComputedNames, with_fields
+from dibs.coding.computed.naming import ComputedNames, with_fields
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
