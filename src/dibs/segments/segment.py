@@ -28,7 +28,7 @@ from dibs.index.auto.planner import Auto
 from dibs.index.base import do_pending, options_in
 from dibs.index.statistics import guess_presence
 from dibs.language.joins import join_of, read_attributes
-from dibs.language.printer import is_derived, is_join
+from dibs.language.printer import is_join
 from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
@@ -102,11 +102,6 @@ class Segment:
         own = frozenset(name for name, _ in self.domains.attributes)
         own = own.union(*(join_of(name).event_attributes for name in self.joins)) if self.joins else own
         return own.union(read_attributes(name for name in own if is_computed(name)))
-
-    @lazy
-    def is_of_values(self) -> bool:
-        """Whether all that the subscriptions ask for stands in events as it is: no joins, nothing computed."""
-        return not any(is_derived(name) for name, _ in self.domains.attributes)
 
     @lazy
     def joins(self) -> tuple[str, ...]:

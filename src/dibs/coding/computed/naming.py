@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import orjson
 
 from dibs.language.scalars import fields_of, is_computed, scalar_of
 
@@ -21,6 +22,7 @@ class ComputedNames:
         self.codes = [codes[name] for name in own]
         self.fields = [fields_of(scalar) for scalar in self.scalars]
         self.field_codes = [[codes[field] for field in fields] for fields in self.fields]
+        self.keys = [orjson.dumps(name) + b":" for name in own]  # as members of a JSON text
         self.is_computed = np.zeros(len(names), np.bool_)
         self.is_computed[self.codes] = True
         self.is_field = np.zeros(len(names), np.bool_)

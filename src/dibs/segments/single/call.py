@@ -18,6 +18,7 @@ from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
+from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, parts_of
@@ -50,6 +51,11 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
+        if plan.computed:
+            with_values = add_computed(text, plan.computed)
+            if with_values is None:
+                return None
+            text = with_values
         make: Any = SingleSpace  # the pool knows tuples of arrays
         taken = self._spaces.take(make, plan.needs)
         space: Any = taken.space

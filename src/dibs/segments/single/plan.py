@@ -143,6 +143,7 @@ class Plan:
         self._table = Table(numbers, held)
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
+        self.computed = names.computed
         self.segments = [layer.segment for layer in state.layers]
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
         self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)
@@ -189,7 +190,7 @@ def part_of(segment: Segment) -> Part | None:
 
 
 def _parts_of(segment: Segment) -> ForSingles | None:
-    if not segment.is_of_values:
+    if segment.joins:
         return None
     if isinstance(segment.index, Auto):
         return segment.index.for_singles() or ASKED

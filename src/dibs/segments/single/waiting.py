@@ -27,7 +27,7 @@ from dibs.coding.events import WantedNames
 from dibs.coding.values import Names
 from dibs.language.expression import Expression, Kind
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
-from dibs.language.printer import is_derived
+from dibs.language.printer import is_join
 from dibs.language.rows import Row, Step, Value
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
 from dibs.segments.compile import form_of
@@ -137,7 +137,7 @@ def _steps(form: Expression) -> list[Step] | None:
     """Of a normal form."""
     plain = is_conjunction(form)
     table = conjunction_table([form]) if plain else program_table([form])
-    if any(facet not in (Facet.VALUE, Facet.TIME) or is_derived(name) for name, facet in table.attributes):
+    if any(facet not in (Facet.VALUE, Facet.TIME) or is_join(name) for name, facet in table.attributes):
         return None
     count, steps = len(table.operator), []
     for i in range(count):

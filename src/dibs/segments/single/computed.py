@@ -1,0 +1,67 @@
+"""Computed values of a single event, as members of its JSON text: the compiled call then reads them as attributes.
+
+An event with a value that JSON cannot say (a time, NaN) is left to the batch, as is one whose JSON cannot be read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import orjson
+
+from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.language.functions import evaluate
+from dibs.language.functions.plain import Plain, plain_value
+from dibs.reference.values import values_of
+
+_PLAIN = (str, bool, int, float)
+
+
+def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
+    """The text of an event with what is computed from it; None: the batch knows what to do with it."""
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if type(event) is not dict or any(key[:1] == "\0" for key in event):
+        return None
+    members = []
+    for scalar, fields, key in zip(names.scalars, names.fields, names.keys):
+        values = _values(event, fields)
+        if values is None:
+            return None
+        found: list[Plain] = []
+        for combination in itertools.product(*values):
+            value = evaluate(scalar, dict(zip(fields, combination)))
+            if value is None:
+                continue
+            if type(value) not in _PLAIN or (type(value) is float and not math.isfinite(value)):
+                return None
+            found.append(value)
+        if found:
+            members.append(key + orjson.dumps(found[0] if len(found) == 1 else found))
+    if not members:
+        return text
+    whole = text.rstrip()
+    return b"%b%b%b}" % (whole[:-1], b"," if event else b"", b",".join(members))
+
+
+def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:
+    """The values of each field, or [None]; None: there is something unusual about them."""
+    found: list[list[Plain]] = []
+    for field in fields:
+        value = event.get(field)
+        if "." in field or type(value) in (list, dict):
+            own = [_number(value) for value in values_of(event, [field]).get(field, [])]
+            if any(type(value) not in _PLAIN for value in own):
+                return None
+            found.append(own or [None])
+        else:
+            found.append([_number(value)])
+    return found if math.prod(map(len, found)) <= MOST_COMBINATIONS else None
+
+
+def _number(value: Any) -> Any:
+    return plain_value(value) if type(value) in (int, float) else value
