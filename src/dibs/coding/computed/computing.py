@@ -22,7 +22,7 @@ def compute(values: EventValues, names: ComputedNames) -> EventValues:
     values = without_names(values, names.is_computed)
     if values.events <= thresholds.few_computed:
         return compute_few(values, names)
-    columns = _Columns(values, names.is_field)
+    columns = _FieldColumns(values, names.is_field)
     parts = []
     for scalar, code, fields, codes in zip(names.scalars, names.codes, names.fields, names.field_codes):
         event, rows, bad = columns.combine(codes)
@@ -32,7 +32,7 @@ def compute(values: EventValues, names: ComputedNames) -> EventValues:
     return _append(values, parts)
 
 
-class _Columns:
+class _FieldColumns:
     """The values of some attributes, by attribute and event."""
 
     def __init__(self, values: EventValues, is_field: NDArray[np.bool_]):

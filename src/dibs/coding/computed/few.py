@@ -12,10 +12,9 @@ import numpy as np
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.coding.values import EventValues, number_key
 from dibs.language.functions import evaluate
-from dibs.language.functions.plain import Moment, Plain, plain_value
+from dibs.language.functions.plain import Moment, plain_value
 from dibs.language.scalars import Interval
 
-Found = dict[tuple[int, int], list[Plain]]  # by event and name
 _UNKNOWN = object()
 
 

@@ -14,9 +14,9 @@ import orjson
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.language.functions import evaluate
 from dibs.language.functions.plain import Plain, plain_value
-from dibs.reference.values import values_of
 
 _PLAIN = (str, bool, int, float)
+_DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
 
 
 def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
@@ -54,13 +54,27 @@ def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | Non
     for field in fields:
         value = event.get(field)
         if "." in field or type(value) in (list, dict):
-            own = [_number(value) for value in values_of(event, [field]).get(field, [])]
-            if any(type(value) not in _PLAIN for value in own):
+            own: list[Plain] = []
+            if not _find(event, field, 0, own):
                 return None
             found.append(own or [None])
         else:
             found.append([_number(value)])
     return found if math.prod(map(len, found)) <= MOST_COMBINATIONS else None
+
+
+def _find(value: Any, path: str, depth: int, found: list[Plain]) -> bool:
+    """Adds the values at a path, of which some parts may be one key; False: it is too deep."""
+    if depth > _DEEPEST:
+        return False
+    if type(value) is list:
+        return all(_find(element, path, depth + 1, found) for element in value)
+    if type(value) is dict:
+        rests = ((path[len(key) + 1 :], inner) for key, inner in value.items() if (path + ".").startswith(key + "."))
+        return all(_find(inner, rest, depth + 1, found) for rest, inner in rests if path)
+    if not path and value is not None:
+        found.append(_number(value))
+    return True
 
 
 def _number(value: Any) -> Any:
