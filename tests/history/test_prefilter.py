@@ -84,14 +84,9 @@ def test_table_2_is_necessary_and_the_first_row_is_enough() -> None:
         ("a = 1 AND price < (SELECT MIN(d.price) FROM history d WHERE d.a = a)", {"a": 1, "price": 3}),
         ("price > 5 AND price < (SELECT MAX(d.price) FROM history d)", {"price": 6}),
         ("a = 1 AND (SELECT COUNT(*) FROM history d WHERE d.a = a) > 0", {"a": 1}),
-        ("time < TIMESTAMP '2024-01-01' AND EXISTS d (d.time = time)", {"time": "2023"}),
     ],
 )
 def test_a_document_that_is_needed(text: str, needed: dict[str, Any]) -> None:
-    import datetime as dt
-
-    if needed.get("time") == "2023":
-        needed = {"time": dt.datetime(2023, 1, 1)}
     others = [{}, {"a": 11, "b": 1, "price": 5, "s": "a", "t": "ac", "flag": False, "year": 1999}]
     with dibs.Matcher(retain=3) as m:
         m.add("it", text)
@@ -147,10 +142,11 @@ def test_what_cannot_be_said_of_documents_is_not() -> None:
         "a < 10 AND NOT EXISTS d (d.a = a)",
         "a = 1 OR EXISTS d (d.a = a)",
         "a <> 1 AND NOT EXISTS d (d.b IS NULL)",
+        "time < TIMESTAMP '2024-01-01' AND EXISTS d (d.time = time)",  # it may be a string, equal as such
     ]
     with dibs.Matcher() as m:
         m.add_many(list(enumerate(texts)))
-        m.history.add({"a": 20, "b": 1})
+        m.history.add({"a": 20, "b": 1, "time": 5})
         assert dead(m) == set()
 
 
