@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dibs
+from dibs.cold.matcher import ColdMatcher
 from dibs.language.flatten import microseconds
 from dibs.language.literals import read_time, time_of
 from dibs.language.sql import parse
@@ -203,6 +204,13 @@ def test_backtest() -> None:
     result = backtest({text: text for text in TEXTS}, EVENTS)
     for text in TEXTS:
         assert result[text].count == sum(text in found for found in wanted), text
+
+
+def test_before_the_kernels_are_there() -> None:
+    m = ColdMatcher()
+    m.add_many([(text, text) for text in TEXTS])
+    assert [sorted(m.match(event)) for event in EVENTS] == expected()
+    assert [sorted(found) for found in m.match_batch(EVENTS)] == expected()
 
 
 def test_others_do_not_change() -> None:
