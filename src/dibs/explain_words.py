@@ -20,8 +20,8 @@ from dibs.language.expression import (
     RLike,
     StringTest,
 )
-from dibs.reference import OfNoKind, find_key, key_beside, key_of, range_ends, satisfies, satisfying
 from dibs.language.printer import is_derived, name_text, to_sql
+from dibs.reference import OfNoKind, find_key, key_beside, key_of, range_ends, satisfies, satisfying
 
 TEXT_WIDTH = 60
 VALUE_WIDTH = 40

@@ -20,8 +20,7 @@ from dibs.index import options_of
 from dibs.index.options import all_options
 from dibs.intake import check_columns, check_id, check_weight, sought_id
 from dibs.language.joins import may_have_joins
-from dibs.language.printer import is_derived
-from dibs.language.printer import JOIN
+from dibs.language.printer import JOIN, is_derived
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers

@@ -32,9 +32,9 @@ from dibs.language.expression import (
 from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.literals import LiteralError, compare, listed_time
 from dibs.language.operands import Operand
+from dibs.language.printer import YES, is_join
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
-from dibs.language.printer import YES, is_join
 from dibs.language.scalars import Call, Scalar, Value, computed_name, is_computed, scalar_of
 from dibs.language.tokens import refuse_unexpected
 from dibs.language.values import ValueReader, may_be_true
