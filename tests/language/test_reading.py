@@ -141,7 +141,7 @@ def test_limits_are_those_of_the_grammar() -> None:
 
 
 def test_errors_of_many_are_those_of_each() -> None:
-    bad = {3: "a = 'x", 5: "price < < 3", 8: "a LIKE 'x\\'", 11: "lower(a) = 'x'"}
+    bad = {3: "a = 'x", 5: "price < < 3", 8: "a LIKE 'x\\'", 11: "lower(a, b) = 'x'"}
     texts = [bad.get(i, f"a = {i} OR b LIKE 'x{i}%'") for i in range(400)]
     table = pa.table({"id": range(400), "expression": texts})
     with dibs.Matcher() as matcher:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import difflib
 
+from dibs.jit.undisturbed import bring
 from dibs.language.problems import Refused
 from dibs.language.tokens import Token, quote_name, show_token
 
-FUNCTIONS = ("STARTSWITH", "ENDSWITH", "CONTAINS")
-
-_COMPUTE = "only the attribute itself can be tested: put the computed value into the events as an attribute of its own"
-_LISTED = "the functions are STARTSWITH, ENDSWITH and CONTAINS"
 _CONSTANT = "work out the value and write it as a constant"
-_CASE = "to ignore case, use RLIKE with (?i), as in name RLIKE '(?i)^phone$'"
-_MEMBER = "an array has all its elements as values, so write attribute = value"
+_NOW = "the present time is not there yet: put it into the events as an attribute"
+_MEMBER = "an array has all its elements as values, so write attribute = value; arrays as wholes are not there yet"
 _EACH = (
-    "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL); "
+    "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL), or attribute LIKE ANY ('a%', 'b%'); "
     "of earlier documents, EXISTS d or FORALL d"
 )
 LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
@@ -25,24 +22,22 @@ _OF_DOCUMENTS = (
 )
 
 _FUNCTION_ADVICE = {
-    **dict.fromkeys(["LOWER", "UPPER", "LCASE", "UCASE"], _CASE),
-    **dict.fromkeys(["ARRAY_CONTAINS", "ARRAYS_OVERLAP", "ELEMENT_AT"], _MEMBER),
+    **dict.fromkeys(["ARRAY_CONTAINS", "ARRAYS_OVERLAP", "ELEMENT_AT", "SIZE", "CARDINALITY", "ARRAY"], _MEMBER),
     **dict.fromkeys(["ANY", "ALL", "SOME"], _EACH),
     **dict.fromkeys(LAST_WORDS, LAST_FORM),
-    **dict.fromkeys(["COUNT", "MIN", "MAX"], _OF_DOCUMENTS),
-    **dict.fromkeys(["ISNULL", "ISNOTNULL"], "write attribute IS NULL or attribute IS NOT NULL"),
-    **dict.fromkeys(["RLIKE", "REGEXP", "REGEXP_LIKE"], "write attribute RLIKE 'pattern'"),
-    "LIKE": "write attribute LIKE 'pattern'",
+    **dict.fromkeys(["COUNT", "MIN", "MAX", "SUM", "AVG"], _OF_DOCUMENTS),
     "ISNAN": "write attribute = CAST('NaN' AS DOUBLE)",
-    **dict.fromkeys(["NOW", "CURDATE", "TO_DATE", "TO_TIMESTAMP", "MAKE_DATE", "DATE_ADD", "DATE_SUB"], _CONSTANT),
+    **dict.fromkeys(["NOW", "CURDATE", "CURRENT_DATE", "CURRENT_TIMESTAMP"], _NOW),
+    "MAKE_DATE": "write DATE '2024-01-31'",
     **dict.fromkeys(["STARTS_WITH", "PREFIX"], "write STARTSWITH(attribute, 'text')"),
     **dict.fromkeys(["ENDS_WITH", "SUFFIX"], "write ENDSWITH(attribute, 'text')"),
-    **dict.fromkeys(["INSTR", "LOCATE", "POSITION", "CHARINDEX"], "write CONTAINS(attribute, 'text')"),
+    "CHARINDEX": "write LOCATE('text', attribute)",
+    "SPLIT": "write SPLIT_PART(attribute, ',', 1) for the first part",
+    "DATE_FORMAT": "compare the parts, as in YEAR(at) = 2024",
+    "STRPOS": "write INSTR(attribute, 'text')",
 }
 
 _SIGN_PROBLEMS = {
-    **dict.fromkeys("+-*/%", ("arithmetic is not supported", _CONSTANT + ", or put the result into the events")),
-    **dict.fromkeys("&|^~", ("bit operations are not supported", _COMPUTE)),
     **dict.fromkeys(["[", "]"], ("brackets are not supported", _MEMBER + "; a field of an object is reached by a dot")),
     **dict.fromkeys(["{", "}"], ("braces are not supported", "fill in templates before the text is parsed")),
     **dict.fromkeys(
@@ -50,10 +45,7 @@ _SIGN_PROBLEMS = {
         ("this sign is not supported", "fill in parameters before; a name that holds the sign needs backticks"),
     ),
     ";": ("one condition is expected, without ;", "leave out the ; and add other conditions as subscriptions"),
-    "<=>": ("the operator <=> is not supported", "write attribute = value, or attribute IS NULL"),
-    "||": ("joining strings is not supported", "write the whole string as a constant"),
     "&&": ("&& is not supported", "write AND"),
-    "::": ("casts are not supported", "write the constant with the type that the events have"),
     "->": ("-> is not supported", "a field of an object is reached by a dot, as in item.price"),
     ".": ("a dot is not expected here", "a path is written item.price, a number 0.5"),
 }
@@ -61,16 +53,17 @@ _SIGN_PROBLEMS = {
 _RESERVED_PROBLEMS = {
     "SELECT": ("queries are not supported", "write only the condition that would stand after WHERE"),
     "WHERE": ("a condition is expected, without WHERE", "leave out the word WHERE"),
-    "CASE": ("CASE is not supported", "write the cases as conditions joined by AND and OR"),
+    "CASE": ("CASE is not expected here", "write CASE WHEN price < 10 THEN 'low' ELSE 'high' END in place of a value"),
     "EXISTS": ("EXISTS is a condition of its own", "leave out what stands before it"),
     "FORALL": ("FORALL is a condition of its own", "leave out what stands before it"),
     "INTERVAL": (
         "an interval is not expected here",
-        "write a DATE or TIMESTAMP constant; inside EXISTS (...) an interval is added to an attribute of the event",
+        "an interval is added to a time, or compared with the difference of two",
     ),
-    "ILIKE": ("ILIKE is not supported", _CASE),
+    "ILIKE": ("ILIKE is not expected here", "write attribute ILIKE 'pattern'"),
     "XOR": ("XOR is not supported", "write (a AND NOT b) OR (b AND NOT a)"),
-    "DIV": ("arithmetic is not supported", _CONSTANT),
+    **dict.fromkeys(["CURRENT_DATE", "CURRENT_TIMESTAMP"], ("the present time is not supported", _NOW)),
+    "DIV": ("DIV is not expected here", "write a DIV b"),
 }
 
 
@@ -94,8 +87,9 @@ _INFIX = ("ILIKE", "XOR", "DIV")
 def refuse_function(name: Token) -> Refused:
     advice = _FUNCTION_ADVICE.get(name.word)
     if advice is None:
-        near = difflib.get_close_matches(name.word, FUNCTIONS, n=1, cutoff=0.75)
-        advice = f"did you mean {near[0]}?" if near else f"{_LISTED}; {_COMPUTE}"
+        known = bring("dibs.language.functions").FUNCTIONS
+        near = difflib.get_close_matches(name.word, filter(str.isidentifier, known), n=1, cutoff=0.8)
+        advice = f"did you mean {near[0]}?" if near else "LANGUAGE.md lists the functions that there are"
     return Refused(f"the function {show_token(name)} is not supported", advice, name.start, name.end)
 
 

@@ -50,7 +50,9 @@ def read_interval(reader: OperandReader) -> Interval:
         if not re.fullmatch(r"[+-]?\d+", number, re.ASCII):
             raise Refused(f"{number} is no whole number of {word}", FORM, amount.start, end)
         if len(number) > 20:
-            raise Refused("the interval is longer than all times that can be told apart", "shorten it", amount.start, end)
+            raise Refused(
+                "the interval is longer than all times that can be told apart", "shorten it", amount.start, end
+            )
         months += sign * int(number) * MONTHS.get(unit, 0)
         microseconds += sign * int(number) * UNITS.get(unit, 0)
     if max(abs(months), abs(microseconds)) >= LONGEST:

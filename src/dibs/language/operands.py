@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant, refuse_function, refuse_sign, refuse_word
+from dibs.language.advice import NOT_FINITE, as_constant, refuse_function, refuse_sign, refuse_word
 from dibs.language.expression import Kind, Literal, number
 from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, read_float, read_number, read_time
 from dibs.language.problems import Problems, Refused
@@ -17,7 +17,11 @@ FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
 CASTS = frozenset(["CAST", *FLOAT_TYPES, *TIME_WORDS])
 
 AS_STRING = "a string needs quotes, as in 'red'"
-_EXAMPLES = {"a constant": "as 10, 'red', TRUE or DATE '2024-01-31'", "a string": AS_STRING}
+_EXAMPLES = {
+    "a constant": "as 10, 'red', TRUE or DATE '2024-01-31'",
+    "a string": AS_STRING,
+    "a value": "as in price * 2",
+}
 
 
 class Operand(NamedTuple):
@@ -83,7 +87,9 @@ class OperandReader:
 
     def text(self, user: str) -> str | None:
         """The string that a test needs; None for NULL."""
-        operand = self.operand("a string")
+        return self.constant_text(self.operand("a string"), user)
+
+    def constant_text(self, operand: Operand, user: str) -> str | None:
         literal = operand.literal
         if operand.attribute is not None or (literal is not None and literal.kind != Kind.STRING):
             self.problems.add(f"{user} takes a string", AS_STRING, operand.start, operand.end)
@@ -171,13 +177,10 @@ class OperandReader:
         return Operand(None, literal, word.start, text.end)
 
     def call(self, negative: bool) -> Operand:
-        """CAST(constant AS type) or type(constant): for NaN and the infinities, and for dates and timestamps."""
+        """CAST(constant AS type) or type(constant): NaN and the infinities, dates and timestamps. Other casts are
+        computed (values.py)."""
         name = self.next
-        if name.word in FUNCTIONS:
-            raise Refused(
-                f"{name.word} is a condition of its own", "leave out what stands before it", name.start, name.end
-            )
-        if name.word not in CASTS:
+        if name.word not in CASTS or not self.is_constant(self.at + 2):
             raise refuse_function(name)
         self.advance()
         self.advance()
@@ -188,12 +191,8 @@ class OperandReader:
                 raise self.refuse_unexpected("AS", "write CAST('NaN' AS DOUBLE)")
             self.advance()
             to = self.take("name", "a type", "write CAST('NaN' AS DOUBLE)")
-        if inner.attribute is not None:
-            advice = "compare the attribute with a constant of the type that the events have"
-            raise Refused("casts of attributes are not supported", advice, name.start, inner.end)
         if to.word not in CASTS or to.word == "CAST":
-            advice = "write the constant itself; CAST is there for DOUBLE, FLOAT, DATE and TIMESTAMP"
-            raise Refused(f"CAST to {show_token(to)} is not supported", advice, to.start, to.end)
+            raise refuse_function(name)  # it is computed
         self.take(")", ")")
         place = Operand(None, None, name.start, self.tokens[self.at - 1].end)
         if inner.literal is None:
@@ -206,6 +205,12 @@ class OperandReader:
         if negative and literal.kind == Kind.NUMBER:
             literal = number(-literal.value)
         return place._replace(literal=literal)
+
+    def is_constant(self, at: int) -> bool:
+        """Whether a constant stands there, perhaps with a sign."""
+        while self.tokens.kind(at) in ("-", "+"):
+            at += 1
+        return self.tokens.kind(at) in ("string", "number", "TRUE", "FALSE", "NULL")
 
     def cast(self, literal: Literal, to: str) -> Literal:
         if literal.kind == Kind.STRING:

@@ -13,9 +13,10 @@ from dibs.language.expression import (
     Or,
     PairCompare,
     Predicate,
-    StringTest,
     Truth,
+    predicates,
 )
+from dibs.language.intervals import read_interval
 from dibs.language.literals import NUMBER
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.predicates import COMPARISONS, Condition
@@ -120,7 +121,7 @@ class PairReader(ConditionReader):
 
     def string_test(self) -> Condition:
         tested = super().string_test()
-        if not isinstance(tested.expression, StringTest):
+        if isinstance(tested.expression, (And, Or, Not, Constant)):
             return tested
         name = Operand(tested.expression.attribute, None, tested.start, self.tokens[self.at - 1].end)
         return tested._replace(expression=self.of_document(tested.expression, name))
@@ -128,7 +129,7 @@ class PairReader(ConditionReader):
     def of_document(self, found: Expression, operand: Operand) -> Expression:
         """The predicate on an attribute and constants, with its name in the document."""
         assert operand.attribute is not None
-        if is_computed(operand.attribute):
+        if is_computed(operand.attribute) or any(is_computed(predicate.attribute) for predicate in predicates(found)):
             raise self.no_computed(operand)
         name = below(operand.attribute, self.name)
         if name is None:
@@ -152,12 +153,17 @@ class PairReader(ConditionReader):
 
     def operand(self, expected: str) -> Operand:
         operand = super().operand(expected)
-        while operand.attribute is not None and self.next.kind in ("+", "-"):
+        while self.next.kind in ("+", "-"):
             following = self.tokens[self.at + 1]
             if following.kind != "reserved" or following.word != "INTERVAL":
                 break
-            sign = -1 if self.advance().kind == "-" else 1
+            token = self.advance()
+            sign = -1 if token.kind == "-" else 1
             self.advance()
+            if operand.attribute is None:
+                moved = self.make_call(token.kind, [self.as_scalar(operand), read_interval(self)], token)
+                operand = self.as_operand(moved, operand.start)
+                continue
             self.offsets[operand.start] = self.offsets.get(operand.start, 0) + sign * self.interval()
             operand = operand._replace(end=self.tokens[self.at - 1].end)
         return operand

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dibs.language.advice import FUNCTIONS, NOT_FINITE, as_constant
+from dibs.language.advice import NOT_FINITE, as_constant
+from dibs.language.calls import QUANTIFIERS, CallReader
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -35,12 +36,15 @@ from dibs.language.operands import Operand
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Refused
 from dibs.language.regex import refusal
-from dibs.language.scalars import Call, Scalar, Value, computed_name, is_computed, scalar_of
-from dibs.language.tokens import refuse_unexpected
-from dibs.language.values import ValueReader, may_be_true
+from dibs.language.scalars import Call, Field, Scalar, Value, computed_name, is_computed, scalar_of, text_of
+from dibs.language.tokens import Token, refuse_unexpected
+from dibs.language.values import functions, kinds_of, may_be_true, text_value
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)
-RANGES = frozenset(["IN", "BETWEEN", "LIKE", "RLIKE"])
+RANGES = frozenset(["IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE"])
+STRING_TESTS = frozenset(["STARTSWITH", "ENDSWITH", "CONTAINS"])
+# Functions that say what a predicate says.
+TESTS = STRING_TESTS | {"LIKE", "ILIKE", "RLIKE", "REGEXP", "REGEXP_LIKE", "ISNULL", "ISNOTNULL"}
 TRUTHS = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
 MAX_UNKNOWN = 3  # one IS UNKNOWN within the other: each doubles the normal form of what is below it
 
@@ -53,10 +57,10 @@ class Condition(NamedTuple):
     whole: bool = False  # in parentheses, or such that Spark lets IS TRUE follow it without: a comparison, a function
 
 
-class PredicateReader(ValueReader):
+class PredicateReader(CallReader):
     """Conditions without AND, OR and NOT; after a problem it goes on behind the condition."""
 
-    takes_constants_only = False  # in lists and BETWEEN
+    takes_constants_only = False  # in lists, BETWEEN and patterns
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
@@ -64,7 +68,7 @@ class PredicateReader(ValueReader):
         """What stands at the beginning of a condition; a bad one is reported, skipped, and counts as unknown."""
         begin = self.at
         try:
-            if self.next.word in FUNCTIONS and self.tokens.kind(self.at + 1) == "(":
+            if self.next.word in TESTS and self.tokens.kind(self.at + 1) == "(":
                 return self.string_test()
             return self.operand("a condition")
         except Refused as refused:
@@ -109,7 +113,7 @@ class PredicateReader(ValueReader):
         if kind == "IS":
             return self.after_is(condition)
         if kind in COMPARISONS or kind in RANGES:
-            advice = "compare attributes with constants; conditions are joined by AND and OR"
+            advice = "a condition is not compared; conditions are joined by AND and OR"
             raise refuse_unexpected(self.next, "AND, OR or the end of the expression", advice)
         raise self.refuse_unexpected("AND, OR or the end of the expression", "conditions are joined by AND and OR")
 
@@ -120,23 +124,39 @@ class PredicateReader(ValueReader):
             return self.comparison(left, kind, self.operand("an attribute or a constant"))
         if kind == "IS":
             return self.null_test(left)
+        if kind == "other" and self.next.value == "<=>":
+            self.advance()
+            return self.same(left, self.operand("an attribute or a constant"), negated=False)
         negated = kind == "NOT"
         if negated:
             self.advance()
-            if self.next.kind not in RANGES:
+            if self.range() is None:
                 advice = (
                     "NOT stands before a condition, or before IN, BETWEEN, LIKE and RLIKE; for NULL write IS NOT NULL"
                 )
                 raise refuse_unexpected(self.next, "IN, BETWEEN, LIKE or RLIKE", advice)
-        if self.next.kind not in RANGES:
+        operator = self.range()
+        if operator is None:
             raise self.no_operator()
-        operator = self.advance()
+        self.advance()
+        if operator == "IN":
+            return self.in_list(left, negated)
+        if operator == "BETWEEN":
+            return self.between(left, negated)
+        return self.pattern(left, operator, negated)
+
+    def range(self) -> str | None:
+        """IN, BETWEEN, LIKE, ILIKE or RLIKE, if that comes next."""
+        kind = "ILIKE" if self.next.kind == "reserved" and self.next.word == "ILIKE" else self.next.kind
+        return kind if kind in RANGES else None
+
+    def subject(self, left: Operand, operator: str) -> str:
+        """The attribute that a predicate with constants tests."""
         if left.attribute is None:
-            advice = f"write attribute {operator.kind} ..., with the constants on the right"
-            message = f"an attribute is expected on the left of {operator.value.upper()}"
+            advice = f"write attribute {operator} ..., with the constants on the right"
+            message = f"an attribute is expected on the left of {operator}"
             self.problems.add(message, advice, left.start, left.end)
-        read = {"IN": self.in_list, "BETWEEN": self.between, "LIKE": self.like, "RLIKE": self.rlike}[operator.kind]
-        return read(left.attribute or "", negated)
+        return left.attribute or ""
 
     def no_operator(self) -> Refused:
         """An operand is not followed by an operator."""
@@ -188,10 +208,9 @@ class PredicateReader(ValueReader):
         if left.attribute is not None and right.attribute is not None:
             return self.compare_values(left, operator, right)
         if left.attribute is not None:
-            return UNKNOWN if right.literal is None else Compare(left.attribute, operator, right.literal)
+            return self.compare_constant(left.attribute, operator, right.literal)
         if right.attribute is not None:
-            flipped = FLIPPED_OPERATOR[operator]
-            return UNKNOWN if left.literal is None else Compare(right.attribute, flipped, left.literal)
+            return self.compare_constant(right.attribute, FLIPPED_OPERATOR[operator], left.literal)
         for side in (left, right):
             if self.problems.text[side.start] == '"':
                 advice = "double quotes make a string; a name is quoted with backticks"
@@ -199,6 +218,16 @@ class PredicateReader(ValueReader):
         if left.literal is None or right.literal is None:
             return UNKNOWN
         return compare(left.literal, operator, right.literal)
+
+    def compare_constant(self, attribute: str, operator: str, literal: Literal | None) -> Expression:
+        if literal is None:
+            return UNKNOWN
+        if not is_computed(attribute) or not self.is_condition(scalar := scalar_of(attribute)):
+            return Compare(attribute, operator, literal)
+        if literal.kind == Kind.BOOLEAN and operator in ("=", "<>") and text_of(scalar)[0] != "(":
+            return self.holds(scalar, (operator == "=") != literal.value)
+        # In parentheses it would be a condition, which is not compared: so the constant stands first.
+        return self.holds(Call(FLIPPED_OPERATOR[operator], (Value(literal), scalar)))
 
     def compare_values(self, left: Operand, operator: str, right: Operand) -> Expression:
         """Two attributes, or what is computed from them: one attribute that says whether it is so."""
@@ -209,27 +238,70 @@ class PredicateReader(ValueReader):
         return self.holds(Call(operator, (self.as_scalar(left), self.as_scalar(right))))
 
     def holds(self, condition: Scalar, negated: bool = False) -> Expression:
+        """Whether a computed condition is TRUE: by a predicate on its first argument, if there is one that says it."""
+        if not isinstance(condition, Call):
+            return UNKNOWN
+        subject, *rest = condition.arguments
+        if isinstance(subject, Field) or (isinstance(subject, Call) and not self.is_condition(subject)):
+            name = subject.name if isinstance(subject, Field) else computed_name(subject)
+            if condition.function in ("ISNULL", "ISNOTNULL"):
+                return IsNull(name, negated != (condition.function == "ISNOTNULL"))
+            if condition.function in STRING_TESTS and rest == [text_value(text := _text(rest[0]))]:
+                return StringTest(name, condition.function, text, negated)
         return Compare(computed_name(condition, is_condition=True), "<>" if negated else "=", YES)
+
+    def same(self, left: Operand, right: Operand, negated: bool) -> Expression:
+        """a <=> b, IS [NOT] DISTINCT FROM: NULL is like NULL, and nothing else is."""
+        self.refuse_joins(left, right)
+        if left.attribute is None and left.interval is None:
+            left, right = right, left
+        if right.attribute is None and right.literal is None and right.interval is None:
+            return self.is_null(left, negated)
+        a, b = self.as_scalar(left), self.as_scalar(right)
+        if not isinstance(a, (Field, Call)) and not isinstance(b, (Field, Call)):
+            self.has_folded = True
+            return Constant(functions().evaluate(Call("<=>", (a, b)), {}) is not negated)
+        if right.literal is not None and left.attribute is not None:
+            return Truth(Compare(left.attribute, "=", right.literal), True, negated)  # which an index can answer
+        return self.holds(Call("<=>", (a, b)), negated)
+
+    def refuse_joins(self, *operands: Operand) -> None:
+        for operand in operands:
+            if operand.attribute is not None and is_join(operand.attribute):
+                advice = "compare it by =, <>, <, <=, > or >=, or with IN or BETWEEN"
+                raise Refused("a subquery does not stand here", advice, operand.start, operand.end)
 
     def compare_interval(self, left: Operand, operator: str, right: Operand) -> Expression:
         """A difference of times beside an interval: its microseconds beside a number."""
         assert right.interval is not None
-        if left.attribute is None or right.interval.months:
+        scalar = self.as_scalar(left)
+        is_length = isinstance(scalar, Call) and kinds_of(scalar) & functions().Kinds.INTERVAL
+        if not is_length or right.interval.months:
             message = "an interval is compared with a difference of times"
             advice = "write at - created > INTERVAL 5 MINUTES, in units of at most weeks"
             raise Refused(message, advice, left.start, right.end)
-        difference = Call("INTERVAL_MICROSECONDS", (self.as_scalar(left),))
+        difference = Call("INTERVAL_MICROSECONDS", (scalar,))
         return Compare(computed_name(difference), operator, number(right.interval.microseconds))
 
     def null_test(self, left: Operand) -> Expression:
-        """IS [NOT] NULL, TRUE, FALSE or UNKNOWN behind an operand."""
+        """IS [NOT] NULL, DISTINCT FROM, TRUE, FALSE or UNKNOWN behind an operand."""
         negated = self.is_not()
+        if self.next.word == "DISTINCT":
+            self.advance()
+            self.take_named("FROM", "write a IS DISTINCT FROM b")
+            return self.same(left, self.operand("an attribute or a constant"), not negated)
         if self.next.word in TRUTHS:
             return self.truth_test(self.condition(left).expression, negated)
-        self.take("NULL", "NULL, TRUE, FALSE or UNKNOWN", "compare by = or <>")
-        if left.attribute is not None:
-            return IsNull(left.attribute, negated)
-        return TRUE if (left.literal is None) != negated else FALSE
+        self.take("NULL", "NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM", "compare by = or <>")
+        return self.is_null(left, negated)
+
+    def is_null(self, operand: Operand, negated: bool) -> Expression:
+        if operand.attribute is None:
+            missing = operand.literal is None and operand.interval is None
+            return TRUE if missing != negated else FALSE
+        if is_computed(operand.attribute) and self.is_condition(scalar_of(operand.attribute)):
+            return self.holds(Call("ISNULL", (scalar_of(operand.attribute),)), negated)
+        return IsNull(operand.attribute, negated)
 
     def after_is(self, condition: Condition) -> Condition:
         """IS [NOT] TRUE, FALSE or UNKNOWN behind a condition."""
@@ -272,9 +344,16 @@ class PredicateReader(ValueReader):
         expression: Expression = UNKNOWN
         if operand.attribute is not None:
             expression = Compare(operand.attribute, "=", YES)
-            if is_computed(operand.attribute) and not may_be_true(scalar_of(operand.attribute)):
-                advice = "compare it, as in price * quantity > 100"
-                self.problems.add("a condition is expected, not a value", advice, operand.start, operand.end)
+            if is_computed(operand.attribute):
+                scalar = scalar_of(operand.attribute)
+                if self.is_condition(scalar):
+                    expression = self.holds(scalar)
+                elif not may_be_true(scalar):
+                    advice = "compare it, as in price * quantity > 100"
+                    self.problems.add("a condition is expected, not a value", advice, operand.start, operand.end)
+        elif operand.interval is not None:
+            advice = "compare it, as in at - created > INTERVAL 5 MINUTES"
+            self.problems.add("a condition is expected, not an interval", advice, operand.start, operand.end)
         elif literal is not None and literal.kind == Kind.BOOLEAN:
             expression = TRUE if literal.value else FALSE
         elif literal is not None:
@@ -284,10 +363,10 @@ class PredicateReader(ValueReader):
             self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
         return Condition(expression, 0, operand.start)
 
-    def in_list(self, attribute: str, negated: bool) -> Expression:
+    def in_list(self, left: Operand, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")
         literals: list[Literal] = []
-        values: list[Scalar] = []  # as soon as one of them is no constant, all are
+        values: list[Scalar] = []
         places: list[tuple[int, int]] = []
         null = False
         if self.next.kind == ")":
@@ -305,11 +384,18 @@ class PredicateReader(ValueReader):
                 break
             self.advance()
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
-        if all(isinstance(value, Value) for value in values):
+        if self.all_constants(left, *values):
+            attribute = self.subject(left, "IN")
             literals = self.as_times(literals, places)
             return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
-        listed = Call("IN", (self.as_scalar(Operand(attribute, None, 0, 0)), *values))
-        return self.holds(listed, negated)
+        self.refuse_joins(left)
+        return self.holds(self.make_call("IN", [self.as_scalar(left), *values], opening), negated)
+
+    def all_constants(self, left: Operand, *values: Scalar) -> bool:
+        """Whether a plain predicate can say it: an attribute beside constants."""
+        if left.interval is not None or any(not isinstance(value, Value) for value in values):
+            return False
+        return left.attribute is None or not is_computed(left.attribute) or not self.is_condition(self.as_scalar(left))
 
     def item(self) -> Operand:
         """What may stand where mostly constants do: a constant, an attribute, or what is computed."""
@@ -324,8 +410,6 @@ class PredicateReader(ValueReader):
             what, advice = self.describe_no_constant(place, found.attribute)
             self.problems.add(f"a constant is expected, not {what}", advice, found.start, found.end)
             return found._replace(attribute=None)
-        if found.interval is not None:
-            self.problems.add("an interval is not expected here", "compare by < and >", found.start, found.end)
         return found
 
     def as_times(self, literals: list[Literal], places: list[tuple[int, int]]) -> list[Literal]:
@@ -340,13 +424,16 @@ class PredicateReader(ValueReader):
                 self.problems.add(error.message, error.advice, *place)
         return result
 
-    def between(self, attribute: str, negated: bool) -> Expression:
+    def between(self, left: Operand, negated: bool) -> Expression:
+        place = self.next
         first = self.item()
         self.take("AND", "AND", "write attribute BETWEEN 1 AND 5")
         last = self.item()
-        if first.attribute is not None or last.attribute is not None:
-            value = self.as_scalar(Operand(attribute, None, 0, 0))
-            return self.holds(Call("BETWEEN", (value, self.as_scalar(first), self.as_scalar(last))), negated)
+        bounds = self.as_scalar(first), self.as_scalar(last)
+        if not self.all_constants(left, *bounds):
+            self.refuse_joins(left)
+            return self.holds(self.make_call("BETWEEN", [self.as_scalar(left), *bounds], place), negated)
+        attribute = self.subject(left, "BETWEEN")
         low, high = first.literal, last.literal
         if low is not None and high is not None:
             ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
@@ -354,67 +441,132 @@ class PredicateReader(ValueReader):
             return Between(attribute, low, high, negated)
         if low is None and high is None:
             return UNKNOWN
-        bounds: list[Predicate | Constant] = [
+        sides: list[Predicate | Constant] = [
             UNKNOWN if low is None else Compare(attribute, ">=", low),
             UNKNOWN if high is None else Compare(attribute, "<=", high),
         ]
         if not negated:
-            return And(tuple(bounds))
-        return Or(tuple(bound if isinstance(bound, Constant) else negate(bound) for bound in bounds))
+            return And(tuple(sides))
+        return Or(tuple(side if isinstance(side, Constant) else negate(side) for side in sides))
 
-    def like(self, attribute: str, negated: bool) -> Expression:
-        place = self.next
-        pattern = self.text("LIKE")
-        escape: str | None = "\\"
-        escape_place = self.next
-        if self.next.kind == "ESCAPE":
+    # -- patterns ----------------------------------------------------------------------------------------------------
+
+    def pattern(self, left: Operand, operator: str, negated: bool) -> Expression:
+        """What stands behind LIKE, ILIKE or RLIKE."""
+        place = self.tokens[self.at - 1]
+        if self.next.word not in QUANTIFIERS or self.tokens.kind(self.at + 1) != "(" or operator == "RLIKE":
+            return self.one_pattern(left, operator, negated, place)
+        is_all = self.advance().word == "ALL"
+        self.advance()
+        if self.next.kind == ")":
+            raise self.no_patterns(place)
+        found: list[Expression] = []
+        while True:
+            found.append(self.one_pattern(left, operator, negated, place))
+            if self.next.kind != ",":
+                break
+            self.advance()
+        self.take(")", ", or )", "the patterns are separated by commas, and ) ends the list")
+        if len(found) == 1:
+            return found[0]
+        return And(tuple(found)) if is_all else Or(tuple(found))
+
+    def one_pattern(self, left: Operand, operator: str, negated: bool, place: Token) -> Expression:
+        at = self.next
+        pattern = self.operand("a string")
+        escape, escape_place = "\\", self.next
+        if operator != "RLIKE" and self.next.kind == "ESCAPE":
             self.advance()
             escape_place = self.next
-            escape = self.text("ESCAPE")
-            if escape is None or len(escape) != 1:
+            escape = self.text("ESCAPE") or ""
+            if len(escape) != 1:
                 advice = "write one character, as in LIKE '10!%' ESCAPE '!'"
                 self.problems.add("ESCAPE takes one character", advice, escape_place.start, escape_place.end)
                 return UNKNOWN
-        if pattern is None or escape is None:
+        return self.matches(left, operator, negated, pattern, escape, place, at)
+
+    def matches(
+        self, left: Operand, operator: str, negated: bool, pattern: Operand, escape: str, place: Token, at: Token
+    ) -> Expression:
+        if pattern.attribute is not None and not (is_join(pattern.attribute) or self.takes_constants_only):
+            arguments = [self.as_scalar(left), self.as_scalar(pattern)]
+            if operator != "RLIKE":
+                arguments.append(text_value(escape))
+            return self.holds(self.pattern_call(operator, arguments, place), negated)
+        text = self.constant_text(pattern, operator)
+        attribute = self.subject(left, operator)
+        if text is None:
             return UNKNOWN
+        if operator == "RLIKE":
+            return self.rlike(attribute, text, negated, at)
+        if operator == "ILIKE" and left.attribute is not None:
+            attribute = computed_name(Call("LOWER", (self.as_scalar(left),)))
+            text, self.has_folded = functions().texts.lower(text), True
+        return self.like(attribute, text, escape, negated, at)
+
+    def like(self, attribute: str, pattern: str, escape: str, negated: bool, at: Token) -> Expression:
         try:
             reason = None if plain_test(pattern, escape) else refusal(like_regex(pattern, escape))
         except LikeError as error:
             advice = f"the escape character stands before %, _ or itself; write {escape}{escape} for {escape}"
             if escape == "\\":
                 advice += ", which in a quoted string is \\\\\\\\"
-            self.problems.add(str(error), advice, place.start, place.end)
+            self.problems.add(str(error), advice, at.start, at.end)
             return UNKNOWN
         if reason is not None:
-            self.problems.add(f"the pattern cannot be used: {reason}", "shorten it", place.start, place.end)
+            self.problems.add(f"the pattern cannot be used: {reason}", "shorten it", at.start, at.end)
         return Like(attribute, pattern, escape, negated)
 
-    def rlike(self, attribute: str, negated: bool) -> Expression:
-        place = self.next
-        pattern = self.text("RLIKE")
-        if pattern is None:
-            return UNKNOWN
+    def rlike(self, attribute: str, pattern: str, negated: bool, at: Token) -> Expression:
         reason = refusal(pattern)
         if reason is not None:
             advice = (
                 "patterns follow RE2, which has no backreferences and no lookaround; "
                 "in a quoted string every backslash is written twice, unless it is a raw string as r'\\d'"
             )
-            self.problems.add(f"the pattern cannot be used: {reason}", advice, place.start, place.end)
+            self.problems.add(f"the pattern cannot be used: {reason}", advice, at.start, at.end)
         return RLike(attribute, pattern, negated)
 
     def string_test(self) -> Condition:
+        """STARTSWITH(attribute, 'text') and other functions that say what a predicate says."""
         name = self.advance()
-        form = f"write {name.word}(attribute, 'text')"
+        word = "RLIKE" if name.word.startswith("REGEXP") else name.word
+        form = (
+            f"write {name.word}(attribute)"
+            if word in ("ISNULL", "ISNOTNULL")
+            else f"write {name.word}(attribute, 'text')"
+        )
         self.advance()
         subject = self.operand("an attribute")
+        if word in ("ISNULL", "ISNOTNULL"):
+            self.take(")", ")", form)
+            return Condition(self.is_null(subject, word == "ISNOTNULL"), 0, name.start)
+        self.take(",", "a comma", form)
+        at = self.next
+        text = self.operand("a string")
+        escape = "\\"
+        if word in ("LIKE", "ILIKE") and self.next.kind == ",":
+            self.advance()
+            escape = self.text(word) or ""
+        self.take(")", ")", form)
+        if len(escape) != 1:
+            raise Refused("the escape of LIKE is one character", "write LIKE(name, '10!%', '!')", at.start, at.end)
+        if word not in STRING_TESTS:
+            return Condition(self.matches(subject, word, False, text, escape, name, at), 0, name.start)
+        if text.attribute is not None and not (is_join(text.attribute) or self.takes_constants_only):
+            self.refuse_joins(subject)
+            called = self.make_call(word, [self.as_scalar(subject), self.as_scalar(text)], name)
+            return Condition(self.holds(called), 0, name.start)
         if subject.attribute is None:
             self.problems.add(f"the first argument of {name.word} is an attribute", form, subject.start, subject.end)
-        self.take(",", "a comma", form)
-        text = self.text(name.word)
-        self.take(")", ")", form)
-        tested = StringTest(subject.attribute or "", name.word, text) if text is not None else UNKNOWN
+        constant = self.constant_text(text, name.word)
+        tested = StringTest(subject.attribute or "", word, constant) if constant is not None else UNKNOWN
         return Condition(tested, 0, name.start, whole=True)
+
+
+def _text(scalar: Scalar) -> str:
+    literal = scalar.literal if isinstance(scalar, Value) else None
+    return literal.value if literal is not None and isinstance(literal.value, str) else ""
 
 
 def _can_be_doubled(expression: Expression) -> bool:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.jit.hashing import number_slices
-from dibs.language.expression import Kind, number_key
+from dibs.language.expression import Kind, microseconds, number_key
 from dibs.language.filling_kernels import (
     FACETS,
     Attributes,
@@ -39,7 +39,6 @@ from dibs.language.filling_kernels import (
     frame_keys,
     number_names,
 )
-from dibs.language.expression import microseconds
 from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
 from dibs.language.problems import Problems

@@ -69,7 +69,7 @@ def is_computed(name: str) -> bool:
 def computed_name(scalar: Scalar, is_condition: bool = False) -> str:
     """The attribute that stands for a value; is_condition: for one that is TRUE, FALSE or unknown."""
     name = (CONDITION if is_condition else COMPUTED) + text_of(scalar)
-    scalar_of.remember(name, scalar)  # type: ignore[attr-defined]
+    scalar_of.remember(name, scalar)
     return name
 
 
@@ -131,6 +131,10 @@ def _string(scalar: Scalar) -> str:
     return str(scalar.literal.value)
 
 
+def _with_unit(function: str, arguments: tuple[Scalar, ...]) -> str:
+    return f"{function}({', '.join([_string(arguments[0]), *map(text_of, arguments[1:])])})"
+
+
 def _like_text(arguments: tuple[Scalar, ...]) -> str:
     value, pattern, escape = arguments
     last = "" if _string(escape) == "\\" else f" ESCAPE {string_text(_string(escape))}"
@@ -140,7 +144,8 @@ def _like_text(arguments: tuple[Scalar, ...]) -> str:
 _TEXTS: dict[str, Callable[[tuple[Scalar, ...]], str]] = {
     "CASE": _case_text,
     "CAST": lambda a: f"CAST({text_of(a[0])} AS {_string(a[1])})",
-    "ISNULL": lambda a: f"({text_of(a[0])} IS NULL)",
+    "TIMESTAMPDIFF": lambda a: _with_unit("timestampdiff", a),
+    "TIMESTAMPADD": lambda a: _with_unit("timestampadd", a),
     "IN": lambda a: f"({text_of(a[0])} IN ({', '.join(map(text_of, a[1:]))}))",
     "BETWEEN": lambda a: f"({text_of(a[0])} BETWEEN {text_of(a[1])} AND {text_of(a[2])})",
     "LIKE": _like_text,
@@ -165,7 +170,7 @@ class _Remembered:
 
 
 def _read_scalar(name: str) -> Scalar:
-    read: Callable[[str], Scalar] = bring("dibs.language.values").read_scalar  # which reads by what stands here
+    read: Callable[[str], Scalar] = bring("dibs.language.calls").read_scalar  # which reads by what stands here
     return read(name[2:])
 
 

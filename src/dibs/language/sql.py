@@ -55,16 +55,24 @@ _LONG = 10_000  # characters of a text for whose tokens and nodes the garbage co
 
 def parse(text: str) -> Expression:
     """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one."""
+    return read(text)[0]
+
+
+def read(text: str) -> tuple[Expression, bool]:
+    """The tree of a text, and whether all its constants are as they were written: none is computed."""
     problems = _check(text)
     tree: Expression = UNKNOWN
+    is_written = True
     if not problems:
         with collection_paused() if len(text) > _LONG else nullcontext():
             tokens = scan(text, problems)
             if len(tokens):
-                tree = SubscriptionReader(tokens, problems).tree()
+                reader = SubscriptionReader(tokens, problems)
+                tree = reader.tree()
+                is_written = not reader.has_folded
     if problems:
         raise ExpressionError(problems.in_order())
-    return tree
+    return tree, is_written
 
 
 def validate(text: str) -> list[Problem]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from dibs.language.advice import LAST_FORM as _LAST_FORM
-from dibs.language.advice import LAST_WORDS, refuse_sign
+from dibs.language.advice import LAST_WORDS
 from dibs.language.conditions import ConditionReader
 from dibs.language.expression import (
     FALSE,
@@ -145,11 +145,8 @@ class SubscriptionReader(ConditionReader):
             raise Refused("IN takes a list of constants, no query", advice, query.start, query.end)
         return super().in_list(left, negated)
 
-    def null_test(self, left: Operand) -> Expression:
-        return self.asked(super().null_test(left))
-
-    def asked(self, test: Expression) -> Expression:
-        """IS NULL of a subquery: whether documents have what it asks for."""
+    def is_null(self, operand: Operand, negated: bool) -> Expression:
+        test = super().is_null(operand, negated)
         if not isinstance(test, IsNull) or not is_join(test.attribute):
             return test
         join = self.joins[test.attribute]
@@ -171,12 +168,20 @@ class SubscriptionReader(ConditionReader):
     def operand(self, expected: str) -> Operand:
         return self.multiple(super().operand(expected))
 
+    def continued(self, left: Operand) -> Operand:
+        if left.attribute is None or not is_join(left.attribute):
+            return super().continued(left)
+        if self.next.value != "*":
+            advice = "compare it with an attribute of the event or with a constant"
+            raise Refused("a subquery does not stand within a computed value", advice, left.start, left.end)
+        return self.multiple(left)
+
     def multiple(self, operand: Operand) -> Operand:
         """What an operand is with a multiplication that follows it."""
         if self.next.value != "*" or self.next.kind != "other":
             return operand
         sign = self.next
-        refused = refuse_sign(sign) or Refused("arithmetic is not supported", _TIMES_FORM, sign.start, sign.end)
+        refused = Refused("a subquery is multiplied by one number", _TIMES_FORM, sign.start, sign.end)
         if operand.literal is None and (operand.attribute is None or not is_join(operand.attribute)):
             raise refused
         self.advance()

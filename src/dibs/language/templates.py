@@ -52,7 +52,7 @@ from dibs.language.shapes import (
     AN_EMPTY_STRING,
     SIGNS,
 )
-from dibs.language.sql import parse
+from dibs.language.sql import parse, read
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, after_prefix
 
 KEPT_BYTES = 16 << 20  # of shapes, about, that templates are kept for
@@ -242,8 +242,10 @@ _WRITERS: dict[int, Callable[[_Example, int], str]] = {
 def _make_pattern(shape: bytes) -> Pattern | None:
     try:
         example = _Example(shape)
-        tree = parse(example.text)
+        tree, is_written = read(example.text)
     except (ExpressionError, ValueError):  # also a word that is not UTF-8, or none
+        return None
+    if not is_written:  # what is computed from a constant may be the same for the example alone
         return None
     if isinstance(tree, (And, Or, Not, Truth, Constant)) or tree.attribute not in example.names:
         return None

@@ -1,11 +1,10 @@
 """Reading computed values from the tokens of a text: arithmetic, functions, CASE, CAST, attribute against attribute.
 
     value     = value (* / % DIV) value | value (+ - ||) value | value (<< >>) value | value & ^ | value
-              | - value | ~ value | ( value ) | function ( value, ... ) | value :: type | CAST ( value AS type )
-              | CASE [value] WHEN value THEN value ... [ELSE value] END | INTERVAL number unit
-              | attribute | constant
+              | - value | ~ value | ( value ) | value :: type | INTERVAL number unit | attribute | constant
+              | function ( value, ... ), CASE ... END, CAST ( value AS type )        see calls.py
     logic     = within a value, in parentheses, functions and CASE: also AND, OR, NOT, comparisons, IN, BETWEEN, LIKE,
-                RLIKE, IS [NOT] NULL
+                ILIKE, RLIKE, IS [NOT] NULL, IS [NOT] DISTINCT FROM
 
 What binds tighter stands first above. A value of constants alone is computed at once. Where an operand is a plain
 attribute or constant nothing of this is called, so that a text pays only for what it computes.
@@ -16,40 +15,63 @@ from __future__ import annotations
 from typing import Any
 
 from dibs.jit.undisturbed import bring
-from dibs.language.advice import refuse_function
+from dibs.language.advice import NOT_FINITE, as_constant
 from dibs.language.expression import Kind, Literal
-from dibs.language.intervals import Interval, read_interval
-from dibs.language.like import LikeError, like_regex
-from dibs.language.literals import TIME_WORDS
+from dibs.language.intervals import read_interval
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Problems, Refused
-from dibs.language.regex import refusal
-from dibs.language.scalars import Call, Field, Scalar, Value, computed_name, fields_of, is_computed, scalar_of
-from dibs.language.scanner import scan
-from dibs.language.tokens import Token, show_token
+from dibs.language.scalars import Call, Field, Interval, Scalar, Value, computed_name, is_computed, scalar_of
+from dibs.language.tokens import Token, Tokens, show_token
 
-MAX_NESTED = 60  # values within values: they are computed by recursion
+MAX_NESTED = 64  # values within values: they are computed by recursion
+MAX_SIZE = 10_000  # attributes, constants and operators of one value
+_MAX_DEPTH = 2 * MAX_NESTED + 5  # of the reader: the canonical text of a value takes at most two steps for one
 # How tightly operators bind; those of logic are read within values only.
-_OR, _AND, _NOT, _COMPARISON = 1, 2, 3, 4
+OR, AND, NOT, COMPARISON = 1, 2, 3, 4
 _LEVELS = {
-    **{"OR": _OR, "AND": _AND, "=": _COMPARISON, "<>": _COMPARISON, "<": _COMPARISON, "<=": _COMPARISON},
-    **{">": _COMPARISON, ">=": _COMPARISON, "<=>": _COMPARISON},
-    **{"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "||": 9, "*": 10, "/": 10, "%": 10, "DIV": 10},
+    "OR": OR,
+    "AND": AND,
+    "=": COMPARISON,
+    "<>": COMPARISON,
+    "<": COMPARISON,
+    "<=": COMPARISON,
+    ">": COMPARISON,
+    ">=": COMPARISON,
+    "<=>": COMPARISON,
+    "|": 5,
+    "^": 6,
+    "&": 7,
+    "<<": 8,
+    ">>": 8,
+    "+": 9,
+    "-": 9,
+    "||": 9,
+    "*": 10,
+    "/": 10,
+    "%": 10,
+    "DIV": 10,
 }
 ARITHMETIC = 5  # the level from which on a value has no logic
+UNARY = 11
 _TESTS = ("IS", "NOT", "IN", "BETWEEN", "LIKE", "RLIKE")
-TRUE, FALSE = (Value(Literal(Kind.BOOLEAN, truth)) for truth in (True, False))
-BACKSLASH = Value(Literal(Kind.STRING, "\\"))
-
-
-def read_scalar(text: str) -> Scalar:
-    """The value of a canonical text."""
-    problems = Problems(text)
-    return ValueReader(scan(text, problems), problems).value(_OR, 0)
+# Functions that give one of their arguments, and which these are.
+_CHOOSING = {
+    **dict.fromkeys(["COALESCE", "NVL", "GREATEST", "LEAST"], slice(None)),
+    **dict.fromkeys(["IF", "NVL2"], slice(1, None)),
+    "NULLIF": slice(0, 1),
+}
+_CHAINED = ("AND", "OR", "||")
+_FLAT = ("AND", "OR", "CONCAT")  # (a AND b) AND c is one AND of three
+_FUNCTION_KINDS = ("name", "LIKE", "RLIKE", "reserved")  # of tokens that are functions before a parenthesis
 
 
 class ValueReader(OperandReader):
     """Operands that are computed."""
+
+    def __init__(self, tokens: Tokens, problems: Problems):
+        super().__init__(tokens, problems)
+        self.has_folded = False  # a constant was computed from others
+        self.measures: dict[int, tuple[int, int, Scalar]] = {}  # of calls, by id: nodes, and how deep they are nested
 
     # -- operands ----------------------------------------------------------------------------------------------------
 
@@ -75,9 +97,9 @@ class ValueReader(OperandReader):
 
     def is_continued(self) -> bool:
         """Whether an operator of arithmetic comes next. (Multiples of subqueries are read elsewhere.)"""
-        if self.next.value == "*" and self.tokens.kind(self.at + 1) == "(":
-            if self.tokens[self.at + 2].word == "SELECT":
-                return False
+        is_product = self.next.value == "*" and self.tokens.kind(self.at + 1) == "("
+        if is_product and self.tokens[self.at + 2].word == "SELECT":
+            return False
         return self.operator()[1] >= ARITHMETIC or (self.next.value == "::" and self.next.kind == "other")
 
     def continued(self, left: Operand) -> Operand:
@@ -90,14 +112,21 @@ class ValueReader(OperandReader):
         while self.tokens.kind(at) in ("(", "-", "+") or self.tokens[at].value == "~":
             at += 1
         token = self.tokens[at]
-        if at > self.at or token.word in ("CASE", "INTERVAL"):
-            return True
-        return token.kind in ("name", "LIKE", "RLIKE", "reserved") and self.tokens.kind(at + 1) == "("
+        return at > self.at or token.word in ("CASE", "INTERVAL") or self.is_function(at)
+
+    def is_function(self, at: int) -> bool:
+        """Whether a function is called there: its name is one only before a parenthesis."""
+        token = self.tokens[at]
+        if token.kind not in _FUNCTION_KINDS or not token.word or self.tokens.kind(at + 1) != "(":
+            return False
+        return token.kind != "reserved" or token.word == "ILIKE"
 
     def move_to(self, at: int) -> None:
         self.at, self.next = at, self.tokens[at]
 
     def as_scalar(self, operand: Operand) -> Scalar:
+        if operand.interval is not None:
+            return operand.interval
         if operand.attribute is None:
             return Value(operand.literal)
         return scalar_of(operand.attribute) if is_computed(operand.attribute) else Field(operand.attribute)
@@ -119,13 +148,16 @@ class ValueReader(OperandReader):
 
     def value(self, level: int, depth: int) -> Scalar:
         """A value with the operators behind it that bind at least so tightly."""
-        if depth > MAX_NESTED:
-            message = f"more than {MAX_NESTED} values stand within each other"
-            raise Refused(message, "compute a part of it before", self.next.start, self.next.end)
-        if level <= _NOT and self.next.kind in ("NOT", "!"):
-            self.advance()
-            return self.rest_of_value(self.make_call("NOT", [self.value(_NOT, depth + 1)]), level, depth)
+        if depth > _MAX_DEPTH:
+            raise self.too_nested(self.next)
+        if level <= NOT and self.next.kind in ("NOT", "!"):
+            place = self.advance()
+            return self.rest_of_value(self.make_call("NOT", [self.value(NOT, depth + 1)], place), level, depth)
         return self.rest_of_value(self.unary(depth), level, depth)
+
+    def too_nested(self, place: Token) -> Refused:
+        message = f"more than {MAX_NESTED} values stand within each other"
+        return Refused(message, "put a part of it into the events as an attribute", place.start, place.end)
 
     def rest_of_value(self, left: Scalar, level: int, depth: int) -> Scalar:
         while True:
@@ -133,17 +165,24 @@ class ValueReader(OperandReader):
                 self.advance()
                 left = self.cast_value(left, self.advance())
                 continue
-            if level <= _COMPARISON and self.next.kind in _TESTS:
+            if level <= COMPARISON and self.begins_test():
                 left = self.test(left, depth)
                 continue
             sign, binds, tokens = self.operator()
-            if binds < level:
+            if not binds or binds < level:
                 return left
             place = self.next
-            for _ in range(tokens):
-                self.advance()
-            right = self.value(binds + 1, depth + 1)
-            left = self.make_call(sign, [left, right], place)
+            operands = [left]
+            while True:
+                for _ in range(tokens):
+                    self.advance()
+                operands.append(self.value(binds + 1, depth + 1))
+                if sign not in _CHAINED or self.operator()[0] != sign:
+                    break
+            left = self.make_call(sign, operands, place)
+
+    def begins_test(self) -> bool:
+        return self.next.kind in _TESTS or (self.next.kind == "reserved" and self.next.word == "ILIKE")
 
     def operator(self) -> tuple[str, int, int]:
         """The operator that comes next, how tightly it binds (0: there is none), and how many tokens it has."""
@@ -166,15 +205,19 @@ class ValueReader(OperandReader):
             return Value(self.number(token, True))
         if self.next.kind in ("-", "+") or self.next.value == "~":
             sign = self.advance()
-            inner = self.value(_LEVELS["*"] + 1, depth + 1)
-            return inner if sign.kind == "+" else self.make_call("NEGATIVE" if sign.kind == "-" else "~", [inner], sign)
+            inner = self.value(UNARY, depth + 1)
+            if isinstance(inner, Field) and inner.name.upper() in NOT_FINITE:
+                message = f"a constant is expected, not the attribute {inner.name}"
+                raise Refused(message, as_constant(inner.name), sign.start, self.tokens[self.at - 1].end)
+            made = self.make_call("~" if sign.value == "~" else "NEGATIVE", [inner], sign)
+            return inner if sign.kind == "+" else made
         return self.primary(depth)
 
     def primary(self, depth: int) -> Scalar:
-        token, following = self.next, self.tokens.kind(min(self.at + 1, len(self.tokens) - 1))
+        token = self.next
         if token.kind == "(":
             self.advance()
-            inner = self.value(_OR, depth + 1)
+            inner = self.value(OR, depth + 1)
             self.take(")", ")", "the parenthesis holds one value")
             return inner
         if token.word == "CASE" and token.kind == "reserved":
@@ -182,49 +225,35 @@ class ValueReader(OperandReader):
         if token.word == "INTERVAL" and token.kind == "reserved":
             self.advance()
             return read_interval(self)
-        if token.word and following == "(" and token.kind in ("name", "LIKE", "RLIKE", "reserved"):
+        if self.is_function(self.at):
             return self.function(depth)
         operand = self.atom("a value", negative=False)
         if operand.attribute is not None and operand.attribute[:1] == "\0":
             message = "a subquery does not stand within a computed value"
-            raise Refused(message, "compare it with the value", operand.start, operand.end)
+            advice = "compare it with an attribute of the event or with a constant"
+            raise Refused(message, advice, operand.start, operand.end)
         return self.as_scalar(operand)
 
-    # -- functions ---------------------------------------------------------------------------------------------------
+    # -- what calls.py reads -----------------------------------------------------------------------------------------
 
     def function(self, depth: int) -> Scalar:
-        name = self.next
-        if name.word in ("CAST", "TRY_CAST"):
-            return self.cast_call(depth)
-        known = functions().FUNCTIONS.get(name.word)
-        if known is None and name.word not in TIME_WORDS and name.word not in ("DOUBLE", "FLOAT"):
-            raise refuse_function(name)
-        self.advance()
-        self.advance()
-        arguments = self.arguments(name, depth)
-        if known is None:  # DATE(x) and the like
-            return self.cast_value(arguments[0], name) if len(arguments) == 1 else self.make_call("CAST", arguments, name)
-        return self.make_call(name.word, arguments, name)
+        raise NotImplementedError
 
-    def arguments(self, name: Token, depth: int) -> list[Scalar]:
-        """Up to the parenthesis that closes them."""
-        found: list[Scalar] = []
-        if name.word in ("TIMESTAMPDIFF", "DATEDIFF", "DATE_DIFF") and self.next.word in UNITS:
-            found.append(Value(Literal(Kind.STRING, self.advance().word)))
-            self.take(",", "a comma", "the unit stands before the two times")
-        while self.next.kind != ")" or found:
-            found.append(self.value(_OR, depth + 1))
-            if self.next.kind != ",":
-                break
-            self.advance()
-        self.take(")", ", or )", f"the arguments of {name.value} are separated by commas, and ) ends them")
-        return found
+    def case(self, depth: int) -> Scalar:
+        raise NotImplementedError
 
-    def make_call(self, function: str, arguments: list[Scalar], place: Token | None = None) -> Scalar:
+    def cast_value(self, value: Scalar, to: Token) -> Scalar:
+        raise NotImplementedError
+
+    def test(self, left: Scalar, depth: int) -> Scalar:
+        raise NotImplementedError
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def make_call(self, function: str, arguments: list[Scalar], place: Token, may_fail: bool = False) -> Scalar:
         """The call, checked; computed at once, if it is of constants alone."""
         table = functions()
         known = table.FUNCTIONS[function]
-        place = place or self.tokens[self.at - 1]
         self.check_count(known, len(arguments), place)
         for number, argument in enumerate(arguments):
             wanted, given = known.kinds_of(number), kinds_of(argument)
@@ -232,111 +261,52 @@ class ValueReader(OperandReader):
                 wanted |= table.Kinds.STRING
             if given and not given & wanted:
                 message = f"{show_token(place)} takes {table.describe_kinds(known.kinds_of(number))} here, not "
-                advice = "CAST(... AS type) makes a value of another kind"
+                advice = "CAST(value AS type) makes a value of another kind"
                 self.problems.add(message + table.describe_kinds(given), advice, place.start, place.end)
+        if known.name in _FLAT:
+            arguments = [each for one in arguments for each in self.parts(one, known.name)]
         made = Call(known.name, tuple(arguments))
-        if fields_of(made):
-            return made
+        if any(isinstance(argument, (Field, Call)) for argument in arguments):
+            return self.measured(made, place)
+        self.has_folded = True
         result = table.evaluate(made, {})
+        if result is None and not may_fail and not known.takes_null and Value(None) not in arguments:
+            advice = "no condition on it is ever TRUE: write another constant"
+            self.problems.add(f"{show_token(place)} of these constants is NULL", advice, place.start, place.end)
         return result if isinstance(result, Interval) else Value(table.literal_of(result))
+
+    @staticmethod
+    def parts(scalar: Scalar, function: str) -> tuple[Scalar, ...]:
+        return scalar.arguments if isinstance(scalar, Call) and scalar.function == function else (scalar,)
+
+    def measured(self, made: Call, place: Token) -> Call:
+        """The call, if it is not too large."""
+        parts = [self.measure(argument) for argument in made.arguments]
+        size, depth = 1 + sum(part[0] for part in parts), 1 + max(part[1] for part in parts)
+        if depth > MAX_NESTED:
+            raise self.too_nested(place)
+        if size > MAX_SIZE:
+            message = f"a value has more than {MAX_SIZE:,} attributes, constants and operators"
+            raise Refused(message, "put a part of it into the events as an attribute", place.start, place.end)
+        self.measures[id(made)] = size, depth, made
+        return made
+
+    def measure(self, scalar: Scalar) -> tuple[int, int]:
+        """Nodes, and how deep they are nested."""
+        if not isinstance(scalar, Call):
+            return 1, 0
+        if id(scalar) not in self.measures:
+            self.measured(scalar, self.next)
+        return self.measures[id(scalar)][:2]
 
     def check_count(self, function: Any, count: int, place: Token) -> None:
         least, most = function.least, function.most
         if count < least or (most is not None and count > most):
             several = f"{least}" if most == least else f"at least {least}" if most is None else f"{least} to {most}"
-            message = f"{function.name} takes {several} argument{'s' if several != '1' else ''}, not {count}"
-            raise Refused(message, f"it gives {function.about}", place.start, place.end)
-
-    def cast_call(self, depth: int) -> Scalar:
-        self.advance()
-        self.take("(", "(", "write CAST(value AS type)")
-        inner = self.value(_OR, depth + 1)
-        if self.next.word != "AS":
-            raise self.refuse_unexpected("AS", "write CAST(value AS DOUBLE)")
-        self.advance()
-        result = self.cast_value(inner, self.advance())
-        self.take(")", ")", "write CAST(value AS DOUBLE)")
-        return result
-
-    def cast_value(self, value: Scalar, to: Token) -> Scalar:
-        types: dict[str, str] = functions().casts.TYPES
-        if to.word not in types:
-            advice = "the types are BOOLEAN, BIGINT, INT, DOUBLE, FLOAT, STRING, DATE and TIMESTAMP"
-            raise Refused(f"CAST to {show_token(to)} is not supported", advice, to.start, to.end)
-        return self.make_call("CAST", [value, Value(Literal(Kind.STRING, types[to.word]))], to)
-
-    def case(self, depth: int) -> Scalar:
-        """CASE WHEN condition THEN value ..., or CASE value WHEN value THEN value ..."""
-        form = "write CASE WHEN price < 10 THEN 'low' ELSE 'high' END"
-        place = self.advance()
-        subject = None if self.next.word == "WHEN" else self.value(_OR, depth + 1)
-        arguments: list[Scalar] = []
-        while self.next.word == "WHEN":
-            self.advance()
-            condition = self.value(_OR, depth + 1)
-            arguments.append(condition if subject is None else self.make_call("=", [subject, condition], place))
-            self.take_named("THEN", form)
-            arguments.append(self.value(_OR, depth + 1))
-        if not arguments:
-            raise self.refuse_unexpected("WHEN", form)
-        if self.next.word == "ELSE":
-            self.advance()
-            arguments.append(self.value(_OR, depth + 1))
-        self.take_named("END", form)
-        return self.make_call("CASE", arguments, place)
-
-    def take_named(self, word: str, form: str) -> None:
-        if self.next.word != word:
-            raise self.refuse_unexpected(word, form)
-        self.advance()
-
-    # -- tests within values -----------------------------------------------------------------------------------------
-
-    def test(self, left: Scalar, depth: int) -> Scalar:
-        """IS [NOT] NULL, [NOT] IN, BETWEEN, LIKE, RLIKE behind a value."""
-        place = self.advance()
-        if place.kind == "IS":
-            negated = self.next.kind == "NOT"
-            if negated:
-                self.advance()
-            self.take("NULL", "NULL", "within a value IS is only used in IS NULL and IS NOT NULL")
-            return self.make_call("ISNOTNULL" if negated else "ISNULL", [left], place)
-        negated = place.kind == "NOT"
-        kind = self.advance().kind if negated else place.kind
-        if kind == "IN":
-            self.take("(", "a list in parentheses", "write value IN (1, 2, 3)")
-            found = self.make_call("IN", [left, *self.arguments(place, depth)], place)
-        elif kind == "BETWEEN":
-            low = self.value(ARITHMETIC, depth + 1)
-            self.take("AND", "AND", "write value BETWEEN 1 AND 5")
-            high = self.value(ARITHMETIC, depth + 1)
-            found = self.make_call("BETWEEN", [left, low, high], place)
-        elif kind in ("LIKE", "RLIKE"):
-            found = self.make_call(kind, [left, *self.pattern(kind)], place)
-        else:
-            raise self.refuse_unexpected("IN, BETWEEN, LIKE or RLIKE", "NOT stands before a condition")
-        return self.make_call("NOT", [found], place) if negated else found
-
-    def pattern(self, kind: str) -> list[Scalar]:
-        place = self.next
-        text = self.text(kind)
-        escape: str | None = "\\"
-        if kind == "LIKE" and self.next.kind == "ESCAPE":
-            self.advance()
-            escape = self.text("ESCAPE")
-        if text is None or escape is None or len(escape) != 1:
-            raise Refused(f"{kind} takes a string here", "write it as a constant", place.start, place.end)
-        try:
-            reason = refusal(text if kind == "RLIKE" else like_regex(text, escape))
-        except LikeError as error:
-            reason = str(error)
-        if reason is not None:
-            raise Refused(f"the pattern cannot be used: {reason}", "patterns follow RE2", place.start, place.end)
-        constants = [Value(Literal(Kind.STRING, text))]
-        return constants if kind == "RLIKE" else [*constants, Value(Literal(Kind.STRING, escape))]
-
-
-UNITS = frozenset(["MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"])
+            plural = "" if least == 1 and several.endswith("1") else "s"
+            message = f"{show_token(place)} takes {several} argument{plural}, not {count}"
+            advice = f"write {functions().describe_call(function)}: {function.about}"
+            raise Refused(message, advice, place.start, place.end)
 
 
 def kinds_of(scalar: Scalar) -> Any:
@@ -347,7 +317,17 @@ def kinds_of(scalar: Scalar) -> Any:
     if isinstance(scalar, Interval):
         return kinds.INTERVAL
     if isinstance(scalar, Call):
-        return functions().FUNCTIONS[scalar.function].result
+        function, arguments = scalar
+        if function == "CAST":
+            return functions().casts.kinds_of_type(arguments[1].literal.value)  # type: ignore[union-attr]
+        if function in _CHOOSING or function == "CASE":
+            found = kinds(0)
+            last = len(arguments) // 2 * 2
+            given = (*arguments[1:last:2], *arguments[last:]) if function == "CASE" else arguments[_CHOOSING[function]]
+            for argument in given:
+                found |= kinds_of(argument)
+            return found
+        return functions().FUNCTIONS[function].result
     if scalar.literal is None:
         return kinds(0)
     return (kinds.BOOLEAN, kinds.NUMBER, kinds.STRING, kinds.TIME)[scalar.literal.kind]
@@ -356,6 +336,10 @@ def kinds_of(scalar: Scalar) -> Any:
 def may_be_true(scalar: Scalar) -> bool:
     """Whether it may be a boolean."""
     return bool(kinds_of(scalar) & functions().Kinds.BOOLEAN)
+
+
+def text_value(text: str) -> Value:
+    return Value(Literal(Kind.STRING, text))
 
 
 def functions() -> Any:

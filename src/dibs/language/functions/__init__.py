@@ -13,12 +13,23 @@ from collections.abc import Mapping
 
 from dibs.language.functions import casts, logic, numbers, texts, times  # they declare themselves
 from dibs.language.functions.plain import Plain, literal_of, plain_of
-from dibs.language.functions.table import FUNCTIONS, Function, Kinds, apply, describe_kinds
+from dibs.language.functions.table import FUNCTIONS, Function, Kinds, apply, describe_call, describe_kinds
 from dibs.language.scalars import Call, Field, Scalar, Value
 
 __all__ = [
-    *("FUNCTIONS", "Function", "Kinds", "apply", "describe_kinds", "evaluate", "literal_of"),
-    *("casts", "logic", "numbers", "texts", "times"),
+    "FUNCTIONS",
+    "Function",
+    "Kinds",
+    "apply",
+    "casts",
+    "describe_call",
+    "describe_kinds",
+    "evaluate",
+    "literal_of",
+    "logic",
+    "numbers",
+    "texts",
+    "times",
 ]
 
 

@@ -7,7 +7,7 @@ import re
 import struct
 
 from dibs.language.functions.plain import Moment, Plain, datetime_of
-from dibs.language.functions.table import function
+from dibs.language.functions.table import Kinds, function
 from dibs.language.functions.time_texts import read_moment
 from dibs.language.functions.times import DAY, SECOND, from_seconds
 from dibs.language.literals import LiteralError, read_float
@@ -24,10 +24,19 @@ TYPES = {  # as they are written, and what they are
     "DATE": "DATE",
     **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"], "TIMESTAMP"),
 }
+_KINDS = {
+    "BOOLEAN": Kinds.BOOLEAN,
+    "STRING": Kinds.STRING,
+    **dict.fromkeys(["DATE", "TIMESTAMP"], Kinds.TIME),
+}
 _BITS = {"BIGINT": 64, "INT": 32, "SMALLINT": 16, "TINYINT": 8}
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+
+
+def kinds_of_type(name: str) -> Kinds:
+    return _KINDS.get(name, Kinds.NUMBER)
 
 
 @function("CAST TRY_CAST", "A S", "A", "the value as one of this type; NULL where it cannot be")
@@ -65,7 +74,7 @@ def _to_integer(value: Plain, bits: int) -> int | None:
 def _to_double(value: Plain) -> float | int | None:
     if isinstance(value, str):
         try:
-            return read_float(value, single=False).value  # type: ignore[no-any-return]
+            return read_float(value, single=False).value
         except LiteralError:
             return None
     if isinstance(value, Moment):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from dibs.language.functions import texts
 from dibs.language.functions.plain import Moment, Plain, is_number, order_of
 from dibs.language.functions.table import Kinds, fitting, function, kind_of
 from dibs.language.functions.time_texts import read_moment
-from dibs.language.like import like_regex
-from dibs.language.regex import compile_regex
+from dibs.language.like import LikeError, like_regex
 from dibs.language.scalars import Interval
 
 _OPERATORS = {
@@ -94,14 +94,22 @@ def is_between(value: Plain, low: Plain, high: Plain) -> bool | None:
     return both(compare(">=", value, low), compare("<=", value, high))
 
 
-@function("LIKE", "S S S", "B", "whether the text has this form")
-def is_like(text: str, pattern: str, escape: str) -> bool:
-    return compile_regex(like_regex(pattern, escape)).search(text) is not None
+@function("LIKE", "S S S?", "B", "whether the whole text has this form: % is any text, _ any character")
+def is_like(text: str, pattern: str, escape: str = "\\") -> bool | None:
+    try:
+        return texts.find_regex(like_regex(pattern, escape), text)
+    except LikeError:
+        return None
 
 
-@function("RLIKE", "S S", "B", "whether some part of the text matches the expression")
-def is_rlike(text: str, pattern: str) -> bool:
-    return compile_regex(pattern).search(text) is not None
+@function("ILIKE", "S S S?", "B", "LIKE, with both in lower case")
+def is_like_in_lower_case(text: str, pattern: str, escape: str = "\\") -> bool | None:
+    return is_like(texts.lower(text), texts.lower(pattern), escape)
+
+
+@function("RLIKE REGEXP_LIKE REGEXP", "S S", "B", "whether some part of the text matches the regular expression")
+def is_rlike(text: str, pattern: str) -> bool | None:
+    return texts.find_regex(pattern, text)
 
 
 @function("CASE", "A A A*", "A", "the value behind the first condition that is TRUE", takes_null=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
 
-from dibs.language.functions.plain import LEAST, MOST, Moment, Plain, is_integer, is_number
+from dibs.language.functions.plain import LEAST, MOST, Moment, Number, Plain, is_integer, is_number
 from dibs.language.functions.table import function
 from dibs.language.functions.times import add_interval
 from dibs.language.scalars import Interval
-
-Number = int | float
 
 
 @function("+", "NTI NTI", "NTI", "the sum; of a time and an interval, a time")
@@ -21,11 +22,11 @@ def add(a: Plain, b: Plain) -> Plain:
         return add_interval(b, a)
     if isinstance(a, Interval) and isinstance(b, Interval):
         return whole_interval(a.months + b.months, a.microseconds + b.microseconds)
-    return add_numbers(a, b) if is_number(a) and is_number(b) else None
+    return numbers(a, b, operator.add)
 
 
-def add_numbers(a: Plain, b: Plain) -> Plain:
-    return a + b  # type: ignore[operator]
+def numbers(a: Plain, b: Plain, compute: Callable[[Any, Any], Number]) -> Number | None:
+    return compute(a, b) if is_number(a) and is_number(b) else None
 
 
 def whole_interval(months: int, microseconds: int) -> Interval | None:
@@ -38,7 +39,7 @@ def subtract(a: Plain, b: Plain) -> Plain:
         return add(a, Interval(-b.months, -b.microseconds)) if not is_number(a) else None
     if isinstance(a, Moment) and isinstance(b, Moment):
         return whole_interval(0, a.microseconds - b.microseconds)
-    return a - b if is_number(a) and is_number(b) else None  # type: ignore[operator]
+    return numbers(a, b, operator.sub)
 
 
 @function("*", "NI NI", "NI", "the product")
@@ -47,7 +48,7 @@ def multiply(a: Plain, b: Plain) -> Plain:
         a, b = b, a
     if isinstance(a, Interval):
         return scale(a, b) if is_number(b) else None  # type: ignore[arg-type]
-    return a * b  # type: ignore[operator]
+    return numbers(a, b, operator.mul)
 
 
 def scale(interval: Interval, factor: Number) -> Interval | None:
@@ -87,7 +88,7 @@ def remainder(a: Number, b: Number) -> Number | None:
 def quotient(a: Number, b: Number) -> int | None:
     if not (is_integer(a) and is_integer(b)) or b == 0:
         return None
-    size = abs(a) // abs(b)  # type: ignore[operator]
+    size = abs(a) // abs(b)
     return size if (a < 0) == (b < 0) else -size  # type: ignore[return-value]
 
 

@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Union
 
-from dibs.language.expression import Kind, Literal, number
-from dibs.language.expression import EPOCH, MICROSECOND, microseconds
+from dibs.language.expression import EPOCH, MICROSECOND, Kind, Literal, microseconds, number
 from dibs.language.scalars import Interval
 
 LEAST, MOST = -(2**63), 2**63 - 1  # of an integer
@@ -26,6 +25,7 @@ class Moment(NamedTuple):
     microseconds: int
 
 
+Number = int | float
 Plain = Union[None, bool, int, float, str, Moment, Interval]
 Form = Callable[..., Plain]
 
@@ -44,7 +44,7 @@ def plain_of(literal: Literal | None) -> Plain:
     kind, value = literal
     if kind == Kind.TIME:
         return Moment(microseconds(value))
-    return plain_value(value) if kind == Kind.NUMBER else value  # type: ignore[no-any-return]
+    return plain_value(value) if kind == Kind.NUMBER else value
 
 
 def plain_value(value: int | float) -> int | float:

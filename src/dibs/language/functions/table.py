@@ -6,8 +6,8 @@ A function is declared where its plain form stands:
     def length(text: str) -> int: ...
 
 Kinds are letters: B boolean, N number, S string, T time, I interval, A any. An argument of several kinds has several
-letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or never (`*`). A string is read as a time where
-T is asked for and S is not.
+letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or never (`*`). A string
+is read as a time where T is asked for and S is not.
 
 A form is called with values of the kinds that it declares and never with NULL: `apply` gives NULL for those, unless the
 form is declared to take whatever comes (`takes_null`). A result of None is NULL; a number is made canonical.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dibs.language.functions.plain import Form, Moment, Plain, plain_number
 from dibs.language.functions.time_texts import read_moment
@@ -41,10 +41,11 @@ _WORDS = {
     Kinds.TIME: "a time",
     Kinds.INTERVAL: "an interval",
 }
+_NAMES = {kind: word.split()[1] for kind, word in _WORDS.items()}
 
 
 class Function(NamedTuple):
-    name: str
+    name: str  # in computed values, whichever of its names was written
     arguments: tuple[Kinds, ...]  # the last one stands for all that follow, if it is repeated
     least: int  # arguments
     most: int | None  # None: any number
@@ -60,9 +61,10 @@ class Function(NamedTuple):
 FUNCTIONS: dict[str, Function] = {}
 
 
-def function(
-    names: str, arguments: str, result: str, about: str, takes_null: bool = False
-) -> Callable[[Form], Form]:
+F = TypeVar("F", bound=Form)
+
+
+def function(names: str, arguments: str, result: str, about: str, takes_null: bool = False) -> Callable[[F], F]:
     """Declares a function, under several names perhaps (blanks between them)."""
     words = arguments.split()
     repeats = bool(words) and words[-1].endswith("*")
@@ -70,11 +72,10 @@ def function(
     kinds = tuple(_kinds(word.rstrip("?*")) for word in words)
     most = None if repeats else len(kinds)
 
-    def declare(form: Form) -> Form:
-        for name in names.split():
-            FUNCTIONS[name] = Function(
-                name, kinds, len(kinds) - optional - repeats, most, _kinds(result), form, takes_null, about
-            )
+    def declare(form: F) -> F:
+        first, *others = names.split()
+        made = Function(first, kinds, len(kinds) - optional - repeats, most, _kinds(result), form, takes_null, about)
+        FUNCTIONS.update(dict.fromkeys([first, *others], made))
         return form
 
     return declare
@@ -92,6 +93,15 @@ def describe_kinds(kinds: Kinds) -> str:
         return "any value"
     words = [word for kind, word in _WORDS.items() if kind & kinds]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def describe_call(function: Function) -> str:
+    """As it is written: SUBSTRING(string, number[, number])."""
+    words = [" | ".join(_NAMES[kind] for kind in _WORDS if kind & kinds) for kinds in function.arguments]
+    words = ["value" if kinds == Kinds.ANY else word for kinds, word in zip(function.arguments, words)]
+    optional = words[function.least :] if function.most is not None else []
+    written = ", ".join(words[: function.least]) + "".join(f"[, {word}]" for word in optional)
+    return f"{function.name}({written}{', ...' if function.most is None else ''})"
 
 
 def kind_of(value: Plain) -> Kinds:

@@ -5,12 +5,14 @@ No text may grow beyond LONGEST characters: what would is NULL.
 
 from __future__ import annotations
 
-from dibs.language.functions.plain import is_integer
+from collections.abc import Callable
+from typing import Any
+
+from dibs.language.functions.plain import Number, is_integer
 from dibs.language.functions.table import function
-from dibs.language.regex import compile_regex
+from dibs.language.regex import MAX_PROGRAM, compile_regex
 
 LONGEST = 1_000_000  # characters of a result that is longer than its arguments
-Number = int | float
 
 
 def _bounded(text: str, *arguments: str) -> str | None:
@@ -32,22 +34,31 @@ def length(text: str) -> int:
     return len(text)
 
 
-@function("TRIM", "S", "S", "the text without blanks at its ends")
-def trim(text: str) -> str:
-    return text.strip(" ")
+@function("TRIM", "S S?", "S", "the text without blanks at its ends; of two arguments the first has what goes")
+def trim(first: str, text: str | None = None) -> str:
+    return first.strip(" ") if text is None else _strip(text, first, str.strip)
 
 
-@function("LTRIM", "S", "S", "the text without blanks at its beginning")
-def trim_left(text: str) -> str:
-    return text.lstrip(" ")
+@function("LTRIM", "S S?", "S", "the same at its beginning alone")
+def trim_left(first: str, text: str | None = None) -> str:
+    return first.lstrip(" ") if text is None else _strip(text, first, str.lstrip)
 
 
-@function("RTRIM", "S", "S", "the text without blanks at its end")
-def trim_right(text: str) -> str:
-    return text.rstrip(" ")
+@function("RTRIM", "S S?", "S", "the same at its end alone")
+def trim_right(first: str, text: str | None = None) -> str:
+    return first.rstrip(" ") if text is None else _strip(text, first, str.rstrip)
 
 
-@function("SUBSTRING SUBSTR", "S N N?", "S", "the part from this character on, of so many characters; below 0, from the end")
+@function("BTRIM", "S S?", "S", "the text without blanks, or the characters of the second, at its ends")
+def trim_both(text: str, characters: str = " ") -> str:
+    return _strip(text, characters, str.strip)
+
+
+def _strip(text: str, characters: str, how: Callable[[str, str], str]) -> str:
+    return how(text, characters) if characters else text
+
+
+@function("SUBSTRING SUBSTR", "S N N?", "S", "the part from this character on, so many; below 0, from the end")
 def substring(text: str, first: Number, size: Number = 2**31) -> str | None:
     if not (is_integer(first) and is_integer(size)):
         return None
@@ -68,7 +79,7 @@ def right(text: str, size: Number) -> str | None:
     return text[max(len(text) - int(size), 0) :] if size > 0 else ""
 
 
-@function("|| CONCAT", "S S*", "S", "the texts, one behind the other")
+@function("CONCAT ||", "S S*", "S", "the texts, one behind the other")
 def concat(*texts: str) -> str | None:
     return _bounded("".join(texts), *texts) if sum(map(len, texts)) <= LONGEST + max(map(len, texts)) else None
 
@@ -136,7 +147,7 @@ def extract(text: str, pattern: str, group: Number = 1) -> str | None:
     return "" if match is None else match.group(int(group)) or ""
 
 
-@function("REGEXP_REPLACE", "S S S", "S", "the text with all that the expression matches replaced; $1 is its first group")
+@function("REGEXP_REPLACE", "S S S", "S", "the text with all that matches replaced; $1 is the first group")
 def replace_matches(text: str, pattern: str, by: str) -> str | None:
     found = _regex(pattern)
     if found is None:
@@ -154,7 +165,7 @@ def replace_matches(text: str, pattern: str, by: str) -> str | None:
     return "".join([*pieces, text[at:]])
 
 
-def _expand(by: str, match) -> str | None:  # type: ignore[no-untyped-def]
+def _expand(by: str, match: Any) -> str | None:
     """Java's form of what is put in place: $1 is a group, a backslash takes the next character as it is."""
     if "$" not in by and "\\" not in by:
         return by
@@ -183,7 +194,30 @@ def _expand(by: str, match) -> str | None:  # type: ignore[no-untyped-def]
     return "".join(pieces)
 
 
-def _regex(pattern: str):  # type: ignore[no-untyped-def]
+@function("STARTSWITH", "S S", "B", "whether the text begins with the second")
+def starts_with(text: str, part: str) -> bool:
+    return text.startswith(part)
+
+
+@function("ENDSWITH", "S S", "B", "whether the text ends with the second")
+def ends_with(text: str, part: str) -> bool:
+    return text.endswith(part)
+
+
+@function("CONTAINS", "S S", "B", "whether the second stands in the text")
+def contains(text: str, part: str) -> bool:
+    return part in text
+
+
+def find_regex(pattern: str, text: str) -> bool | None:
+    """Whether it matches some part of the text; None: RE2 does not take it."""
+    found = _regex(pattern)
+    return None if found is None else found.search(text) is not None
+
+
+def _regex(pattern: str) -> Any:
+    if len(pattern) > MAX_PROGRAM:
+        return None
     try:
         return compile_regex(pattern)
     except Exception:  # what RE2 raises for an expression that it does not take

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dibs.language.expression import EPOCH, MICROSECOND
-from dibs.language.functions.plain import LEAST, MOST, Moment, datetime_of, is_integer, moment_of
-from dibs.language.functions.table import function
+from dibs.language.functions.plain import LEAST, MOST, Moment, Number, datetime_of, is_integer, moment_of
+from dibs.language.functions.table import FUNCTIONS, function
 from dibs.language.scalars import Interval
 
 DAY, SECOND = 86_400_000_000, 1_000_000
-Number = int | float
 SIZES = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -24,6 +23,21 @@ SIZES = {
     "WEEK": 7 * DAY,
 }
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+UNITS = frozenset([*SIZES, *MONTHS])
+_SPELLINGS = {
+    "YEAR": "Y YEARS YR YRS",
+    "QUARTER": "QTR",
+    "MONTH": "MON MONS MONTHS",
+    "WEEKOFYEAR": "W WEEK WEEKS",
+    "DAY": "D DAYS",
+    "DAYOFWEEK": "DOW",
+    "DAYOFYEAR": "DOY",
+    "HOUR": "H HOURS HR HRS",
+    "MINUTE": "M MIN MINS MINUTES",
+    "SECOND": "S SEC SECONDS SECS",
+}
+PARTS = {word: part for part, words in _SPELLINGS.items() for word in [part, *words.split()]}  # of EXTRACT
+del PARTS["WEEKOFYEAR"], PARTS["DAYOFYEAR"]  # as Spark has it
 
 
 def within(microseconds: int) -> Moment | None:
@@ -72,6 +86,14 @@ _part("WEEKOFYEAR", "the week of the year, as ISO 8601 counts", lambda d: d.isoc
 _part("HOUR", "the hour, from 0", lambda d: d.hour)
 _part("MINUTE", "the minute, from 0", lambda d: d.minute)
 _part("SECOND", "the second, from 0, without its fraction", lambda d: d.second)
+
+
+@function("DATE_PART DATEPART EXTRACT", "S T", "N", "a part of a time; the SECOND with its fraction")
+def part_of(part: str, moment: Moment) -> int | float | None:
+    name = PARTS.get(part.upper())
+    if name == "SECOND":
+        return moment.microseconds % (60 * SECOND) / SECOND
+    return None if name is None else FUNCTIONS[name].form(moment)  # type: ignore[return-value]
 
 
 @function("DATE_TRUNC", "S T", "T", "the beginning of the YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND")
@@ -139,6 +161,15 @@ def units_between(unit: str, first: Moment, last: Moment) -> int | None:
         months += 1
     size = abs(months) // MONTHS[unit]
     return size if months >= 0 else -size
+
+
+@function("TIMESTAMPADD", "S N T", "T", "the time, so many units (SECOND, DAY, MONTH, ...) later")
+def add_units(unit: str, number: Number, moment: Moment) -> Moment | None:
+    unit = unit.upper()
+    if not is_integer(number) or unit not in UNITS:
+        return None
+    months, rest = int(number) * MONTHS.get(unit, 0), int(number) * SIZES.get(unit, 0)
+    return add_interval(moment, Interval(months, rest))
 
 
 @function("TO_DATE", "T", "T", "the day of a time, or of a text that says one")
