@@ -121,7 +121,7 @@ class PairReader(ConditionReader):
 
     def string_test(self) -> Condition:
         tested = super().string_test()
-        if isinstance(tested.expression, (And, Or, Not, Constant)):
+        if isinstance(tested.expression, (And, Or, Not, Truth, Constant)):
             return tested
         name = Operand(tested.expression.attribute, None, tested.start, self.tokens[self.at - 1].end)
         return tested._replace(expression=self.of_document(tested.expression, name))

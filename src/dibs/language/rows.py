@@ -17,7 +17,7 @@ from dibs.language.table import Op
 from dibs.language.templates import CHANGES, Source, Whole, whole_of
 
 
-class Value(NamedTuple):
+class RowValue(NamedTuple):
     """A literal."""
 
     kind: int
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
     name: str
     operator: int
-    literals: list[Value]
+    literals: list[RowValue]
     on_true: int
     on_false: int
 
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     whole: Whole
     names: tuple[str, ...]  # of each predicate
     words: NDArray[np.int64]  # see shape_kernels.read_alone
-    hard: dict[int, Value]  # by hole
+    hard: dict[int, RowValue]  # by hole
 
     def steps(self, text: str) -> list[Step] | None:
         """Its predicates; None: some of them ask for more than values. text: that it was read from."""
@@ -51,17 +51,17 @@ class Row(NamedTuple):
         data, words = text.encode(), self.words.tolist()
         first_hole = 2 + words[0]
 
-        def value(hole: int, change: int) -> Value:
+        def value(hole: int, change: int) -> RowValue:
             if hole in self.hard:
                 return self.hard[hole]
             at = first_hole + WORDS_OF_A_HOLE * hole
             kind, start, size, bits, integer = words[at : at + WORDS_OF_A_HOLE]
             text = CHANGES[change](data[start : start + size]) if kind == Kind.STRING else None
-            return Value(kind, bits, integer, text)
+            return RowValue(kind, bits, integer, text)
 
-        def values(predicate: int, source: Source) -> list[Value]:
+        def values(predicate: int, source: Source) -> list[RowValue]:
             if source.hole < 0:
-                return [Value(source.kind, 0, source.integer, None)]
+                return [RowValue(source.kind, 0, source.integer, None)]
             hole = words[1 + predicate] + source.hole
             at = first_hole + WORDS_OF_A_HOLE * hole
             if words[at] == LIST:
@@ -92,7 +92,7 @@ def read_row(text: str) -> Row | None:
     if whole is None:
         return None
     holes = words[2 + words[0] :].reshape(-1, WORDS_OF_A_HOLE)
-    hard: dict[int, Value] = {}
+    hard: dict[int, RowValue] = {}
     names = []
     for number, (kind, start, size) in enumerate(holes[:, :3].tolist()):
         if kind == NAME:
@@ -105,5 +105,5 @@ def read_row(text: str) -> Row | None:
             if constant is None:
                 return None
             own, near, rest, content = constant
-            hard[number] = Value(own, int(np.float64(near).view(np.int64)), rest, content)
+            hard[number] = RowValue(own, int(np.float64(near).view(np.int64)), rest, content)
     return Row(whole, tuple(names), words, hard)

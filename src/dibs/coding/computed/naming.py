@@ -28,9 +28,6 @@ class ComputedNames:
         self.is_field = np.zeros(len(names), np.bool_)
         self.is_field[[code for some in self.field_codes for code in some]] = True
 
-    def __bool__(self) -> bool:
-        return bool(self.codes)
-
 
 def with_fields(names: Iterable[str]) -> set[str]:
     """The names, and the attributes that the computed ones among them are computed from."""

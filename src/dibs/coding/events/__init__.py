@@ -52,7 +52,7 @@ def read_events(
     if not isinstance(wanted, WantedNames):
         wanted = WantedNames(wanted)
     values = _read(events, wanted, attributes, on_error)
-    return compute(values, wanted.computed) if wanted.computed else values
+    return values if wanted.computed is None else compute(values, wanted.computed)
 
 
 def _read(events: object, wanted: WantedNames, attributes: str | None, on_error: str) -> EventValues:

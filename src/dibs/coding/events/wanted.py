@@ -17,6 +17,7 @@ from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
 from dibs.jit.kernel import kernel
+from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
@@ -72,9 +73,9 @@ class WantedNames:
         return result
 
     @lazy
-    def computed(self) -> ComputedNames:
-        """The names that are computed from others."""
-        return ComputedNames(self.names)
+    def computed(self) -> ComputedNames | None:
+        """The names that are computed from others, if there are any."""
+        return ComputedNames(self.names) if any(map(is_computed, self.names)) else None
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""

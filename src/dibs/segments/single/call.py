@@ -51,7 +51,7 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
-        if plan.computed:
+        if plan.computed is not None:
             with_values = add_computed(text, plan.computed)
             if with_values is None:
                 return None

@@ -28,7 +28,7 @@ from dibs.coding.values import Names
 from dibs.language.expression import Expression, Kind
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table
 from dibs.language.printer import is_join
-from dibs.language.rows import Row, Step, Value
+from dibs.language.rows import Row, RowValue, Step
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
@@ -149,10 +149,10 @@ def _steps(form: Expression) -> list[Step] | None:
     return steps
 
 
-def _literals(table: PredicateTable, predicate: int) -> list[Value]:
+def _literals(table: PredicateTable, predicate: int) -> list[RowValue]:
     result = []
     for i in range(table.literal_offsets[predicate], table.literal_offsets[predicate + 1]):
         kind, integer = int(table.kind[i]), int(table.integer[i])
         text = table.texts[integer] if kind == Kind.STRING else None
-        result.append(Value(kind, int(table.number[i : i + 1].view(np.int64)[0]), integer, text))
+        result.append(RowValue(kind, int(table.number[i : i + 1].view(np.int64)[0]), integer, text))
     return result
