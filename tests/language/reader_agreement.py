@@ -104,7 +104,9 @@ class Texts:
 
     def predicate(self) -> str:
         random, name, negation = self.random, self.name(), self.random.choice(["", "", "NOT", "not"])
-        kind = random.randrange(12)
+        kind = random.randrange(13)
+        if kind == 12:
+            name, kind = self.value(2), random.choice([0, 4, 5, 6, 7, 8, 9, 10, 11])
         if kind < 4:
             return self.join(name, random.choice(OPERATORS), self.constant())
         if kind == 4:
@@ -137,6 +139,26 @@ class Texts:
             "NULL",
         ]
         return random.choice([name, name, name, "TRUE", "FALSE", *rare])
+
+    def value(self, depth: int) -> str:
+        """A computed value."""
+        random = self.random
+        kind = random.randrange(9) if depth else random.randrange(2)
+        if kind == 0:
+            return self.name()
+        if kind == 1:
+            return self.constant()
+        one, other = self.value(depth - 1), self.value(depth - 1)
+        if kind < 5:
+            return self.join(one, random.choice(["+", "-", "*", "/", "%", "DIV", "||", "&", "<", "=", "<=>"]), other)
+        if kind == 5:
+            return self.join("(", one, ")")
+        if kind == 6:
+            function = random.choice(["lower", "LENGTH", "abs", "hour", "Round", "regexp_extract", "foo", "nullif"])
+            return self.join(function, "(", *random.choice([[one], [one], [one, ",", other]]), ")")
+        if kind == 7:
+            return self.join("CASE WHEN", one, "THEN", other, random.choice(["", "ELSE 1"]), "END")
+        return self.join("CAST(", one, "AS", random.choice(["DOUBLE", "STRING", "foo"]), ")")
 
     def truth(self) -> str:
         return self.pick(["TRUE", "FALSE", "UNKNOWN", "true", "Unknown"], ["`UNKNOWN`", "unknown.x", "NULL", "5", ""])

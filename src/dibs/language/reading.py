@@ -11,6 +11,7 @@ steps does not know what to do with is left to the grammar, with all its errors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.jit.hashing import number_slices
-from dibs.language.expression import Kind, microseconds, number_key
+from dibs.language.advice import NOT_FINITE
+from dibs.language.expression import Kind, Literal, microseconds, number, number_key
 from dibs.language.filling_kernels import (
     FACETS,
     Attributes,
@@ -201,6 +203,7 @@ class _Chunk:
         unknown = np.array([p is None for p in patterns], np.bool_)
         if unknown.any():
             self._refuse(np.flatnonzero(unknown[number]))
+        self._name_computed(number, patterns, name)
         pattern_arrays = _pattern_arrays(patterns)
         keys, start = frame_keys(
             self.first,
@@ -248,7 +251,10 @@ class _Chunk:
 
     def _refuse(self, predicates: NDArray[np.int64]) -> None:
         """Leaves the texts of these predicates alone."""
-        self.bad[np.searchsorted(self.first, predicates, "right") - 1] = True
+        self.bad[self._texts_of(predicates)] = True
+
+    def _texts_of(self, predicates: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self.first, predicates, "right") - 1
 
     def _refuse_holes(self, holes: NDArray[np.int64]) -> None:
         self._refuse(np.searchsorted(self.hole, holes, "right") - 1)
@@ -265,6 +271,47 @@ class _Chunk:
         if (known < 0).any():
             self._refuse_holes(np.flatnonzero((known[number] < 0) & (kind == NAME)))
         return known[number]
+
+    def _name_computed(
+        self, number: NDArray[np.int32], patterns: Sequence[Pattern | None], name: NDArray[np.int32]
+    ) -> None:
+        """Puts the numbers of computed attributes into the first holes of their predicates."""
+        names = self.gathered.names
+        for p, pattern in enumerate(patterns):
+            if pattern is None or pattern.computed is None:
+                continue
+            of_names, of_constants = pattern.computed.names.values(), pattern.computed.constants.values()
+            own = np.flatnonzero((number == p) & ~self.bad[self._texts_of(np.arange(len(number)))])
+            first = self.hole[own]
+            columns = [np.zeros(len(own), np.int64), *(name[first + hole].astype(np.int64) for hole in of_names)]
+            for hole in of_constants:
+                columns += self._identities(first + hole)
+            _, some, which = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
+            given = list(names)
+            made = np.empty(len(some), np.int32)
+            for i, place in enumerate(first[some].tolist()):
+                called = {hole: given[name[place + hole]] for hole in of_names}
+                if any(each.upper() in NOT_FINITE for each in called.values()):  # which the grammar has advice for
+                    made[i] = -1
+                    continue
+                constants = {hole: self._literal(place + hole) for hole in of_constants}
+                made[i] = names.setdefault(pattern.computed.name(called, constants), len(names))
+            name[first + pattern.name] = np.maximum(made, 0)[which.reshape(-1)]
+            self._refuse(own[made[which.reshape(-1)] < 0])
+
+    def _identities(self, holes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Columns that are equal for equal constants."""
+        h = self.holes
+        if len(holes) and h.kind[holes[0]] == Kind.STRING:  # which its shape says, of all of them
+            return [number_slices(self.data, h.start[holes], h.size[holes])[0].astype(np.int64)]
+        return [h.number[holes].view(np.int64), h.integer[holes]]
+
+    def _literal(self, hole: int) -> Literal:
+        h = self.holes
+        if h.kind[hole] == Kind.STRING:
+            start = int(h.start[hole])
+            return Literal(Kind.STRING, bytes(self.data.data[start : start + int(h.size[hole])]).decode())
+        return number_of(float(h.number[hole]), int(h.integer[hole]))
 
     @staticmethod
     def _look_up(
@@ -313,6 +360,11 @@ def name_of(written: bytes) -> str | None:
     problems = Problems(text)
     tokens = scan(text, problems)
     return tokens[0].value if len(tokens) == 2 and tokens.kind(0) == "name" and not problems else None
+
+
+def number_of(near: float, rest: int) -> Literal:
+    """The literal of a number as columns have it."""
+    return number(int(near) + rest if rest and math.isfinite(near) else math.nan if rest else near)
 
 
 HardConstant = tuple[int, float, int, bytes | None]  # kind, number, integer; and the bytes of a string

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.language.expression import Kind
-from dibs.language.reading import hard_constant, name_of
+from dibs.language.advice import NOT_FINITE
+from dibs.language.expression import Kind, Literal
+from dibs.language.reading import hard_constant, name_of, number_of
 from dibs.language.shape_kernels import WORDS_OF_A_HOLE, read_alone
 from dibs.language.shapes import HARD, LIST, NAME
 from dibs.language.sql import MAX_TOKENS
@@ -93,17 +94,47 @@ def read_row(text: str) -> Row | None:
         return None
     holes = words[2 + words[0] :].reshape(-1, WORDS_OF_A_HOLE)
     hard: dict[int, RowValue] = {}
-    names = []
+    names: dict[int, str] = {}  # by hole
     for number, (kind, start, size) in enumerate(holes[:, :3].tolist()):
         if kind == NAME:
             name = name_of(data[start : start + size])
             if name is None:
                 return None
-            names.append(name)
+            names[number] = name
         elif kind & HARD:
             constant = hard_constant(kind, data[start : start + size], bool(holes[number, 4]))
             if constant is None:
                 return None
             own, near, rest, content = constant
             hard[number] = RowValue(own, int(np.float64(near).view(np.int64)), rest, content)
-    return Row(whole, tuple(names), words, hard)
+    first = words[1 : 2 + words[0]].tolist()
+    own = []
+    for pattern, hole in zip(whole.patterns, first):
+        if pattern.computed is None:
+            own.append(names[hole + pattern.name])
+            continue
+        called = {place: names[hole + place] for place in pattern.computed.names.values()}
+        if any(name.upper() in NOT_FINITE for name in called.values()):  # which the grammar has advice for
+            return None
+        own.append(
+            pattern.computed.name(
+                called,
+                {
+                    place: _literal(data, holes[hole + place].tolist(), hard.get(hole + place))
+                    for place in pattern.computed.constants.values()
+                },
+            )
+        )
+    return Row(whole, tuple(own), words, hard)
+
+
+def _literal(data: bytes, hole: list[int], hard: RowValue | None) -> Literal:
+    """A constant that something is computed with."""
+    kind, start, size, bits, integer = hole
+    text = data[start : start + size]
+    if hard is not None:
+        kind, bits, integer, content = hard
+        text = content or b""
+    if kind == Kind.STRING:
+        return Literal(Kind.STRING, text.decode())
+    return number_of(float(np.int64(bits).view(np.float64)), integer)

@@ -390,7 +390,7 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
                 break
             b = _write_word(data, start, stop, True, shape, b)
             before = word if word != 0 else np.int64(1)
-            betweens += (word == _BETWEEN) - (word == _AND)
+            betweens += ((word == _BETWEEN) - (word == _AND)) if inner == 0 else 0
             kind, start, stop = after, after_start, after_stop
             if word == _IN and follows == _OPEN and inner == 0:
                 found, last = _read_list(data, after_stop, end, holes, h)

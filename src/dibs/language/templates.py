@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from dibs.errors import ExpressionError
@@ -36,6 +36,8 @@ from dibs.language.expression import (
 from dibs.language.flatten import is_conjunction, jumps, test_of
 from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
+from dibs.language.printer import CONDITION
+from dibs.language.scalars import Call, Field, Scalar, Value, computed_name, is_computed, scalar_of
 from dibs.language.shapes import (
     A_DATE,
     A_LIST_OF_NUMBERS,
@@ -92,12 +94,36 @@ class TestTemplate(NamedTuple):
     sources: tuple[Source, ...]
 
 
+class ComputedTemplate(NamedTuple):
+    """The template of a computed attribute: that of the example, with holes in place of names and constants."""
+
+    scalar: Scalar
+    is_condition: bool
+    names: dict[str, int]  # the holes of the example's names
+    constants: dict[Literal, int]  # and of its constants
+
+    def name(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> str:
+        """The attribute, where these stand in the holes."""
+        return computed_name(self._filled(self.scalar, names, constants), self.is_condition)
+
+    def _filled(self, scalar: Scalar, names: Mapping[int, str], constants: Mapping[int, Literal]) -> Scalar:
+        if isinstance(scalar, Field):
+            return Field(names[self.names[scalar.name]]) if scalar.name in self.names else scalar
+        if isinstance(scalar, Call):
+            return Call(scalar.function, tuple(self._filled(each, names, constants) for each in scalar.arguments))
+        if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal in self.constants:
+            return Value(constants[self.constants[scalar.literal]])
+        return scalar
+
+
 class Pattern(NamedTuple):
     """The template of a predicate."""
 
-    name: int  # its hole
+    name: int  # its hole; of a computed attribute any hole, in place of which it is told
     equality: int  # 1 to 4: =, <>, IN or NOT IN, which OR may merge with others; else 0
     tests: tuple[TestTemplate, TestTemplate]  # as it stands, and negated
+    names: int = 1  # holes that are names
+    computed: ComputedTemplate | None = None
 
 
 class StepTemplate(NamedTuple):
@@ -176,6 +202,7 @@ class _Example:
                 words.append(SIGNS.get(byte) or chr(byte))
             at += 1
         self.text = " ".join(words)
+        self.holes = hole
 
     def _fill(self, byte: int, hole: int) -> str:
         if byte == A_NAME:
@@ -247,25 +274,57 @@ def _make_pattern(shape: bytes) -> Pattern | None:
         return None
     if not is_written:  # what is computed from a constant may be the same for the example alone
         return None
-    if isinstance(tree, (And, Or, Not, Truth, Constant)) or tree.attribute not in example.names:
+    if isinstance(tree, (And, Or, Not, Truth, Constant)):
+        return None
+    computed = _computed(tree.attribute, example) if is_computed(tree.attribute) else None
+    if computed is None and tree.attribute not in example.names:
         return None
     tests = []
     for negated in (False, True):
         leaf = normal_leaf(tree, negated)
         if isinstance(leaf, (And, Or, Not, Truth, Constant)):
             return None
-        test = _test(leaf, example)
+        test = _test(leaf, example, computed)
         if test is None:
             return None
         tests.append(test)
     equality = _EQUALITIES.get(tests[0].operator, 0) if tests[0].facet == Facet.VALUE else 0
-    return Pattern(example.names[tree.attribute], equality, (tests[0], tests[1]))
+    name = 0 if computed is not None else example.names[tree.attribute]
+    return Pattern(name, equality, (tests[0], tests[1]), len(example.names), computed)
+
+
+# Functions of which the grammar looks at the constants, not only at their kinds.
+_LOOKED_AT = frozenset(["LIKE", "RLIKE", "REGEXP_EXTRACT", "REGEXP_REPLACE"])
+
+
+def _computed(name: str, example: _Example) -> ComputedTemplate | None:
+    """The template of the example's computed attribute; None: not all of it is in holes."""
+    names: dict[str, int] = {}
+    constants: dict[Literal, int] = {}
+    scalar = scalar_of(name)
+    todo = [scalar]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Call):
+            if node.function in _LOOKED_AT:
+                return None
+            todo.extend(node.arguments)
+        elif isinstance(node, Field):
+            if node.name in example.names:  # else it stands in the shape as it is
+                names[node.name] = example.names[node.name]
+        elif isinstance(node, Value) and node.literal is not None:
+            source = example.sources.get(_key(node.literal))
+            if source is not None:
+                if source.change != SAME or _key(node.literal) in example.second or node.literal.kind == Kind.TIME:
+                    return None
+                constants[node.literal] = source.hole
+    return ComputedTemplate(scalar, name[:2] == CONDITION, names, constants) if example.holes else None
 
 
 _EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}
 
 
-def _test(leaf: Predicate, example: _Example) -> TestTemplate | None:
+def _test(leaf: Predicate, example: _Example, computed: ComputedTemplate | None) -> TestTemplate | None:
     (name, facet), operator, literals = test_of(leaf)
     sources: list[Source] = []
     for literal in literals:
@@ -279,7 +338,12 @@ def _test(leaf: Predicate, example: _Example) -> TestTemplate | None:
             sources.append(Source(-1, kind=Kind.BOOLEAN, integer=int(literal.value)))
         else:
             return None
-    if name not in example.names or not example.needed <= {source.hole for source in sources}:
+    holes = {source.hole for source in sources}
+    if computed is not None:
+        holes.update(computed.constants.values())
+    elif name not in example.names:
+        return None
+    if not example.needed <= holes:
         return None
     return TestTemplate(facet, operator, tuple(sources))
 
@@ -366,11 +430,13 @@ def _make_whole(key: bytes) -> Whole | None:
     if len(found) < count:
         return None
     if len(rest) > count:  # for each predicate, the first that has its name
-        names = memoryview(rest[count]).cast("H").tolist()
-        shared = Counter(name for name, pattern in zip(names, found) if pattern.equality)
+        all_names = iter(memoryview(rest[count]).cast("H").tolist())
+        names = [next(iter([next(all_names) for _ in range(pattern.names)]), 0) for pattern in found]
+        merged = [bool(pattern.equality) and pattern.computed is None for pattern in found]
+        shared = Counter(name for name, may_merge in zip(names, merged) if may_merge)
         own = (
-            bytes([pattern.equality]) + name.to_bytes(2, "little") if pattern.equality and shared[name] > 1 else b"p"
-            for name, pattern in zip(names, found)
+            bytes([pattern.equality]) + name.to_bytes(2, "little") if may_merge and shared[name] > 1 else b"p"
+            for name, may_merge, pattern in zip(names, merged, found)
         )
         signs = b"".join(next(own) if sign == ord("p") else bytes([sign]) for sign in signs)
     frame = frame_of(signs)
