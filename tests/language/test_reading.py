@@ -43,13 +43,14 @@ TAKEN = [
     "at >= TIMESTAMP '2024-05-01 10:00:00' AND at < TIMESTAMP '2024-05-01T10:00:00.5+02:00'",
     "day = DATE '2024-02-29' OR day < date '2024-1-1'",
     "(a = 1) AND ((b <= 2))",
+    "a = b AND price * qty > 5 AND lower(name) = 'x' OR abs(price - 17.5) < 3",
     "a = 1 OR b = 2 OR a = 3",
     "NOT (a = 1 AND !b > 2) OR 5 < c",
     "(a = 1 OR b <= 2) AND NOT (c IN ('x', 'y') OR d BETWEEN 4 AND 9)",
 ]
 LEFT = [
-    "", " ", "a = ", "= 1", "a = b", "a = 1 AND", "a = 1AND b = 2", "a = 'x", "a = 1 /* why", "a IN ()", "a IN (1,)",
-    "a BETWEEN 1 2", "a = NULL", "a <=> 1", "a < = 1", "a =! 1", "a = TRUEX", "a NOT = 1", "a IS TRUE", "a NOT NULL",
+    "", " ", "a = ", "= 1", "a = 1 AND", "a = 1AND b = 2", "a = 'x", "a = 1 /* why", "a IN ()", "a IN (1,)",
+    "a BETWEEN 1 2", "a = NULL", "a <=> 1", "a < = 1", "a =! 1", "a NOT = 1", "a IS TRUE", "a NOT NULL",
     "select = 1", "current_date = 1", "a.1 = 1", "f(a) = 1", "(a = 1", "a = 1)", "a = 1 = 1", "(a) (b)", "1 = 1",
     "a = 'x\0y'", "a = 1e999", "a = 128Y", "a RLIKE '['", "a LIKE 'x' ESCAPE 'ab'", "a = '\\uD83D'", "``=1", "TRUE",
     "a = DATE '2023-02-29'", "a = CAST(9007199254740993 AS DOUBLE)", "EXISTS d (d.a = a)", "a = -(-128Y)",
@@ -78,7 +79,7 @@ def test_random_texts_agree():
     random = Random(7)
     texts = Texts(random)
     taken, accepted = check([texts.text() for _ in range(2_000)], random)
-    assert taken > 750, "otherwise templates were hardly tried"
+    assert taken > 650, "otherwise templates were hardly tried"
     assert accepted < 1_900, "and so were errors"
 
 

@@ -108,15 +108,15 @@ def read_row(text: str) -> Row | None:
             own, near, rest, content = constant
             hard[number] = RowValue(own, int(np.float64(near).view(np.int64)), rest, content)
     first = words[1 : 2 + words[0]].tolist()
-    own = []
+    of_predicates: list[str] = []
     for pattern, hole in zip(whole.patterns, first):
         if pattern.computed is None:
-            own.append(names[hole + pattern.name])
+            of_predicates.append(names[hole + pattern.name])
             continue
         called = {place: names[hole + place] for place in pattern.computed.names.values()}
         if any(name.upper() in NOT_FINITE for name in called.values()):  # which the grammar has advice for
             return None
-        own.append(
+        of_predicates.append(
             pattern.computed.name(
                 called,
                 {
@@ -125,7 +125,7 @@ def read_row(text: str) -> Row | None:
                 },
             )
         )
-    return Row(whole, tuple(own), words, hard)
+    return Row(whole, tuple(of_predicates), words, hard)
 
 
 def _literal(data: bytes, hole: list[int], hard: RowValue | None) -> Literal:
