@@ -13,6 +13,7 @@ SPARK = {
         "spark/test_compile.py",
         "spark/test_differential_spark.py",
         "spark/test_first_use.py",
+        "spark/test_functions_spark.py",
         "spark/test_plans.py",
         "spark/test_spark.py",
         "spark/test_spark_uses.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dibs.language.advice import NOT_FINITE, as_constant
-from dibs.language.calls import QUANTIFIERS, CallReader
 from dibs.language.expression import (
     FALSE,
     FLIPPED_OPERATOR,
@@ -19,30 +18,26 @@ from dibs.language.expression import (
     In,
     IsNull,
     Kind,
-    Like,
     Literal,
     Not,
     Or,
     Predicate,
-    RLike,
     StringTest,
     Truth,
     negate,
     number,
 )
-from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.literals import LiteralError, compare, listed_time
 from dibs.language.operands import Operand
-from dibs.language.printer import YES, is_join
+from dibs.language.patterns import STRING_TESTS, PatternReader
+from dibs.language.printer import is_join
 from dibs.language.problems import Refused
-from dibs.language.regex import refusal
-from dibs.language.scalars import Call, Field, Scalar, Value, computed_name, is_computed, scalar_of, text_of
-from dibs.language.tokens import Token, refuse_unexpected
-from dibs.language.values import functions, kinds_of, may_be_true, text_value
+from dibs.language.scalars import Call, Field, Scalar, Value, is_computed, scalar_of, text_of
+from dibs.language.tokens import refuse_unexpected
+from dibs.language.values import OR, functions, kinds_of, may_be_true
 
 COMPARISONS = frozenset(FLIPPED_OPERATOR)
 RANGES = frozenset(["IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE"])
-STRING_TESTS = frozenset(["STARTSWITH", "ENDSWITH", "CONTAINS"])
 # Functions that say what a predicate says.
 TESTS = STRING_TESTS | {"LIKE", "ILIKE", "RLIKE", "REGEXP", "REGEXP_LIKE", "ISNULL", "ISNOTNULL"}
 TRUTHS = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
@@ -57,10 +52,8 @@ class Condition(NamedTuple):
     whole: bool = False  # in parentheses, or such that Spark lets IS TRUE follow it without: a comparison, a function
 
 
-class PredicateReader(CallReader):
+class PredicateReader(PatternReader):
     """Conditions without AND, OR and NOT; after a problem it goes on behind the condition."""
-
-    takes_constants_only = False  # in lists, BETWEEN and patterns
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
@@ -150,14 +143,6 @@ class PredicateReader(CallReader):
         kind = "ILIKE" if self.next.kind == "reserved" and self.next.word == "ILIKE" else self.next.kind
         return kind if kind in RANGES else None
 
-    def subject(self, left: Operand, operator: str) -> str:
-        """The attribute that a predicate with constants tests."""
-        if left.attribute is None:
-            advice = f"write attribute {operator} ..., with the constants on the right"
-            message = f"an attribute is expected on the left of {operator}"
-            self.problems.add(message, advice, left.start, left.end)
-        return left.attribute or ""
-
     def no_operator(self) -> Refused:
         """An operand is not followed by an operator."""
         before, token = self.tokens[self.at - 1], self.next
@@ -237,19 +222,6 @@ class PredicateReader(CallReader):
                 self.problems.add("an attribute is compared with an attribute", advice, left.start, right.end)
         return self.holds(Call(operator, (self.as_scalar(left), self.as_scalar(right))))
 
-    def holds(self, condition: Scalar, negated: bool = False) -> Expression:
-        """Whether a computed condition is TRUE: by a predicate on its first argument, if there is one that says it."""
-        if not isinstance(condition, Call):
-            return UNKNOWN
-        subject, *rest = condition.arguments
-        if isinstance(subject, Field) or (isinstance(subject, Call) and not self.is_condition(subject)):
-            name = subject.name if isinstance(subject, Field) else computed_name(subject)
-            if condition.function in ("ISNULL", "ISNOTNULL"):
-                return IsNull(name, negated != (condition.function == "ISNOTNULL"))
-            if condition.function in STRING_TESTS and rest == [text_value(text := _text(rest[0]))]:
-                return StringTest(name, condition.function, text, negated)
-        return Compare(computed_name(condition, is_condition=True), "<>" if negated else "=", YES)
-
     def same(self, left: Operand, right: Operand, negated: bool) -> Expression:
         """a <=> b, IS [NOT] DISTINCT FROM: NULL is like NULL, and nothing else is."""
         self.refuse_joins(left, right)
@@ -265,12 +237,6 @@ class PredicateReader(CallReader):
             return Truth(Compare(left.attribute, "=", right.literal), True, negated)  # which an index can answer
         return self.holds(Call("<=>", (a, b)), negated)
 
-    def refuse_joins(self, *operands: Operand) -> None:
-        for operand in operands:
-            if operand.attribute is not None and is_join(operand.attribute):
-                advice = "compare it by =, <>, <, <=, > or >=, or with IN or BETWEEN"
-                raise Refused("a subquery does not stand here", advice, operand.start, operand.end)
-
     def compare_interval(self, left: Operand, operator: str, right: Operand) -> Expression:
         """A difference of times beside an interval: its microseconds beside a number."""
         assert right.interval is not None
@@ -281,7 +247,7 @@ class PredicateReader(CallReader):
             advice = "write at - created > INTERVAL 5 MINUTES, in units of at most weeks"
             raise Refused(message, advice, left.start, right.end)
         difference = Call("INTERVAL_MICROSECONDS", (scalar,))
-        return Compare(computed_name(difference), operator, number(right.interval.microseconds))
+        return Compare(self.named(difference), operator, number(right.interval.microseconds))
 
     def null_test(self, left: Operand) -> Expression:
         """IS [NOT] NULL, DISTINCT FROM, TRUE, FALSE or UNKNOWN behind an operand."""
@@ -449,96 +415,19 @@ class PredicateReader(CallReader):
             return And(tuple(sides))
         return Or(tuple(side if isinstance(side, Constant) else negate(side) for side in sides))
 
-    # -- patterns ----------------------------------------------------------------------------------------------------
-
-    def pattern(self, left: Operand, operator: str, negated: bool) -> Expression:
-        """What stands behind LIKE, ILIKE or RLIKE."""
-        place = self.tokens[self.at - 1]
-        if self.next.word not in QUANTIFIERS or self.tokens.kind(self.at + 1) != "(" or operator == "RLIKE":
-            return self.one_pattern(left, operator, negated, place)
-        is_all = self.advance().word == "ALL"
-        self.advance()
-        if self.next.kind == ")":
-            raise self.no_patterns(place)
-        found: list[Expression] = []
-        while True:
-            found.append(self.one_pattern(left, operator, negated, place))
-            if self.next.kind != ",":
-                break
-            self.advance()
-        self.take(")", ", or )", "the patterns are separated by commas, and ) ends the list")
-        if len(found) == 1:
-            return found[0]
-        return And(tuple(found)) if is_all else Or(tuple(found))
-
-    def one_pattern(self, left: Operand, operator: str, negated: bool, place: Token) -> Expression:
-        at = self.next
-        pattern = self.operand("a string")
-        escape, escape_place = "\\", self.next
-        if operator != "RLIKE" and self.next.kind == "ESCAPE":
-            self.advance()
-            escape_place = self.next
-            escape = self.text("ESCAPE") or ""
-            if len(escape) != 1:
-                advice = "write one character, as in LIKE '10!%' ESCAPE '!'"
-                self.problems.add("ESCAPE takes one character", advice, escape_place.start, escape_place.end)
-                return UNKNOWN
-        return self.matches(left, operator, negated, pattern, escape, place, at)
-
-    def matches(
-        self, left: Operand, operator: str, negated: bool, pattern: Operand, escape: str, place: Token, at: Token
-    ) -> Expression:
-        if pattern.attribute is not None and not (is_join(pattern.attribute) or self.takes_constants_only):
-            arguments = [self.as_scalar(left), self.as_scalar(pattern)]
-            if operator != "RLIKE":
-                arguments.append(text_value(escape))
-            return self.holds(self.pattern_call(operator, arguments, place), negated)
-        text = self.constant_text(pattern, operator)
-        attribute = self.subject(left, operator)
-        if text is None:
-            return UNKNOWN
-        if operator == "RLIKE":
-            return self.rlike(attribute, text, negated, at)
-        if operator == "ILIKE" and left.attribute is not None:
-            attribute = computed_name(Call("LOWER", (self.as_scalar(left),)))
-            text, self.has_folded = functions().texts.lower(text), True
-        return self.like(attribute, text, escape, negated, at)
-
-    def like(self, attribute: str, pattern: str, escape: str, negated: bool, at: Token) -> Expression:
-        try:
-            reason = None if plain_test(pattern, escape) else refusal(like_regex(pattern, escape))
-        except LikeError as error:
-            advice = f"the escape character stands before %, _ or itself; write {escape}{escape} for {escape}"
-            if escape == "\\":
-                advice += ", which in a quoted string is \\\\\\\\"
-            self.problems.add(str(error), advice, at.start, at.end)
-            return UNKNOWN
-        if reason is not None:
-            self.problems.add(f"the pattern cannot be used: {reason}", "shorten it", at.start, at.end)
-        return Like(attribute, pattern, escape, negated)
-
-    def rlike(self, attribute: str, pattern: str, negated: bool, at: Token) -> Expression:
-        reason = refusal(pattern)
-        if reason is not None:
-            advice = (
-                "patterns follow RE2, which has no backreferences and no lookaround; "
-                "in a quoted string every backslash is written twice, unless it is a raw string as r'\\d'"
-            )
-            self.problems.add(f"the pattern cannot be used: {reason}", advice, at.start, at.end)
-        return RLike(attribute, pattern, negated)
+    # -- functions that say what a predicate says --------------------------------------------------------------------
 
     def string_test(self) -> Condition:
         """STARTSWITH(attribute, 'text') and other functions that say what a predicate says."""
         name = self.advance()
         word = "RLIKE" if name.word.startswith("REGEXP") else name.word
-        form = (
-            f"write {name.word}(attribute)"
-            if word in ("ISNULL", "ISNOTNULL")
-            else f"write {name.word}(attribute, 'text')"
-        )
+        is_null = word in ("ISNULL", "ISNOTNULL")
+        form = f"write {name.word}(attribute)" if is_null else f"write {name.word}(attribute, 'text')"
         self.advance()
         subject = self.operand("an attribute")
-        if word in ("ISNULL", "ISNOTNULL"):
+        if is_null:
+            if self.next.kind != ")" and (subject.attribute is None or not is_join(subject.attribute)):
+                subject = self.as_operand(self.rest_of_value(self.as_scalar(subject), OR, 0), subject.start)
             self.take(")", ")", form)
             return Condition(self.is_null(subject, word == "ISNOTNULL"), 0, name.start)
         self.take(",", "a comma", form)
@@ -562,11 +451,6 @@ class PredicateReader(CallReader):
         constant = self.constant_text(text, name.word)
         tested = StringTest(subject.attribute or "", word, constant) if constant is not None else UNKNOWN
         return Condition(tested, 0, name.start, whole=True)
-
-
-def _text(scalar: Scalar) -> str:
-    literal = scalar.literal if isinstance(scalar, Value) else None
-    return literal.value if literal is not None and isinstance(literal.value, str) else ""
 
 
 def _can_be_doubled(expression: Expression) -> bool:

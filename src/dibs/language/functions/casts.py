@@ -8,7 +8,7 @@ import struct
 
 from dibs.language.functions.plain import Moment, Plain, datetime_of
 from dibs.language.functions.table import Kinds, function
-from dibs.language.functions.time_texts import read_moment
+from dibs.language.functions.time_texts import read_day, read_moment
 from dibs.language.functions.times import DAY, SECOND, from_seconds
 from dibs.language.literals import LiteralError, read_float
 
@@ -74,7 +74,7 @@ def _to_integer(value: Plain, bits: int) -> int | None:
 def _to_double(value: Plain) -> float | int | None:
     if isinstance(value, str):
         try:
-            return read_float(value, single=False).value
+            return float(read_float(value, single=False).value)
         except LiteralError:
             return None
     if isinstance(value, Moment):
@@ -108,8 +108,9 @@ def _to_time(value: Plain) -> Moment | None:
 
 
 def _to_date(value: Plain) -> Moment | None:
-    moment = _to_time(value) if isinstance(value, (str, Moment)) else None
-    return None if moment is None else Moment(moment.microseconds // DAY * DAY)
+    if isinstance(value, str):
+        return read_day(value)
+    return Moment(value.microseconds // DAY * DAY) if isinstance(value, Moment) else None
 
 
 def to_text(value: Plain) -> str | None:

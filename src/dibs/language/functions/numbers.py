@@ -194,6 +194,8 @@ def square_root(a: Number) -> float:
 
 @function("POWER POW", "N N", "N", "the first to the power of the second")
 def power(a: Number, b: Number) -> float:
+    if b != b or (abs(a) == 1 and math.isinf(b)):
+        return math.nan  # as in Java
     try:
         return math.pow(a, b)
     except OverflowError:

@@ -5,9 +5,9 @@ A function is declared where its plain form stands:
     @function("LENGTH", "S", "N", "how many characters the text has")
     def length(text: str) -> int: ...
 
-Kinds are letters: B boolean, N number, S string, T time, I interval, A any. An argument of several kinds has several
-letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or never (`*`). A string
-is read as a time where T is asked for and S is not.
+Kinds are letters: B boolean, N number, S string, T time, D day (of a time), I interval, A any. An argument of several
+kinds has several letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or
+never (`*`). A string is read as a time where T or D is asked for and S is not.
 
 A form is called with values of the kinds that it declares and never with NULL: `apply` gives NULL for those, unless the
 form is declared to take whatever comes (`takes_null`). A result of None is NULL; a number is made canonical.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dibs.language.functions.plain import Form, Moment, Plain, plain_number
-from dibs.language.functions.time_texts import read_moment
+from dibs.language.functions.time_texts import read_day, read_moment
 from dibs.language.scalars import Interval
 
 
@@ -31,9 +31,10 @@ class Kinds(enum.IntFlag):
     TIME = 8
     INTERVAL = 16
     ANY = 31
+    DAY = 32  # beside TIME: a string is read as a day, as it is written, whatever the time and zone behind it
 
 
-_LETTERS = dict(zip("BNSTIA", Kinds.__members__.values()))
+_LETTERS = {**dict(zip("BNSTIA", Kinds.__members__.values())), "D": Kinds.TIME | Kinds.DAY}
 _WORDS = {
     Kinds.BOOLEAN: "a boolean",
     Kinds.NUMBER: "a number",
@@ -137,7 +138,7 @@ def fitting(value: Plain, kinds: Kinds) -> Plain:
     if value is None or kind_of(value) & kinds:
         return value
     if isinstance(value, str) and kinds & Kinds.TIME:
-        return read_moment(value)
+        return read_day(value) if kinds & Kinds.DAY else read_moment(value)
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dibs.language.functions.plain import Number, is_integer
+from dibs.language.functions.plain import Number, Plain, is_integer
 from dibs.language.functions.table import function
 from dibs.language.regex import MAX_PROGRAM, compile_regex
 
@@ -107,11 +107,18 @@ def find(text: str, part: str) -> int:
     return text.find(part) + 1
 
 
-@function("LOCATE POSITION", "S S N?", "N", "where the first stands in the second, from this character on; 0: nowhere")
-def locate(part: str, text: str, first: Number = 1) -> int | None:
-    if not is_integer(first):
+_WHERE = "where the first stands in the second, from this character on; 0: nowhere"
+
+
+@function("LOCATE POSITION", "S S N?", "N", _WHERE, takes_null=True)
+def locate(part: Plain, text: Plain, first: Plain = 1) -> int | None:
+    if first is None:
+        return 0  # as in Spark, and as in Hive
+    if not (isinstance(part, str) and isinstance(text, str) and is_integer(first)):
         return None
-    return text.find(part, int(first) - 1) + 1 if first > 0 else 0
+    if not part or first < 1:  # type: ignore[operator]
+        return int(first > 0)  # type: ignore[operator]
+    return text.find(part, int(first) - 1) + 1  # type: ignore[arg-type]
 
 
 @function("REVERSE", "S", "S", "the text from its end to its beginning")

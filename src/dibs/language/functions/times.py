@@ -5,11 +5,10 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 from collections.abc import Callable
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dibs.language.expression import EPOCH, MICROSECOND
 from dibs.language.functions.plain import LEAST, MOST, Moment, Number, datetime_of, is_integer, moment_of
 from dibs.language.functions.table import FUNCTIONS, function
+from dibs.language.functions.time_texts import find_zone, in_zone
 from dibs.language.scalars import Interval
 
 DAY, SECOND = 86_400_000_000, 1_000_000
@@ -68,8 +67,8 @@ def add_months_to(moment: Moment, months: int) -> Moment | None:
     return moment_of(day.replace(year=year, month=month + 1, day=min(day.day, last)))
 
 
-def _part(names: str, about: str, read: Callable[[dt.datetime], int]) -> None:
-    @function(names, "T", "N", about)
+def _part(names: str, about: str, read: Callable[[dt.datetime], int], kind: str = "D") -> None:
+    @function(names, kind, "N", about)
     def part(moment: Moment) -> int | None:
         day = datetime_of(moment)
         return None if day is None else read(day)
@@ -83,9 +82,9 @@ _part("DAYOFWEEK", "the day of the week: 1 is Sunday, 7 Saturday", lambda d: d.i
 _part("WEEKDAY", "the day of the week: 0 is Monday, 6 Sunday", lambda d: d.weekday())
 _part("DAYOFYEAR", "the day of the year, from 1", lambda d: d.timetuple().tm_yday)
 _part("WEEKOFYEAR", "the week of the year, as ISO 8601 counts", lambda d: d.isocalendar()[1])
-_part("HOUR", "the hour, from 0", lambda d: d.hour)
-_part("MINUTE", "the minute, from 0", lambda d: d.minute)
-_part("SECOND", "the second, from 0, without its fraction", lambda d: d.second)
+_part("HOUR", "the hour, from 0", lambda d: d.hour, "T")
+_part("MINUTE", "the minute, from 0", lambda d: d.minute, "T")
+_part("SECOND", "the second, from 0, without its fraction", lambda d: d.second, "T")
 
 
 @function("DATE_PART DATEPART EXTRACT", "S T", "N", "a part of a time; the SECOND with its fraction")
@@ -112,28 +111,28 @@ def truncate(unit: str, moment: Moment) -> Moment | None:
     return None if size is None else Moment(moment.microseconds // size * size)
 
 
-@function("DATEDIFF DATE_DIFF", "T T", "N", "days from the second to the first, whatever the time of day")
+@function("DATEDIFF DATE_DIFF", "D D", "N", "days from the second to the first, whatever the time of day")
 def days_between(last: Moment, first: Moment) -> int:
     return last.microseconds // DAY - first.microseconds // DAY
 
 
-@function("DATE_ADD DATEADD", "T N", "T", "the day, so many days later")
+@function("DATE_ADD DATEADD", "D N", "T", "the day, so many days later")
 def add_days(moment: Moment, days: Number) -> Moment | None:
     return within((moment.microseconds // DAY + days) * DAY) if is_integer(days) else None  # type: ignore[arg-type]
 
 
-@function("DATE_SUB", "T N", "T", "the day, so many days earlier")
+@function("DATE_SUB", "D N", "T", "the day, so many days earlier")
 def subtract_days(moment: Moment, days: Number) -> Moment | None:
     return add_days(moment, -days)
 
 
-@function("ADD_MONTHS", "T N", "T", "the day, so many months later")
+@function("ADD_MONTHS", "D N", "T", "the day, so many months later")
 def add_months(moment: Moment, months: Number) -> Moment | None:
     day = Moment(moment.microseconds // DAY * DAY)
     return add_months_to(day, int(months)) if is_integer(months) and abs(months) < 200_000 else None
 
 
-@function("LAST_DAY", "T", "T", "the last day of its month")
+@function("LAST_DAY", "D", "T", "the last day of its month")
 def last_day(moment: Moment) -> Moment | None:
     day = datetime_of(moment)
     if day is None:
@@ -153,14 +152,20 @@ def units_between(unit: str, first: Moment, last: Moment) -> int | None:
     a, b = datetime_of(first), datetime_of(last)
     if a is None or b is None:
         return None
-    months = 12 * (b.year - a.year) + b.month - a.month
-    a_rest, b_rest = (day - dt.datetime(day.year, day.month, 1) for day in (a, b))
-    if months > 0 and b_rest < a_rest:
-        months -= 1
-    elif months < 0 and b_rest > a_rest:
-        months += 1
+    months = _months_between(a, b)
     size = abs(months) // MONTHS[unit]
     return size if months >= 0 else -size
+
+
+def _months_between(a: dt.datetime, b: dt.datetime) -> int:
+    """Whole months, as Java counts: an end whose time of day is not reached yet is a day nearer."""
+    day = b.date()
+    if b.date() > a.date() and b.time() < a.time():
+        day -= dt.timedelta(1)
+    elif b.date() < a.date() and b.time() > a.time():
+        day += dt.timedelta(1)
+    passed = (12 * day.year + day.month) * 32 + day.day - (12 * a.year + a.month) * 32 - a.day
+    return passed // 32 if passed >= 0 else -(-passed // 32)
 
 
 @function("TIMESTAMPADD", "S N T", "T", "the time, so many units (SECOND, DAY, MONTH, ...) later")
@@ -172,7 +177,7 @@ def add_units(unit: str, number: Number, moment: Moment) -> Moment | None:
     return add_interval(moment, Interval(months, rest))
 
 
-@function("TO_DATE", "T", "T", "the day of a time, or of a text that says one")
+@function("TO_DATE", "D", "T", "the day of a time, or of a text that says one")
 def to_date(moment: Moment) -> Moment:
     return Moment(moment.microseconds // DAY * DAY)
 
@@ -182,7 +187,12 @@ def to_timestamp(moment: Moment) -> Moment:
     return moment
 
 
-@function("UNIX_TIMESTAMP UNIX_SECONDS", "T", "N", "whole seconds since 1970")
+@function("UNIX_TIMESTAMP", "T", "N", "seconds since 1970, without their fraction")
+def unix_timestamp(moment: Moment) -> int:
+    return int(abs(moment.microseconds) // SECOND) * (1 if moment.microseconds > 0 else -1)
+
+
+@function("UNIX_SECONDS", "T", "N", "whole seconds since 1970, the last that had begun")
 def unix_seconds(moment: Moment) -> int:
     return moment.microseconds // SECOND
 
@@ -216,27 +226,12 @@ def from_micros(number: Number) -> Moment | None:
 
 @function("FROM_UTC_TIMESTAMP", "T S", "T", "what clocks in this zone say at that time")
 def from_utc(moment: Moment, zone: str) -> Moment | None:
-    day, found = datetime_of(moment), _zone(zone)
-    if day is None or found is None:
-        return None
-    local = day.replace(tzinfo=dt.timezone.utc).astimezone(found).replace(tzinfo=None)
-    return Moment((local - EPOCH) // MICROSECOND)
+    return in_zone(moment, dt.timezone.utc, find_zone(zone))
 
 
 @function("TO_UTC_TIMESTAMP", "T S", "T", "the time at which clocks in this zone say so")
 def to_utc(moment: Moment, zone: str) -> Moment | None:
-    day, found = datetime_of(moment), _zone(zone)
-    if day is None or found is None:
-        return None
-    utc = day.replace(tzinfo=found).astimezone(dt.timezone.utc).replace(tzinfo=None)
-    return Moment((utc - EPOCH) // MICROSECOND)
-
-
-def _zone(name: str) -> dt.tzinfo | None:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
+    return in_zone(moment, find_zone(zone), dt.timezone.utc)
 
 
 @function("INTERVAL_MICROSECONDS", "I", "N", "the microseconds of an interval of days or less")
