@@ -30,7 +30,7 @@ from dibs.language.expression import (
 from dibs.language.literals import LiteralError, compare, listed_time
 from dibs.language.operands import Operand
 from dibs.language.patterns import STRING_TESTS, PatternReader
-from dibs.language.printer import is_join
+from dibs.language.printer import YES, is_join
 from dibs.language.problems import Refused
 from dibs.language.scalars import Call, Field, Scalar, Value, is_computed, scalar_of, text_of
 from dibs.language.tokens import refuse_unexpected
