@@ -70,7 +70,9 @@ class PatternReader(CallReader):
         if operator == "RLIKE":
             return self.rlike(attribute, text, negated, at)
         if operator == "ILIKE" and left.attribute is not None:
-            attribute = self.named(Call("LOWER", (self.as_scalar(left),)))
+            lowered = self.make_call("LOWER", [self.as_scalar(left)], place)
+            assert isinstance(lowered, Call)
+            attribute = computed_name(lowered)
             text, self.has_folded = functions().texts.lower(text), True
         return self.like(attribute, text, escape, negated, at)
 

@@ -149,7 +149,7 @@ class PredicateReader(PatternReader):
         if token.kind == ")":
             self.advance()
             return Refused("no parenthesis is open here", "leave out the )", token.start, token.end)
-        advice = ""
+        advice = "as in price < 10 or color = 'red'"
         if token.kind in ("name", "number") and before.kind == "name":
             advice = "a name of several words needs backticks, as in `first name`"
         elif token.kind == "string" and before.kind == "name":
@@ -235,7 +235,9 @@ class PredicateReader(PatternReader):
             return Constant(functions().evaluate(Call("<=>", (a, b)), {}) is not negated)
         if right.literal is not None and left.attribute is not None:
             return Truth(Compare(left.attribute, "=", right.literal), True, negated)  # which an index can answer
-        return self.holds(Call("<=>", (a, b)), negated)
+        # In parentheses a condition would not be compared: so the constant stands first.
+        sides = (b, a) if isinstance(b, Value) and self.is_condition(a) else (a, b)
+        return self.holds(Call("<=>", sides), negated)
 
     def compare_interval(self, left: Operand, operator: str, right: Operand) -> Expression:
         """A difference of times beside an interval: its microseconds beside a number."""
@@ -245,7 +247,7 @@ class PredicateReader(PatternReader):
         if not is_length or right.interval.months:
             message = "an interval is compared with a difference of times"
             advice = "write at - created > INTERVAL 5 MINUTES, in units of at most weeks"
-            raise Refused(message, advice, left.start, right.end)
+            raise Refused(message, advice, min(left.start, right.start), max(left.end, right.end))
         difference = Call("INTERVAL_MICROSECONDS", (scalar,))
         return Compare(self.named(difference), operator, number(right.interval.microseconds))
 
