@@ -1,5 +1,4 @@
-"""Texts as times: the forms that Spark's CAST takes, but for a time of day alone and zones of three letters. A zone may
-also stand behind the minutes, as ISO 8601 has it."""
+"""Texts as times and days, and zones. Which texts are times is said once, in language.literals."""
 
 from __future__ import annotations
 
@@ -10,32 +9,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dibs.language.expression import EPOCH, MICROSECOND
 from dibs.language.functions.plain import Moment, moment_of
+from dibs.language.literals import time_of
 
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"
-_DAY = r"\+?(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
-_DAY_FORM = re.compile(_DAY + r"(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
-_FORM = re.compile(
-    _DAY + r"(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?\s*(\S*))?)?)?)?",
-    re.ASCII,
-)
+_DAY_FORM = re.compile(r"\+?(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT|Z)?(?:(?<!Z)([+-])(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
 
 
 def read_moment(text: str) -> Moment | None:
-    """The time that a text says, in UTC where it has no zone; None: it says none."""
-    match = _FORM.fullmatch(text.strip(_BLANK))
-    if match is None:
-        return None
-    *numbers, fraction, zone = match.groups()
-    year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
-    try:
-        moment = dt.datetime(year, month or _first(numbers[1]), day or _first(numbers[2]), hour, minute, second)
-    except ValueError:
-        return None
-    total = (moment - EPOCH) // MICROSECOND + int((fraction or "0")[:6].ljust(6, "0"))
-    if not zone:
-        return Moment(total)
-    return in_zone(Moment(total), find_zone(zone), dt.timezone.utc)
+    """The time that a text says, as a test with a time reads it; None: it says none."""
+    day = time_of(text)
+    return None if day is None else moment_of(day)
 
 
 def read_day(text: str) -> Moment | None:
@@ -48,11 +32,6 @@ def read_day(text: str) -> Moment | None:
         return moment_of(dt.datetime(year, month, day))
     except ValueError:
         return None
-
-
-def _first(written: str | None) -> int:
-    """1, where nothing is written; 0, which there is not, for 0."""
-    return 1 if written is None else 0
 
 
 def in_zone(moment: Moment, first: dt.tzinfo | None, last: dt.tzinfo | None) -> Moment | None:
