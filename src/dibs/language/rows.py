@@ -54,7 +54,8 @@ class Row(NamedTuple):
 
         def value(hole: int, change: int) -> RowValue:
             if hole in self.hard:
-                return self.hard[hole]
+                hard = self.hard[hole]
+                return hard if hard.text is None else hard._replace(text=CHANGES[change](hard.text))
             at = first_hole + WORDS_OF_A_HOLE * hole
             kind, start, size, bits, integer = words[at : at + WORDS_OF_A_HOLE]
             text = CHANGES[change](data[start : start + size]) if kind == Kind.STRING else None
