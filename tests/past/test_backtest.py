@@ -405,8 +405,8 @@ def test_bad_expressions_are_told_with_their_place() -> None:
     with pytest.raises(ExpressionError) as caught:
         backtest("price <=", ROWS)
     assert caught.value.problems[0].column > 1
-    with pytest.raises(ExpressionError, match=r"expression 'new': .*lower"):
-        backtest({"old": "price <= 1", "new": "lower(brand) = 'x'"}, ROWS)
+    with pytest.raises(ExpressionError, match=r"expression 'new': .*lowr"):
+        backtest({"old": "price <= 1", "new": "lowr(brand) = 'x'"}, ROWS)
     with pytest.raises(ExpressionError, match="an expression is a string, not int"):
         backtest([1], ROWS)  # type: ignore[list-item]
     with pytest.raises(ExpressionError):
@@ -641,7 +641,7 @@ def test_command_over_a_compiled_index(files: Path) -> None:
     ("arguments", "message"),
     [
         (["price <=", "e.parquet"], "line 1, column"),
-        (["-x", "price < 1", "-x", "lower(x) = 'a'", "e.parquet"], "expression 1: the function lower"),
+        (["-x", "price < 1", "-x", "lowr(x) = 'a'", "e.parquet"], "expression 1: the function lowr"),
         (["price < 1", "missing.parquet"], "missing.parquet: No such file"),
         (["price < 1", "bad.parquet"], "bad.parquet: cannot be read as parquet"),
         (["price < 1", "bad.csv"], "bad.csv cannot be read as csv"),

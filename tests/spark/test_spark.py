@@ -182,7 +182,7 @@ BAD = [
     ("twice", "a = 3"),
     (None, "a = 4"),
     ("none", None),
-    ("function", "sqrt(a) = 2"),
+    ("function", "squirt(a) = 2"),
 ]
 
 
@@ -193,7 +193,7 @@ def test_bad_subscriptions_fail_at_the_start(spark: SparkSession) -> None:
         match(events, subs)  # no job over the events has run yet
     assert [r.position for r in caught.value.rejected] == [1, 3, 4, 5, 6]
     assert "'broken'" in str(caught.value)
-    assert "sqrt" in str(caught.value).lower()
+    assert "squirt" in str(caught.value).lower()
 
 
 def test_bad_subscriptions_are_skipped_and_returned(spark: SparkSession) -> None:

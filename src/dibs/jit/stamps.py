@@ -13,6 +13,7 @@ Nothing here imports Numba.
 
 from __future__ import annotations
 
+import email.parser  # noqa: F401 - importlib.metadata imports it when first asked, where an interrupt may come
 import hashlib
 import os
 import re

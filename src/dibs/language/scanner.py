@@ -20,6 +20,11 @@ _COMPILED = "dibs.language.piece_kernels"
 
 Piece = list[int]  # kind, start, end
 
+# Python imports a codec when it is first used, and an interrupt there would leave its import lock taken for ever: so
+# those of the language are used here, while this module is imported where none reaches.
+for _codec in ("utf-32-le", "utf-16"):
+    "".encode(_codec)
+
 
 def scan(text: str, problems: Problems) -> Tokens:
     """The tokens of the text; none if it cannot be cut into any. Bad ones are reported and stand in as good ones."""
