@@ -95,13 +95,13 @@ def test_interrupts_of_closing(folder: Path, signals: Signals) -> None:
             catalog.get(1)
     with Catalog.open(folder) as catalog:
         assert catalog.version == 150 and catalog.check() == []
-    assert 20 < cut < 150
+    assert cut > 20  # how many of the others come to their end is up to the machine
 
 
 def test_interrupts_of_opening(folder: Path, signals: Signals) -> None:
     Catalog.open(folder).close()
     cut = sum(signals.call("open", lambda: Catalog.open(folder).close()) for _ in range(150))
-    assert 20 < cut < 150
+    assert cut > 20  # how many of the others come to their end is up to the machine
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)
         assert catalog.check() == []
