@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.hashing import hash_slice, same_slice, slots_for
 from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
 from dibs.language.shape_kernels import Holes
@@ -122,32 +121,6 @@ class Filled(NamedTuple):
     columns: Columns
     strings: Strings
     counts: NDArray[np.int64]  # rows, predicates, literals and attributes so far, and strings of this call
-
-
-@kernel
-def number_names(data, kind, start, size):
-    """A number for each hole that is a name, and which hole is the first of each number."""
-    slots = np.zeros(slots_for(len(kind)), np.int32)
-    mask = np.uint64(len(slots) - 1)
-    number, first = np.zeros(len(kind), np.int32), np.empty(len(kind), np.int32)
-    n = 0
-    for h in range(len(kind)):
-        if kind[h] != _NAME:
-            continue
-        at = hash_slice(data, start[h], size[h]) & mask
-        while True:
-            slot = slots[at]
-            if slot == 0:
-                first[n] = h
-                n += 1
-                slots[at] = slot = n
-                break
-            j = first[slot - 1]
-            if size[j] == size[h] and same_slice(data, start[h], start[j], size[h]):
-                break
-            at = (at + np.uint64(1)) & mask
-        number[h] = slot - 1
-    return number, first[:n]
 
 
 @kernel

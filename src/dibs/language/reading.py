@@ -39,7 +39,6 @@ from dibs.language.filling_kernels import (
     count_literals,
     fill,
     frame_keys,
-    number_names,
 )
 from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
@@ -50,7 +49,7 @@ from dibs.language.shape_kernels import Holes, Predicates, read_texts
 from dibs.language.shapes import DATE, HARD, LIKE, NAME, REGEX
 from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import Facet, PredicateTable, concatenate
-from dibs.language.templates import CHANGES, Frame, Pattern, frame_of, pattern_of
+from dibs.language.templates import CHANGES, ComputedTemplate, Frame, Pattern, frame_of, pattern_of
 from dibs.thresholds import thresholds
 
 SPARE = 1 << 22  # rows, predicates or literals for which there is room before they come
@@ -262,42 +261,57 @@ class _Chunk:
     def _number_names(self) -> NDArray[np.int32]:
         """The number of the attribute of each hole that is a name."""
         kind, start, size = self.holes[:3]
-        number, first = number_names(self.data, kind, start, size)
+        own = np.flatnonzero(kind == NAME)
+        number, first = number_slices(self.data, start[own], size[own])
         view, names = self.data.data, self.gathered.names
-        known = np.zeros(len(first) + 1, np.int32)
-        for i, h in enumerate(first.tolist()):
+        known = np.empty(len(first), np.int32)
+        for i, h in enumerate(own[first].tolist()):
             name = name_of(bytes(view[start[h] : start[h] + size[h]]))
             known[i] = -1 if name is None else names.setdefault(name, len(names))
         if (known < 0).any():
-            self._refuse_holes(np.flatnonzero((known[number] < 0) & (kind == NAME)))
-        return known[number]
+            self._refuse_holes(own[known[number] < 0])
+        result = np.zeros(len(kind), np.int32)
+        result[own] = known[number]
+        return result
 
     def _name_computed(
         self, number: NDArray[np.int32], patterns: Sequence[Pattern | None], name: NDArray[np.int32]
     ) -> None:
         """Puts the numbers of computed attributes into the first holes of their predicates."""
+        is_computed = np.array([p is not None and p.computed is not None for p in patterns], np.bool_)
+        if not is_computed.any():
+            return
+        own = np.flatnonzero(is_computed[number])
+        own = own[~self.bad[self._texts_of(own)]]
+        own = own[np.argsort(number[own], kind="stable")]  # those of one shape stand together
+        which, firsts = np.unique(number[own], return_index=True)
+        given = list(self.gathered.names)  # all that holes can say: computed names come behind
+        for p, predicates in zip(which.tolist(), np.split(own, firsts[1:])):
+            self._name_shape(patterns[p], predicates, name, given)
+
+    def _name_shape(
+        self, pattern: Any, predicates: NDArray[np.int64], name: NDArray[np.int32], given: list[str]
+    ) -> None:
+        """The same of the predicates of one shape: once for each distinct combination of names and constants."""
+        template: ComputedTemplate = pattern.computed
         names = self.gathered.names
-        for p, pattern in enumerate(patterns):
-            if pattern is None or pattern.computed is None:
+        of_names, of_constants = template.names.values(), template.constants.values()
+        first = self.hole[predicates]
+        columns = [np.zeros(len(first), np.int64), *(name[first + hole].astype(np.int64) for hole in of_names)]
+        for hole in of_constants:
+            columns += self._identities(first + hole)
+        _, some, which = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
+        made = np.empty(len(some), np.int32)
+        for i, place in enumerate(first[some].tolist()):
+            called = {hole: given[name[place + hole]] for hole in of_names}
+            if any(each.upper() in NOT_FINITE for each in called.values()):  # which the grammar has advice for
+                made[i] = -1
                 continue
-            of_names, of_constants = pattern.computed.names.values(), pattern.computed.constants.values()
-            own = np.flatnonzero((number == p) & ~self.bad[self._texts_of(np.arange(len(number)))])
-            first = self.hole[own]
-            columns = [np.zeros(len(own), np.int64), *(name[first + hole].astype(np.int64) for hole in of_names)]
-            for hole in of_constants:
-                columns += self._identities(first + hole)
-            _, some, which = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
-            given = list(names)
-            made = np.empty(len(some), np.int32)
-            for i, place in enumerate(first[some].tolist()):
-                called = {hole: given[name[place + hole]] for hole in of_names}
-                if any(each.upper() in NOT_FINITE for each in called.values()):  # which the grammar has advice for
-                    made[i] = -1
-                    continue
-                constants = {hole: self._literal(place + hole) for hole in of_constants}
-                made[i] = names.setdefault(pattern.computed.name(called, constants), len(names))
-            name[first + pattern.name] = np.maximum(made, 0)[which.reshape(-1)]
-            self._refuse(own[made[which.reshape(-1)] < 0])
+            constants = {hole: self._literal(place + hole) for hole in of_constants}
+            made[i] = names.setdefault(template.name(called, constants), len(names))
+        found = made[which.reshape(-1)]
+        name[first + pattern.name] = np.maximum(found, 0)
+        self._refuse(predicates[found < 0])
 
     def _identities(self, holes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Columns that are equal for equal constants."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dibs.jit.undisturbed import bring
 from dibs.language.functions.plain import Number, Plain, is_integer
 from dibs.language.functions.table import function
 from dibs.language.regex import MAX_PROGRAM, compile_regex
@@ -227,5 +228,5 @@ def _regex(pattern: str) -> Any:
         return None
     try:
         return compile_regex(pattern)
-    except Exception:  # what RE2 raises for an expression that it does not take
+    except bring("re2").error:  # it does not take the expression
         return None
