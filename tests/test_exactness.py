@@ -33,13 +33,13 @@ def test_by_the_reference(indexes: list[str], thresholds: str) -> None:
 
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
 def test_by_duckdb(thresholds: str) -> None:
-    check("duckdb", PAIRS, thresholds=thresholds, size=80, seed=12)
+    check("duckdb", PAIRS, thresholds=thresholds, size=50, seed=12)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("thresholds", ["smallest", "random"])
 def test_by_spark(spark: Any, thresholds: str) -> None:
-    check("spark", PAIRS, thresholds=thresholds, size=80, seed=13, spark=spark)
+    check("spark", PAIRS, thresholds=thresholds, size=50, seed=13, spark=spark)
 
 
 def test_what_is_wrong_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

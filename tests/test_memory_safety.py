@@ -129,7 +129,7 @@ def test_bounds_checks_see_words_and_vectors() -> None:
 
 def test_the_engine_stays_within_bounds() -> None:
     """All its kernels with bounds checks, all arrays with guards: a little of everything, random and hostile cases."""
-    said = in_a_process(str(SCRIPT), "--seconds", "30", "--indexes", "auto,scan", "--seed", "5")
+    said = in_a_process(str(SCRIPT), "--seconds", "15", "--indexes", "auto,scan", "--seed", "5")
     kernels, phases = (words.split(" of ") for words in said.rpartition("calls; ")[2].split(" kernels called, "))
     assert kernels[0] == kernels[1], said
     assert phases[0] == phases[1].split()[0], said

@@ -175,6 +175,8 @@ class Thresholds:
     lookup_events: int = _threshold(256, 1, "events of a batch that are worth a table of constants")
     constants_searched: int = _threshold(32, 0, "constants of an attribute that are searched rather than looked up")
     # coding.patterns
+    pattern_automata: int = _threshold(1 << 14, 0, "expressions of an attribute that kernels verify, and not RE2")
+    automata_alone: int = _threshold(16, 0, "expressions without a text of which each is tried in every string")
     instructions_of_a_set: int = _threshold(1 << 16, 1, "instructions of the expressions that RE2 matches in one pass")
     patterns_alone: int = _threshold(16, 0, "patterns that may hold for a long string, of which each is tried alone")
     pattern_steps: int = _threshold(64, 0, "bytes compared for each byte of a string before RE2 decides instead")

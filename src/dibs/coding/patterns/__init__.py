@@ -2,6 +2,7 @@
 
     groups.py            what a pattern is for a kernel: pieces, the filter that leads to it, work space
     reading_kernels.py   the RE2 texts of the domain to pieces; needs_kernels.py: what an expression must contain
+    automaton_kernels.py expressions as automata, which kernels verify in strings of ASCII
     filter_kernels.py    a text of each pattern, filed under a gram of it
     search_kernels.py    one pass over the strings; like_kernels.py: LIKE verified; place_kernels.py: very many of them
     regexes.py           what is left to RE2
@@ -173,11 +174,11 @@ class PatternSet:
 
     def _test(self, pattern: int) -> Search:
         """The test for what took a kernel too long, or is no matter of kernels."""
-        kind, offsets, pieces, content = self.programs
-        own = pieces[offsets[pattern] : offsets[pattern + 1]].tolist()
-        if kind[pattern] == REGEX:
+        kind, offsets, content = self.programs.kind[pattern], self.programs.offsets, self.programs.text
+        own = self.programs.pieces[offsets[pattern] : offsets[pattern + 1]].tolist()
+        if kind == REGEX:
             return search_for(self.text(pattern))
-        if kind[pattern] == NO_NEWLINES:
+        if kind == NO_NEWLINES:
             return partial(_search_lines, self.text(pattern), states_of(own, content))
         if any(piece == ONE for piece, _, _ in own):
             return partial(_is_like, states_of(own, content))

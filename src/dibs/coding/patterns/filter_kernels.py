@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dibs.coding.patterns.groups import REGEX, TEXT, Filter, PatternPieces
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
+from dibs.thresholds import thresholds
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -35,7 +36,7 @@ _SHORT = np.array([0, 1 << 40, 1 << 35, 1 << 30], np.int64)  # what a gram of so
 
 def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     """The filter, and the patterns of which nothing is known."""
-    kind, _, pieces, text = programs
+    kind, pieces, text = programs.kind, programs.pieces, programs.text
     number, texts = number_texts(programs)
     counters = np.zeros(1 << _bits(2 * len(text), 10, _MOST_COUNTERS), np.uint32)
     _count(pieces, text, counters)
@@ -47,6 +48,8 @@ def build_filter(programs: PatternPieces) -> tuple[Filter, NDArray[np.int64]]:
     anchor_offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.bincount(rows[:, 0], minlength=len(texts)), out=anchor_offsets[1:])
     unknown = kind[alone] == REGEX
+    if np.count_nonzero(unknown) <= thresholds.automata_alone:  # more are faster in one pass of RE2
+        unknown &= programs.automaton[alone] < 0
     grams, pairs, sizes, slots, entries = _file_pattern(text, texts)
     result = Filter(
         grams=grams,
@@ -111,7 +114,7 @@ def _count(pieces, text, counters):
 def _number_texts(programs, number, texts, slots):
     """Numbers the texts of all pieces, equal for equal ones, fills a row of `texts` for each, and returns how many.
     slots: for 1 + number, by hash."""
-    kind, offsets, pieces, text = programs
+    kind, offsets, pieces, text = programs.kind, programs.offsets, programs.pieces, programs.text
     n, last = 0, np.uint64(len(slots) - 1)
     for p in range(len(kind)):
         folded = np.int64(kind[p] == REGEX)
@@ -151,7 +154,7 @@ def _choose_anchors(programs, number, texts, anchors_of, others, other_offsets, 
     """Fills the anchors (text, pattern, the best of its other texts or -1), the other texts of each pattern, and the
     patterns without any anchor; marks the texts that are wanted. Returns how many anchors there are, and patterns
     without."""
-    kind, offsets, _, _ = programs
+    kind, offsets = programs.kind, programs.offsets
     anchors, n, lonely = 0, 0, 0
     for p in range(len(kind)):
         before, best = anchors, np.int64(-1)

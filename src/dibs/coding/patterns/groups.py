@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 CONTAINS = 0  # [ANY, TEXT, ANY]: it matches wherever its text occurs
 LIKE = 1  # pieces that a kernel verifies
 NO_NEWLINES = 2  # the same, but its wildcards do not match line breaks: only verified in strings without any
-REGEX = 3  # RE2 verifies it; its pieces are TEXTs of which every match contains at least one (none: nothing is known)
+REGEX = 3  # its automaton or RE2 verifies it; its pieces are TEXTs of which every match contains at least one (none:
+# nothing is known)
 
 # What a piece is: a row (kind, a, b) of `pieces`
 TEXT = 0  # the bytes a to b of `text`
@@ -27,6 +28,8 @@ class PatternPieces(NamedTuple):
     offsets: NDArray[np.int64]
     pieces: NDArray[np.int64]  # n x 3
     text: NDArray[np.uint8]
+    automaton: NDArray[np.int32]  # the row of a REGEX in `automata`; -1: it has none
+    automata: NDArray[np.uint64]  # n x automaton_kernels.WIDTH
 
 
 class Filter(NamedTuple):

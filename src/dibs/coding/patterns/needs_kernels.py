@@ -1,8 +1,12 @@
 """The texts that a match of a regular expression must contain, at least one of them.
 
 One pass over the expression. A run of plain characters is such a text. Of a sequence the best of its parts is taken
-(the longest shortest text), of an alternation all that its branches need, of what may be left out nothing. What
-this reader does not know makes it give up: then nothing is needed.
+(that whose worst text is the rarest), of an alternation all that its branches need, of what may be left out nothing.
+What this reader does not know makes it give up: then nothing is needed.
+
+How rare a text is, in bits: a longer one is rarer, but one that a share of all expressions has is expected in that
+share of the strings, however long it is (`.php` of a set of rules about web servers). So a first reading counts the
+runs of all expressions, in `Runs.counts` by hash, and a second one knows.
 
 With (?i) a run holds ASCII letters in lower case, and strings are compared likewise. Two letters have relatives beyond
 ASCII: where a run has an s or a k, the long s or the Kelvin sign in a string count as a match, too.
@@ -14,8 +18,12 @@ dropped.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.jit.hashing import hash_slice
 from dibs.jit.kernel import phase
 
 DEEPEST = 32  # groups within groups
@@ -33,24 +41,33 @@ _CONTROLS = np.zeros(256, np.uint8)
 for _letter, _code in zip(b"tnrfva", b"\t\n\r\f\v\a"):
     _CONTROLS[_letter] = _code
 _PLAIN_ESCAPED = np.array([c < 128 and not chr(c).isalnum() for c in range(256)])
+_BITS = np.array([0, 1, 4, 9, 16, 20, 24, 28, 32], np.int64)  # how rare a text of so many bytes is, by itself
+_SHARED_BITS = 8  # how rare a text is that all expressions have: as one of three bytes, or nearly
+
+
+class Runs(NamedTuple):
+    """The runs of plain characters of all expressions."""
+
+    counts: NDArray[np.uint32]  # by hash; a power of two of them
+    expressions: int  # that were counted; 0: they are being counted
 
 
 @phase(inline=False)
 def read_needs(data, at, stop, space, end):
     """How many texts are needed: the first rows of `found`, each a piece of `text` from `end` on. space: (text, frames,
-    found)."""
-    text, frames, found = space
+    found, runs)."""
+    text, frames, found, runs = space
     depth = 0
     _open(frames, 0, 0, 0)
     run = end  # where the current run starts; it ends at `end`
     while at < stop:
         byte = data[at]
         if byte == 124:  # |
-            _end_run(frames, depth, found, text, run, end)
+            _end_run(frames, depth, found, text, run, end, runs)
             _end_branch(frames, depth, found)
             run, at = end, at + 1
         elif byte == 40:  # (
-            _end_run(frames, depth, found, text, run, end)
+            _end_run(frames, depth, found, text, run, end, runs)
             run = end
             at, fold, opens = _group_start(data, at, stop, frames[depth, _FOLD])
             if at < 0 or depth == DEEPEST:
@@ -61,7 +78,7 @@ def read_needs(data, at, stop, space, end):
             else:
                 frames[depth, _FOLD] = fold
         elif byte == 41:  # )
-            _end_run(frames, depth, found, text, run, end)
+            _end_run(frames, depth, found, text, run, end, runs)
             _end_branch(frames, depth, found)
             times, at = _times(data, at + 1, stop)
             if times == _DOUBTFUL or depth == 0:
@@ -82,11 +99,11 @@ def read_needs(data, at, stop, space, end):
             if kind == 0 or times == _OPTIONAL:
                 end = before
             if kind == 0 or times != _ONCE:
-                _end_run(frames, depth, found, text, run, end)
+                _end_run(frames, depth, found, text, run, end, runs)
                 run = end
     if depth > 0:
         return 0
-    _end_run(frames, 0, found, text, run, end)
+    _end_run(frames, 0, found, text, run, end, runs)
     _end_branch(frames, 0, found)
     return frames[0, _BRANCHES] if frames[0, _SCORE] > 0 else 0
 
@@ -130,7 +147,7 @@ def _end_branch(frames, depth, found):
 
 
 @phase(inline=False)
-def _end_run(frames, depth, found, text, run, end):
+def _end_run(frames, depth, found, text, run, end, runs):
     if end == run:
         return
     top, texts = _top(frames, depth), 1
@@ -147,7 +164,21 @@ def _end_run(frames, depth, found, text, run, end):
     if frames[depth, _FOLD] and kelvin:
         found[top + texts, 0], found[top + texts, 1] = KELVIN
         texts += 1
-    _offer(frames, depth, found, texts, end - run)
+    _offer(frames, depth, found, texts, _rareness(text, run, end, runs))
+
+
+@phase(inline=False)
+def _rareness(text, run, end, runs):
+    """Of a run, in bits, at least one."""
+    size = end - run
+    bits = _BITS[min(size, 8)] + max(size - 8, 0)
+    place = np.int64(hash_slice(text, run, end - run) & np.uint64(len(runs.counts) - 1))
+    if runs.expressions == 0:
+        runs.counts[place] += np.uint32(1)
+    elif runs.counts[place] > 1:
+        share = max(np.int64(1), np.int64(runs.expressions) // np.int64(runs.counts[place]))
+        bits = min(bits, _SHARED_BITS + np.int64(np.log2(share)))
+    return bits
 
 
 @phase(inline=False)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.patterns.automaton_kernels import read_automata
 from dibs.coding.patterns.groups import ANY, CONTAINS, LIKE, NO_NEWLINES, ONE, REGEX, TEXT, PatternPieces
-from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, read_needs
+from dibs.coding.patterns.needs_kernels import DEEPEST, FOLDING, MOST, Runs, read_needs
 from dibs.jit.kernel import kernel, phase
+from dibs.thresholds import thresholds
 
 # Bytes that are no plain characters; `{` and what closes brackets may be plain, which is left to RE2.
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[np.frombuffer(rb"\.[](){}*+?|^$", np.uint8)] = True
+_MOST_COUNTS = 22  # bits: counters of runs
 _ALPHANUMERIC = np.array([chr(c).isalnum() and c < 128 for c in range(256)])
 
 
@@ -28,18 +31,24 @@ def read_patterns(starts: NDArray[np.int64], data: NDArray[np.uint8]) -> Pattern
     text[: len(FOLDING)] = FOLDING
     pieces = np.empty((3 * (size + n), 3), np.int64)  # the most there can be: memory that is not touched costs nothing
     frames, found = np.empty((DEEPEST + 1, 6), np.int64), np.empty((2 * MOST * (DEEPEST + 2), 2), np.int64)
-    end = _read_patterns(starts, data, kind, offsets, pieces, text, frames, found)
-    return PatternPieces(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy())
+    runs = Runs(np.zeros(1 << min(max(size.bit_length(), 4), _MOST_COUNTS), np.uint32), 0)
+    end = _read_patterns(starts, data, kind, offsets, pieces, (text, frames, found, runs))
+    expressions = int(np.count_nonzero(kind == REGEX))
+    if expressions > 1:  # again, as it is known now which texts many of them have
+        end = _read_patterns(starts, data, kind, offsets, pieces, (text, frames, found, Runs(runs.counts, expressions)))
+    automaton, automata = read_automata(starts, data, np.flatnonzero(kind == REGEX), thresholds.pattern_automata)
+    return PatternPieces(kind, offsets, pieces[: offsets[n]].copy(), text[:end].copy(), automaton, automata)
 
 
 @kernel
-def _read_patterns(starts, data, kind, offsets, pieces, text, frames, found):
-    """Fills kind, offsets and pieces, and returns the end of the text."""
+def _read_patterns(starts, data, kind, offsets, pieces, space):
+    """Fills kind, offsets and pieces, and returns the end of the text. space: (text, frames, found, runs)."""
+    text, _, found, _ = space
     count, end = 0, len(FOLDING)
     for p in range(len(kind)):
         what, count_now, end_now = _read_like(data, starts[p], starts[p + 1], pieces, count, text, end)
         if what == REGEX:
-            needs = read_needs(data, starts[p], starts[p + 1], (text, frames, found), end)
+            needs = read_needs(data, starts[p], starts[p + 1], space, end)
             for i in range(needs):
                 pieces[count_now, 0], pieces[count_now, 1], pieces[count_now, 2] = TEXT, found[i, 0], found[i, 1]
                 count_now += 1

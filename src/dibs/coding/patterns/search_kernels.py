@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dibs.coding.patterns.automaton_kernels import accepts
 from dibs.coding.patterns.filter_kernels import (
     EIGHT,
     FOLD,
@@ -54,7 +55,7 @@ def search_strings(programs, filed, offsets, data, work):
                 hit += 1
             if end > stop:
                 break
-            n = _gather(programs.kind, filed, texts, found, n, work)
+            n = _gather(programs, filed, texts, found, n, work)
             n = _verify(programs, (start, end, data), found, ends[string], n, work)
             string, texts = string + 1, 0
             ends[string] = n
@@ -80,7 +81,7 @@ def search_string(programs, filed, string, found, work):
         for hit in range(hits):
             texts = _look(programs.text, filed, shift, string, hit, texts, work)
         at = stop
-    n = _gather(programs.kind, filed, texts, found, 0, work)
+    n = _gather(programs, filed, texts, found, 0, work)
     n = _verify(programs, string, found, 0, n, work)
     for i in range(n):
         if found[i] < 0:
@@ -182,9 +183,9 @@ def _is_at(text, start, length, folded, data, at, work):
 
 
 @phase
-def _gather(kind, filed, texts, found, n, work):
+def _gather(programs, filed, texts, found, n, work):
     """Adds the patterns that may match, by the texts that are here. ~p: RE2 decides."""
-    number = work.counters[STRINGS]
+    number, kind = work.counters[STRINGS], programs.kind
     for i in range(texts):
         t, sure = work.here[i], work.here[i] >= 0
         t = t if sure else ~t
@@ -196,7 +197,7 @@ def _gather(kind, filed, texts, found, n, work):
                 if work.seen[p] == number:
                     continue
                 work.seen[p] = number
-                p = ~p
+                p = p if programs.automaton[p] >= 0 else ~p
             elif kind[p] == CONTAINS:
                 p = p if sure else ~p
             else:
@@ -215,7 +216,8 @@ def _gather(kind, filed, texts, found, n, work):
 
 @phase
 def _verify(programs, string, found, first, n, work):
-    """Decides about the LIKEs of found[first:n], as long as that is not too much in all: n behind what is left."""
+    """Decides about the LIKEs and automata of found[first:n], as long as that is not too much in all: n behind what is
+    left."""
     start, end, data = string
     kept, most = first, work.allowed[0] * (end - start + FREE)
     for i in range(first, n):
@@ -223,7 +225,11 @@ def _verify(programs, string, found, first, n, work):
         if p >= 0 and programs.kind[p] != CONTAINS:
             result = TOO_MUCH
             if work.counters[SPENT] < most:
-                result = is_like(programs, p, data, start, end, work)
+                if programs.kind[p] == REGEX:
+                    work.counters[SPENT] += end - start
+                    result = accepts(programs.automata, np.int64(programs.automaton[p]), data, start, end)
+                else:
+                    result = is_like(programs, p, data, start, end, work)
             if result == NO:
                 continue
             p = ~p if result == TOO_MUCH else p

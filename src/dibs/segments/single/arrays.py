@@ -9,6 +9,7 @@ from dibs.coding.events.json_kernels import Found
 from dibs.coding.events.json_kernels import Work as Reading
 from dibs.coding.events.paths import COLUMNS as NODE_COLUMNS
 from dibs.coding.events.paths import Paths
+from dibs.coding.patterns.automaton_kernels import WIDTH
 from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
 from dibs.index.auto.bit_layout import COLUMNS, Clusters, Predicates
 from dibs.index.auto.bit_layout import ClusterSpace as Bits
@@ -116,6 +117,8 @@ def programs_at(sets, at):
         array_at(sets, at + PROGRAMS + 1, np.int64),
         rows_at(sets, at + PROGRAMS + 2, np.int64, 3),
         array_at(sets, at + PROGRAMS + 3, np.uint8),
+        array_at(sets, at + PROGRAMS + 4, np.int32),
+        rows_at(sets, at + PROGRAMS + 5, np.uint64, WIDTH),
     )
 
 
