@@ -363,6 +363,9 @@ def test_broken_deliveries_are_seen_and_sent_again(
     expect(page.locator("[data-id='unlucky']")).to_contain_text("failing for")
     page.get_by_role("link", name="Deliveries").click()
     expect(page.locator("[data-destination='broken']")).to_contain_text("answered 500")
+    assert page.locator("#dead-letters > *").count() == page.evaluate(
+        "document.querySelector('#dead-letters').childNodes.length"
+    )
     page.locator("#dead-letters").get_by_role("button", name="Send again").click()
     expect(page.get_by_text("1 delivery will be sent again")).to_be_visible()
     wait_until(lambda: outbox.dead_letters("main") == [])
@@ -397,6 +400,7 @@ def test_the_live_view_can_be_paused(shop: Running, api: httpx.Client, open_page
     expect(page.locator(".live li").first).to_contain_text("second")
     expect(page.locator(".live li").first).to_contain_text("no match")
     expect(page.get_by_role("img", name="Events per second")).to_be_visible()
+    expect(page.locator(".ends").first).not_to_contain_text("60 s ago")  # it was opened later than that
 
 
 def test_load_and_plan_are_pictures(shop: Running, open_page: Callable[..., Any]) -> None:
@@ -454,16 +458,29 @@ def test_everything_is_reached_with_the_keyboard(shop: Running, open_page: Calla
     expect(row).to_be_focused()
 
 
-def test_each_view_fits_a_phone_and_names_its_controls(shop: Running, open_page: Callable[..., Any]) -> None:
+def test_each_view_fits_a_phone_and_names_its_controls(
+    shop: Running, api: httpx.Client, open_page: Callable[..., Any]
+) -> None:
     unnamed = """() => [...document.querySelectorAll("button, a, input, select, textarea")]
         .filter((e) => e.offsetParent && !(e.ariaLabel || e.innerText.trim() || e.title || e.labels?.length)).length"""
+    hidden = """() => [...document.querySelectorAll("#main .tag, #main pre")]
+        .filter((e) => e.getBoundingClientRect().right > 375).map((e) => e.innerText)"""
+    row = {"id": f"a-{'long-name-' * 5}", "expression": "category = 'watch'"}
+    api.post("/v1/subscriptions", content=json.dumps(row), headers=JSON_LINES).raise_for_status()
     page = open_page(shop.url, viewport={"width": 375, "height": 800}, color_scheme="dark")
     for view in ("write", "subscriptions", "events", "live", "deliveries", "load"):
         page.goto(f"{shop.url}/console#/{view}")
         expect(page.locator("h1")).to_be_visible()
         page.wait_for_load_state("load")
+        if view == "live":
+            api.post("/v1/publish", json=EVENTS[0] | {"brand": "x" * 60, "category": "watch"}).raise_for_status()
+            expect(page.locator(".live .tag").first).to_be_visible()
+        if view == "load":
+            page.locator("#plan summary").click()
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 375, view
+        assert page.evaluate(hidden) == [], view
         assert page.evaluate(unnamed) == 0, view
+    api.delete(f"/v1/subscriptions/{row['id']}").raise_for_status()
 
 
 # ---- the files ----

@@ -19,10 +19,12 @@ export async function show(main, { signal }) {
       if (!destinations.length) list.replaceChildren(h("section", { class: "card" }, empty("send", "No destinations yet", "A webhook, a stream or a Kafka topic. A subscription that names one has its matches sent there.")));
       const total = Math.max(dead.length, destinations.reduce((sum, one) => sum + one.dead, 0));
       letters.hidden = !dead.length;
-      letters.replaceChildren(
+      const shown = [
         h("div", { class: "row spread" }, h("h2", {}, "Dead letters"), h("button", { type: "button", class: "ghost small", onclick: resendAll }, total > 1 ? `Send all ${number(total)} again` : "Send all again")),
         total > dead.length && h("p", { class: "quiet" }, `The first ${number(dead.length)} of ${number(total)}.`),
-        h("ul", { class: "misses" }, dead.map(letter)));
+        h("ul", { class: "misses" }, dead.map(letter)),
+      ];
+      letters.replaceChildren(...shown.filter(Boolean));
     } catch (error) {
       if (error.name !== "AbortError") list.replaceChildren(h("section", { class: "card" }, empty("send", "Not known now", error.message)));
     }

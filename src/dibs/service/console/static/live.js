@@ -13,8 +13,8 @@ export async function show(main, { signal, keys }) {
   let lost = 0;
   let total = 0;
   let matches = 0;
-  const perSecond = new Array(SECONDS).fill(0);
-  const matchesPerSecond = new Array(SECONDS).fill(0);
+  const perSecond = []; // since the view was opened: what was before is not known, and not none
+  const matchesPerSecond = [];
   const list = h("ul", { class: "table live", "aria-label": "Events", "aria-live": "off" }, h("li", { class: "alone" }, empty("wave", "Waiting for events", "They show here the moment they are published.")));
   const button = h("button", { type: "button", id: "pause", "aria-pressed": "false", onclick: () => toggle() });
   const dot = h("span", { class: "state-dot" });
@@ -85,8 +85,10 @@ export async function show(main, { signal, keys }) {
   const counting = setInterval(() => {
     perSecond.push(total);
     matchesPerSecond.push(matches);
-    perSecond.shift();
-    matchesPerSecond.shift();
+    if (perSecond.length > SECONDS) {
+      perSecond.shift();
+      matchesPerSecond.shift();
+    }
     total = matches = 0;
     charts.replaceChildren(
       h("section", { class: "card" }, h("h2", {}, "Events per second"), curve(perSecond, "Events per second", 1)),

@@ -5,6 +5,11 @@ import { duration, empty, h, number, percent } from "./dom.js";
 import { curve, meter } from "./pictures.js";
 
 const FIRST = ["POST /v1/publish", "POST /v1/match"];
+const KINDS = [ // of conjunctions, by where the index has put them
+  ["records", "filed under a rare attribute or value, found without looking at others"],
+  ["vectors", "groups over the same attributes, compared together"],
+  ["masks", "frequent ones, tested for many events at once"],
+];
 const PARTS = { texts: "texts of expressions", ids: "ids", weights: "weights", versions: "versions", domains: "domains (constants in order)", clauses: "coded clauses", index: "index" };
 
 export async function show(main, { signal }) {
@@ -17,7 +22,7 @@ export async function show(main, { signal }) {
     let stats;
     let counts;
     try {
-      [stats, counts] = await Promise.all([get("/v1/stats", {}, { signal }), get("/v1/counts", { by: "minute", last: 60, limit: 1 }, { signal })]);
+      [stats, counts] = await Promise.all([get("/v1/stats", {}, { signal }), get("/v1/counts", { by: "minute", last: 61, limit: 1 }, { signal })]);
     } catch (error) {
       if (error.name !== "AbortError") charts.replaceChildren(h("section", { class: "card" }, empty("gauge", "Not known now", error.message)));
       return;
@@ -34,7 +39,7 @@ export async function show(main, { signal }) {
     ];
     figures.replaceChildren(...shown.filter(Boolean));
     charts.replaceChildren(
-      h("div", { class: "stack" }, h("section", { class: "card" }, h("h2", {}, "Events per minute"), curve(counts.events ?? [], "Events per minute", 60)), plan(stats)),
+      h("div", { class: "stack" }, h("section", { class: "card" }, h("h2", {}, "Events per minute"), curve((counts.events ?? []).slice(0, -1), "Events per minute", 60)), plan(stats)),
       h("div", { class: "stack" }, latency(stats.latency ?? {}), memory(stats.matcher?.bytes ?? {})));
   }
 
@@ -47,14 +52,12 @@ export async function show(main, { signal }) {
 
   function plan(stats) {
     const plans = stats.matcher?.plans ?? [];
-    const all = plans.reduce((sum, one) => sum + (one.records ?? 0) + (one.masks ?? 0), 0) || 1;
+    const sizes = plans.map((one) => KINDS.reduce((sum, [kind]) => sum + (one[kind] ?? 0), 0));
+    const all = sizes.reduce((sum, size) => sum + size, 0) || 1;
     const rows = plans.flatMap((one, place) => {
-      const size = (one.records ?? 0) + (one.masks ?? 0);
       const name = plans.length > 1 ? `Segment ${place + 1}: ` : "";
-      return [
-        meter(`${name}records`, `${number(one.records ?? 0)} of ${number(size)}`, (one.records ?? 0) / all, "filed under a rare attribute or value, found without looking at others"),
-        meter(`${name}masks`, `${number(one.masks ?? 0)} of ${number(size)}`, (one.masks ?? 0) / all, "frequent ones, tested for many events at once"),
-      ];
+      if (!sizes[place]) return [h("li", { class: "quiet" }, `${name}few, tested one by one`)];
+      return KINDS.filter(([kind]) => one[kind]).map(([kind, words]) => meter(name + kind, `${number(one[kind])} of ${number(sizes[place])}`, one[kind] / all, words));
     });
     return h("section", { class: "card stack", id: "plan" }, h("h2", {}, "Plan of the index"),
       rows.length ? h("ul", { class: "plan" }, rows) : h("p", { class: "quiet" }, stats.subscriptions ? "So few subscriptions are simply tested one by one." : "There are no subscriptions yet."),
