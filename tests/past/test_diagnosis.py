@@ -48,6 +48,10 @@ def test_an_attribute_that_no_event_has() -> None:
     assert [(u.suggestion, u.share) for u in why("Colour = 'red' AND price > 0").unseen] == [("colour", 0.25)]
     assert [u.suggestion for u in why("sku = 'A-1'").unseen] == ["item.sku"]
     assert [str(u) for u in why("zzz = 1").unseen] == ["`zzz`: never seen"]
+    later = [{"other": 1}] * 9_000 + EVENTS  # names are learnt from all of them, not from the first
+    for events in (later, pa.Table.from_pylist([{"attributes": json.dumps(event)} for event in later])):
+        [unseen] = why("prise < 500", events, **({} if events is later else {"attributes": "attributes"})).unseen
+        assert unseen.suggestion == "price" and 0.09 < unseen.share < 0.11
     assert why("brand = 'none'").unseen == ()
     assert why("prise IS NULL AND price < 0").unseen == ()  # which is what it asks for
     assert [u.attribute for u in why("prise IS NOT NULL").unseen] == ["prise"]

@@ -54,7 +54,7 @@ from dibs.reference import values_of
 
 LITTLE = 0.01  # of the events: what matches fewer is looked into
 MOST = 100_000  # events that are looked into: the first
-SAMPLE = 2_000  # of them from which all names of attributes are learnt
+SAMPLE = 2_000  # of them, spread evenly, from which all names of attributes are learnt
 CONDITIONS = 20  # that are told of
 SIMILAR = 0.7  # of two names, from 0 to 1
 ROWS = 1 << 16  # events at a time
@@ -172,7 +172,7 @@ def diagnose(
     return Diagnosis(
         looking.events,
         joined,
-        _suggest(looking.unseen(asked), events, attributes),
+        _suggest(looking.unseen(asked), events, looking.events, attributes),
         looking.across(asked),
         looking.steps(joined),
         len(conditions) - len(shown),
@@ -294,27 +294,30 @@ def _kinds_of(predicate: Predicate) -> set[Kind]:
     return {Kind.STRING} if isinstance(predicate, (StringTest, LikePredicate, RLikePredicate)) else set()
 
 
-def _suggest(unseen: list[str], events: StoredEvents, attributes: str | None) -> tuple[Unseen, ...]:
-    """With what was probably meant: all names of attributes are learnt from a sample, if some name is missing."""
+def _suggest(unseen: list[str], events: StoredEvents, count: int, attributes: str | None) -> tuple[Unseen, ...]:
+    """With what was probably meant: all names of attributes are learnt from a sample, if some name is missing.
+    count: of the events that are looked into."""
     if not unseen:
         return ()
     known: Counter[str] = Counter()
     sampled = 0
-    for batch in _first(events.batches(Wanted(None, attributes), SAMPLE), SAMPLE):
-        for row in _rows(batch, attributes):
+    step = -(-count // SAMPLE)
+    for batch in _first(events.batches(Wanted(None, attributes), ROWS), count):
+        for row in _rows(batch, attributes, step):
             sampled += 1
             known.update(_names(row))
     found = ((name, _nearest(name, known)) for name in unseen if name not in known)
     return tuple(Unseen(name, near, _rate(known[near], sampled)) if near else Unseen(name) for name, near in found)
 
 
-def _rows(batch: StoredBatch, attributes: str | None) -> Iterator[Mapping[str, Any]]:
-    """The attributes of each event, as dicts; none of what cannot be read."""
+def _rows(batch: StoredBatch, attributes: str | None, step: int) -> Iterator[Mapping[str, Any]]:
+    """The attributes of each step-th event, as dicts; none of what cannot be read."""
+    chosen = range(0, len(batch), step)
     if isinstance(batch.data, (pa.Table, pa.RecordBatch)):
-        table = batch.data
+        table = batch.data.take(pa.array(chosen, pa.int64()))
         rows = table[attributes].to_pylist() if attributes is not None else table.to_pylist()
     else:
-        rows = [batch.data[event] for event in range(len(batch))]
+        rows = [batch.data[event] for event in chosen]
         if attributes is not None:
             rows = [row.get(attributes) if isinstance(row, Mapping) else None for row in rows]
     for row in rows:

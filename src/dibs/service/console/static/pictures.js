@@ -38,7 +38,7 @@ export function histogram(bars, words) {
 /** A curve over time with its highest value: numbers, the last one now, `seconds` apart. */
 export function curve(series, words, seconds) {
   const most = Math.max(1, ...series);
-  const points = line(series, most, WIDTH, HEIGHT, 0);
+  const points = line(series.length === 1 ? [series[0], series[0]] : series, most, WIDTH, HEIGHT, 0);
   const back = series.length * seconds;
   const label = `${words}: now ${number(Math.round(series.at(-1) ?? 0))}, at most ${number(Math.round(most))}`;
   const picture = canvas(label,
