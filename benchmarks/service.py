@@ -4,6 +4,8 @@ of the same stack that answers a constant.
     python benchmarks/service.py                          100,000 subscriptions, a minute
     python benchmarks/service.py --subscriptions 1000000  three minutes
     python benchmarks/service.py --gathering              how single events of many clients are gathered, by variants
+    python benchmarks/service.py --against OTHER/src      single events of this version, of another one and of the
+                                                          constant, in turns
 
 Server and load run on the same machine, so their figures share its cores; processor time of the server is told too.
 Answers are compared with the in-process matcher's before anything is timed. The load is a number of connections, each
@@ -17,12 +19,13 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,15 @@ from dibs.service.server import run
 from dibs.service.settings import Settings
 run(Settings(Path(sys.argv[1]), port=int(sys.argv[2]), open=True, deliver=False, **json.loads(sys.argv[3])))
 """
+FILL = """
+import sys
+from pathlib import Path
+from dibs.matcher import Matcher
+from dibs.workloads.shop import generate
+with Matcher.open(Path(sys.argv[1])) as matcher:
+    matcher.add_table(generate(int(sys.argv[2]), 1).subscriptions)
+"""
+ROUNDS = 5
 CHANGE = """
 import sys, threading, time
 import httpx
@@ -92,8 +104,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def server(command: list[str], url: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command)
+def server(command: list[str], url: str, source: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """source: of the version that it is run with; None: this one."""
+    process = subprocess.Popen(command, env=None if source is None else os.environ | {"PYTHONPATH": source})
     try:
         for _ in range(1_200):
             try:
@@ -182,10 +195,14 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=3.0, help="of each figure")
     options.add_argument("--port", type=int, default=18_431)
     options.add_argument("--gathering", action="store_true", help="only how single events are gathered, by variants")
+    options.add_argument("--against", metavar="SOURCE", help="only single events, beside this other version of Dibs")
     chosen = options.parse_args()
     shop = generate(chosen.subscriptions, 5_000)
     texts = [text.encode() for text in shop.events["attributes"].to_pylist()]
     requests = [request_of(text) for text in texts]
+    if chosen.against is not None:
+        compare_versions(chosen.against, chosen.subscriptions, chosen.port, requests, chosen.seconds)
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "searches"
         with Matcher.open(folder) as matcher:
@@ -250,6 +267,35 @@ def compare_gathering(folder: Path, port: int, requests: list[bytes], seconds: f
                 show(f"gathered {name}, {connections} connections", load(port, requests, connections, seconds, pid))
             with changes(f"http://127.0.0.1:{port}", seconds + 1.0):
                 show(f"gathered {name}, 16, with changes", load(port, requests, 16, seconds, pid))
+
+
+def compare_versions(other: str, subscriptions: int, port: int, requests: list[bytes], seconds: float) -> None:
+    """All of them run throughout; each is asked in its turn, and the middle of the turns is told."""
+    sources = {"this version": str(Path(__file__).parents[1] / "src"), "the other": str(Path(other).resolve())}
+    found: dict[tuple[str, int], list[dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as running:
+        asked: dict[str, tuple[int, int]] = {}  # port and process
+        for place, (name, source) in enumerate(sources.items()):
+            folder = str(Path(temporary) / str(place))
+            environment = os.environ | {"PYTHONPATH": source}
+            subprocess.run([sys.executable, "-c", FILL, folder, str(subscriptions)], env=environment, check=True)
+            command = [sys.executable, "-c", SERVE, folder, str(port + place), "{}"]
+            process = running.enter_context(server(command, f"http://127.0.0.1:{port + place}", source))
+            asked[name] = port + place, process.pid
+        command = [sys.executable, "-c", CONSTANT, str(port + len(asked))]
+        process = running.enter_context(server(command, f"http://127.0.0.1:{port + len(asked)}"))
+        asked["a constant"] = port + len(asked), process.pid
+        for number in range(ROUNDS + 1):  # the first is to warm up
+            for connections in (1, 16):
+                for name, (at, pid) in asked.items():
+                    told = load(at, requests, connections, seconds, pid)
+                    if number:
+                        found.setdefault((name, connections), []).append(told)
+    for (name, connections), turns in found.items():
+        middle = {figure: statistics.median(turn[figure] for turn in turns) for figure in turns[0]}
+        least = min(turn["cpu us"] for turn in turns)
+        show(f"{name}, {connections} connections", middle | {"least cpu us": least})
+    print(f"{subscriptions:,} subscriptions, load average {os.getloadavg()[0]:.1f}")
 
 
 def timed(work: Any) -> float:

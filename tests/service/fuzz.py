@@ -40,6 +40,7 @@ from serving import Processes
 from dibs.service.routes import LINES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+PATIENCE = 0.3  # seconds for the next part of an answer
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 IDS = st.one_of(st.sampled_from(["a", "b", 5]), st.text(max_size=5), st.integers(-(2**64), 2**64))
 EXPRESSIONS = st.one_of(st.sampled_from(["a = 1", "a > 0 OR b LIKE 'x%'", "a ="]), st.text(max_size=20))
@@ -122,7 +123,7 @@ def ask_raw(url: str, random: Random, asked: Counter[int]) -> str | None:
     port = int(url.rsplit(":", 1)[1])
     sent = b"".join(raw_request(random) for _ in range(random.choice([1, 1, 2, 4])))
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        connection.settimeout(0.3)  # many are never ended: the service would wait for the rest
+        connection.settimeout(PATIENCE)  # many are never ended: the service would wait for the rest
         answer = b""
         with contextlib.suppress(OSError):
             connection.sendall(sent)
@@ -172,10 +173,12 @@ def main() -> None:
         with Processes(Path(temporary) / "searches", "--open", workers=chosen.workers) as served:
             asked, problems = run_fuzzer(served.url, chosen.minutes, chosen.seed, lambda text: print(text, flush=True))
             assert httpx.get(f"{served.url}/ready", timeout=30).status_code == 200
-        said = [line for line in served.said if "Traceback" in line or "ERROR" in line]
-    print(f"{sum(asked.values()):,} answers, {len(problems)} problems, {len(said)} lines of the log say error")
-    print(dict(sorted(asked.items())), *said[:20], sep="\n")
-    sys.exit(bool(problems or said))
+        errors = [place for place, line in enumerate(served.said) if " ERROR " in line]
+    print(f"{sum(asked.values()):,} answers, {len(problems)} problems, {len(errors)} errors in the log")
+    print(dict(sorted(asked.items())))
+    for place in errors[:5]:
+        print(*served.said[place : place + 60], sep="")
+    sys.exit(bool(problems or errors))
 
 
 if __name__ == "__main__":

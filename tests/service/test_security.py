@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from receivers import wait_until
 from serving import JSON_LINES, Running, running
 
 from dibs.errors import ArgumentError
@@ -322,3 +323,42 @@ def test_what_is_no_request_is_answered_by_a_problem_document(served: Running) -
         first, _, body = answer.partition(b"\r\n\r\n")
         assert first.startswith(b"HTTP/1.1 400 Bad Request\r\n") and b"application/problem+json" in first, answer
         assert json.loads(body)["status"] == 400 and json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("more", "answers"),
+    [
+        (b"no request at all\r\n\r\n", [b"202", b"202"]),  # what came before it is answered
+        (b"POST /v1/match HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n", None),
+        (b"", None),
+    ],
+)
+def test_what_follows_a_request_does_not_take_its_answer(
+    served: Running, caplog: pytest.LogCaptureFixture, more: bytes, answers: list[bytes] | None
+) -> None:
+    """Found by the fuzzer: 400 was the answer to an event that was published, and the event's own went to a connection
+    that was closed: a traceback."""
+    token = served.token()
+    head = f"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 8\r\n"
+    request = f'{head}Content-Type: application/json\r\n\r\n{{"a": 1}}'.encode()
+    with caplog.at_level("ERROR"):
+        for leaves in (False, True):
+            with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+                connection.sendall(request * 2 + more)
+                if leaves or not more:
+                    continue
+                answer = b""
+                while part := connection.recv(65_536):
+                    answer += part
+            if answers is not None:
+                assert re.findall(rb"HTTP/1.1 (\d+)", answer) == answers
+        wait_until(lambda: not served.service.room.requests)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_body_that_breaks_off_into_nonsense(served: Running) -> None:
+    head = f"POST /v1/match HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token()}\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\nno size\r\n".encode())
+        answer = connection.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 400 ")

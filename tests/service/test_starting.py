@@ -15,6 +15,8 @@ import httpx
 import pytest
 from receivers import wait_until
 from serving import Processes
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from dibs.matcher import Matcher
 from dibs.service.delivering import AGAIN, LIVES, LONGEST, Restarts
@@ -117,9 +119,12 @@ def test_lines_of_json_with_the_ids_of_requests(tmp_path: Path) -> None:
             assert forwarded.headers["x-request-id"] == "order-8"
             strange = client.get("/v1/whoami", headers={"X-Request-Id": "a b\tc"}).headers["x-request-id"]
             assert re.fullmatch("[0-9a-f]{16}", strange)
+            with pytest.raises(InvalidStatus):  # no token: refused as a request would be, and no error of the service
+                connect(f"ws{service.url.removeprefix('http')}/v1/stream", proxy=None)
             wait_until(lambda: sum("order-" in line for line in service.said) >= 2)
     lines = [json.loads(line) for line in service.said]
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    assert not [line for line in lines if line["level"] == "ERROR"]
     requests: dict[str, dict[str, Any]] = {line["request"]: line for line in lines if "request" in line}
     about = requests["order-7"]
     assert (about["route"], about["status"], about["tenant"]) == ("POST /v1/match", 200, "main")

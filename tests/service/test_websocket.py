@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,3 +160,26 @@ def test_one_that_does_not_read_holds_up_nobody_and_is_told_what_it_missed(serve
     lost = sum(message["data"]["count"] for message in found if message["event"] == "lost")
     places = [message["data"]["place"] for message in found if message["event"] == "delivery"]
     assert lost > 0 and lost + len(places) == 1_000 and places == sorted(places)
+
+
+def test_what_is_no_websocket_any_more_is_no_error_of_the_service(
+    served: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that sends what is no frame, while the service waits for it to take what it was sent."""
+    client = served.client()
+    stream_with(client, "odd")
+    publish(client, "odd", 100, text="x" * 100_000)  # 10 MB: more than sockets hold
+    asks = ["GET /v1/destinations/odd/stream?after=0 HTTP/1.1", "Host: localhost", "Upgrade: websocket"]
+    asks += ["Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
+    asks += [f"Authorization: Bearer {served.token()}", "", ""]
+    with caplog.at_level("ERROR", "uvicorn.error"):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as wire:
+            wire.sendall("\r\n".join(asks).encode())
+            assert wire.recv(12).endswith(b"101")
+            time.sleep(0.3)  # until nothing more fits into the connection
+            wire.sendall(b"\xff" * 50)
+            time.sleep(0.1)
+            while wire.recv(1 << 20):
+                pass
+        wait_until(lambda: not served.service.open_streams)
+    assert [record.getMessage() for record in caplog.records] == []

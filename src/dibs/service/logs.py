@@ -25,7 +25,10 @@ from dibs.errors import ArgumentError, show
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}\Z")
-OF_UVICORN = "Application startup failed. Exiting."  # why is said by us, once
+OF_UVICORN = {
+    "Application startup failed. Exiting.",  # why is said by us, once
+    "ASGI callable returned without completing handshake.",  # of each WebSocket that is refused, as requests are
+}
 requests = logging.getLogger("dibs.service.requests")
 
 
@@ -37,7 +40,7 @@ def configure_logs(form: Form = "text", level: Level = "warning") -> None:
         raise ArgumentError(f"the level of the log is one of {', '.join(get_args(Level))}, not {show(level)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
-    handler.addFilter(lambda record: record.msg != OF_UVICORN)
+    handler.addFilter(lambda record: record.msg not in OF_UVICORN)
     for name in ("dibs", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

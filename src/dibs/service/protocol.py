@@ -39,8 +39,12 @@ def http_protocol(most: int = 0, stalled: float = STALLED) -> Any:
         _head_bytes = 0
         _is_refused = False
         _paused_at: float | None = None
+        _under_way: list[
+            Any
+        ]  # requests that are not answered yet, in their order: several where a client does not wait
 
         def connection_made(self, transport: Any) -> None:
+            self._under_way = []
             super().connection_made(transport)
             if most and len(opened) >= most and not _make_room():
                 self._refuse()
@@ -53,6 +57,7 @@ def http_protocol(most: int = 0, stalled: float = STALLED) -> Any:
         def connection_lost(self, exc: Exception | None) -> None:
             opened.pop(self, None)
             self._end_head()
+            self._forget_client()
             super().connection_lost(exc)
 
         def handle_websocket_upgrade(self) -> None:
@@ -72,13 +77,29 @@ def http_protocol(most: int = 0, stalled: float = STALLED) -> Any:
             self._answer(Refusal("unavailable", detail, more, {"Retry-After": "1"}))
 
         def send_400_response(self, msg: str) -> None:
-            """To what the parser does not take."""
-            self._answer(Refusal("argument", f"this is no request of HTTP/1.1, or its address is too long: {msg}"))
+            """To what the parser does not take. Requests before it have their answers, and the connection then ends."""
+            self._is_refused = True
+            waiting = [each for each in self._under_way if not each.response_complete]
+            if waiting and not waiting[-1].more_body:
+                waiting[-1].keep_alive = False
+            elif waiting and (len(waiting) > 1 or waiting[0].response_started):  # the body of the last has no end
+                self.cut_off()
+            else:
+                self._answer(Refusal("argument", f"this is no request of HTTP/1.1, or its address is too long: {msg}"))
 
         def _answer(self, refusal: Refusal) -> None:
             self._is_refused = True
+            self._forget_client()
             self.transport.write(_text_of(refusal))
             self.transport.close()
+
+        def _forget_client(self) -> None:
+            """What is under way writes nothing more: a transport that is closed takes it for an error. (connection_lost
+            comes later than that, and tells the last request alone.)"""
+            for each in self._under_way:
+                each.disconnected = True
+                each.message_event.set()
+            self._under_way.clear()
 
         # ---- answers ----
 
@@ -122,6 +143,10 @@ def http_protocol(most: int = 0, stalled: float = STALLED) -> Any:
         def on_headers_complete(self) -> None:
             self._end_head()
             super().on_headers_complete()
+            if self._under_way:
+                self._under_way = [each for each in self._under_way if not each.response_complete]
+            if self.cycle is not None:
+                self._under_way.append(self.cycle)
 
         def _begin_head(self) -> None:
             self._head_bytes = self._of_headers = 0
@@ -134,6 +159,7 @@ def http_protocol(most: int = 0, stalled: float = STALLED) -> Any:
 
         def cut_off(self) -> None:
             self._end_head()
+            self._forget_client()
             if self.transport is not None and not self.transport.is_closing():
                 self.transport.abort() if hasattr(self.transport, "abort") else self.transport.close()
 

@@ -57,7 +57,7 @@ class _Socket:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Scope) -> None:
-        with suppress(OSError):  # the client is gone, which `receive` says
+        with suppress(OSError, RuntimeError):  # the client is gone, or has sent what is no frame: `receive` says so
             await self._hand_on(message)
 
     async def _hand_on(self, message: Scope) -> None:
