@@ -162,6 +162,26 @@ def test_what_fails_midway_says_how_far_it_came(served: Running, client: httpx.C
         )
 
 
+def test_an_answer_that_is_broken_off(served: Running, client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Its lines come as they are done: what fails later can only end it. That is said once, without a traceback."""
+    client.put("/v1/destinations/all", json={"kind": "stream"})
+    client.put("/v1/subscriptions/all", json={"expression": "n >= 0", "destination": "all"})
+    outbox = served.service.outbox
+    before = outbox.most_bytes
+    [[size]] = outbox.session.read(lambda c: c.execute("SELECT bytes FROM state").fetchall())
+    outbox.most_bytes = size + 200_000
+    body = b"".join(b'{"n": %d, "long": "%s"}\n' % (n, b"x" * 1_000) for n in range(1_200))
+    try:
+        with caplog.at_level("ERROR"), pytest.raises(httpx.RemoteProtocolError):
+            publish(client, body)
+    finally:
+        outbox.most_bytes = before
+    assert not any(record.exc_info for record in caplog.records)
+    [said] = [record.getMessage() for record in caplog.records if record.name.startswith("dibs")]
+    assert said.startswith("an answer was broken off: ") and "outbox" in said
+    assert client.get("/ready").status_code == 200
+
+
 def test_lines_and_documents_have_a_length(served: Running, client: httpx.Client) -> None:
     long = b'{"n": "' + b"x" * (1 << 20) + b'"}'
     body = b'{"n": 7}\n' * EVENTS + long

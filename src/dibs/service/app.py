@@ -246,9 +246,12 @@ class Service:
             scope[HOLD].add_bytes(len(answer.body))
         try:
             await answer.send(send, is_head)
-        except (DibsError, Refusal) as error:  # the answer had begun: it ends without its end
-            log.error("an answer was broken off: %s", error)
-            raise
+        except (
+            DibsError,
+            Refusal,
+        ) as error:  # the answer had begun: it ends without its end, and so does the connection
+            about = {"about": {"request": request_id(scope)}}
+            log.error("an answer was broken off: %s", refusal_of(error).detail, extra=about)
 
     def _refuse(self, error: Exception, name: str, scope: Scope) -> Answer:
         refusal = refusal_of(error)

@@ -27,6 +27,7 @@ Level = Literal["debug", "info", "warning", "error"]
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}\Z")
 OF_UVICORN = {
     "Application startup failed. Exiting.",  # why is said by us, once
+    "ASGI callable returned without completing response.",  # of answers that are broken off: so is this
     "ASGI callable returned without completing handshake.",  # of each WebSocket that is refused, as requests are
 }
 requests = logging.getLogger("dibs.service.requests")
