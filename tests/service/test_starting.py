@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -21,7 +22,7 @@ from websockets.sync.client import connect
 from dibs.matcher import Matcher
 from dibs.service.delivering import AGAIN, LIVES, LONGEST, Restarts
 from dibs.service.delivery import deliverer
-from dibs.service.logs import JsonLines, TextLines, request_id
+from dibs.service.logs import JsonLines, TextLines, is_told, request_id
 from dibs.storage.writer_lock import WriterLock
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (WARNING|ERROR) dibs\.service[a-z.]*: ")
@@ -151,3 +152,10 @@ def test_an_error_keeps_its_traceback_and_its_request() -> None:
     assert "OSError: the disk is away" in line["exception"]
     text = TextLines().format(record)
     assert " ERROR dibs.test: GET /x failed [order-9]\nTraceback" in text
+
+
+@pytest.mark.parametrize(("error", "told"), [(asyncio.CancelledError(), False), (ValueError(), True)])
+def test_a_request_that_a_stop_has_broken_off_has_no_traceback(error: BaseException, told: bool) -> None:
+    about = (type(error), error, None)
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "Exception in ASGI application\n", (), about)
+    assert is_told(record) is told

@@ -10,6 +10,7 @@ for (5xx). Tokens, bodies and queries are in no line.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -41,12 +42,18 @@ def configure_logs(form: Form = "text", level: Level = "warning") -> None:
         raise ArgumentError(f"the level of the log is one of {', '.join(get_args(Level))}, not {show(level)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
-    handler.addFilter(lambda record: record.msg not in OF_UVICORN)
+    handler.addFilter(is_told)
     for name in ("dibs", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
     logging.getLogger("dibs").setLevel(level.upper())
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Requests that a stop has broken off are counted by uvicorn, in one line; each would have a traceback too."""
+    is_stop = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return record.msg not in OF_UVICORN and not is_stop
 
 
 def announce(text: str, form: Form) -> None:
