@@ -398,6 +398,7 @@ def number_of(near: float, rest: int) -> Literal:
 HardConstant = tuple[int, float, int, bytes | None]  # kind, number, integer; and the bytes of a string
 
 
+@lru_cache(maxsize=1 << 12)  # the same patterns come again and again
 def hard_constant(kind: int, written: bytes, negative: bool) -> HardConstant | None:
     """A constant that is out of the ordinary; None: the grammar should look at its text."""
     text, what = written.decode(), kind & ~HARD
