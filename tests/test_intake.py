@@ -88,6 +88,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "add_many expression": (lambda v: one().add_many([("b", v)]), "text"),
     "add_many weight": (lambda v: one().add_many([("b", "TRUE", v)]), "number float negative zero"),
     "add_many on_error": (lambda v: one().add_many([("b", "TRUE")], on_error=v), ""),
+    "add_many progress": (lambda v: one().add_many([("b", "TRUE")], progress=v), "None type"),
     "add_table": (lambda v: one().add_table(v), ""),
     "add_table on_error": (lambda v: one().add_table(TABLE, on_error=v), ""),
     "add_table progress": (lambda v: one().add_table(TABLE, progress=v), "None type"),

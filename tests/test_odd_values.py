@@ -89,6 +89,7 @@ CHANGING: dict[str, Call] = {
     "add_many": Call(lambda m, v: m.add_many(v)),
     "add_many skip": Call(lambda m, v: m.add_many([v, (v, v), ("z", "a = 1", v)], on_error="skip")),
     "add_many on_error": Call(lambda m, v: m.add_many([("z", "a = 1")], on_error=v)),
+    "add_many progress": Call(lambda m, v: m.add_many([("z", "a = 1")], progress=v), calls=True),
     "add_table": Call(lambda m, v: m.add_table(v)),
     "add_table on_error": Call(lambda m, v: m.add_table(pa.table({"id": [9], "expression": ["a = 1"]}), on_error=v)),
     "add_table progress": Call(

@@ -21,17 +21,45 @@ from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.segments.state import Change
 from dibs.thresholds import thresholds
 
+READ = 0.4  # of the work on a row, about: it is read. Then it is coded and indexed
 
-def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnError) -> list[Rejected]:
+Progress = Callable[[int], None]
+
+
+class Told:
+    """Tells how many more rows are done, as the work on all of them goes on: in the end that all are, and that before
+    they are added, so that nothing is if `progress` raises."""
+
+    def __init__(self, progress: Progress | None, rows: int):
+        self._progress, self._rows = progress, rows
+        self._read = self._told = 0
+
+    def read(self, more: int) -> None:
+        self._read += more
+        self._reach(int(READ * self._read))
+
+    def all(self) -> None:
+        self._reach(self._rows)
+
+    def _reach(self, rows: int) -> None:
+        if self._progress is not None and rows > self._told:
+            more, self._told = rows - self._told, rows
+            self._progress(more)
+
+
+def add_items(
+    changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnError, progress: Progress | None = None
+) -> list[Rejected]:
     """Adds (id, expression[, weight]) items; returns those that were skipped."""
     check_on_error(on_error)
+    check_callable("progress", progress)
     if hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__"):
         raise ArgumentError(f"add_many takes (id, expression) items; use add_table for a {type(items).__name__}")
     if isinstance(items, Mapping):
         raise ArgumentError("add_many takes (id, expression) items; pass .items() of a dict of expressions by id")
     items = list(check_several(items, "(id, expression) items", "use add for one subscription"))
     if len(items) > thresholds.added_one_by_one and (plain := _plain_columns(items)):
-        return add_columns(changes, *plain, np.arange(len(items)), [], on_error)
+        return add_columns(changes, *plain, np.arange(len(items)), [], on_error, progress)
     ids, texts, weights = [], [], []
     bad: list[Rejected] = []
     places: list[int] = []
@@ -47,10 +75,10 @@ def add_items(changes: Changes, items: Iterable[tuple[Any, ...]], on_error: OnEr
         texts.append(text)
         weights.append(weight)
     if len(texts) <= thresholds.added_one_by_one:
-        return _add_few(changes, ids, texts, weights, places, bad, on_error)
+        return _add_few(changes, ids, texts, weights, places, bad, on_error, Told(progress, len(texts)))
     text_column = from_strings(texts)
     weight_column = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights, np.float64)
-    return add_columns(changes, ids, text_column, weight_column, np.array(places, np.int64), bad, on_error)
+    return add_columns(changes, ids, text_column, weight_column, np.array(places, np.int64), bad, on_error, progress)
 
 
 def _plain_columns(items: list[Any]) -> tuple[pa.Array, pa.Array, NDArray[np.float64] | None] | None:
@@ -81,6 +109,7 @@ def _add_few(
     places: list[int],
     bad: list[Rejected],
     on_error: OnError,
+    told: Told,
 ) -> list[Rejected]:
     def add() -> list[Rejected]:
         good: list[Change] = []
@@ -97,6 +126,7 @@ def _add_few(
         bad.sort(key=lambda r: r.position)
         if bad and on_error == "raise":
             raise SubscriptionErrors(bad)
+        told.all()
         changes.make(good, new=True)
         return bad
 
@@ -111,7 +141,7 @@ def add_columns(
     places: NDArray[np.int64],  # of the rows in the caller's input
     bad: list[Rejected],  # what was refused already
     on_error: OnError,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Rejected]:
     """Adds rows; returns those that were skipped."""
     check_on_error(on_error)
@@ -121,7 +151,8 @@ def add_columns(
         columns = by_type(ids)
         must_wait = changes.batching or len(columns) > 1
         few = len(texts) <= thresholds.changes_for_a_segment
-        compiled = compile_texts(texts, progress, keep_forms=must_wait or few, no_joins=changes.no_joins)
+        told = Told(progress, len(texts))
+        compiled = compile_texts(texts, told.read, keep_forms=must_wait or few, no_joins=changes.no_joins)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
             if compiled.errors:  # those leave their ids to later rows
@@ -145,15 +176,17 @@ def add_columns(
             own = texts.to_pylist()
             of_default = [DEFAULT_WEIGHT] * len(given) if weights is None else weights.tolist()
             forms = compiled.forms
+            told.all()
             changes.make([(given[i], own[i], of_default[i], forms.get(i)) for i in keep.tolist()], new=True)
             return bad
         column = columns[0][1]
         if errors:
             kept = from_numpy(keep)
             weighted = None if weights is None else weights[keep]
-            changes.add_columns(compile_texts(texts.take(kept)), column.take(kept), texts.take(kept), weighted)
+            compiled, column, texts_kept = compile_texts(texts.take(kept)), column.take(kept), texts.take(kept)
+            changes.add_columns(compiled, column, texts_kept, weighted, told.all)
         else:
-            changes.add_columns(compiled, column, texts, weights)
+            changes.add_columns(compiled, column, texts, weights, told.all)
         return bad
 
     return changes.change(add)

@@ -1,4 +1,4 @@
-"""Arrow arrays of what NumPy and Python hold.
+"""Arrow arrays of what NumPy and Python hold; and places in arrays.
 
 pa.array would do, but its first call imports pandas where that is installed: a quarter of a second before the first
 match. So the way from the first subscription to the first match, and that of a process that opens a matcher, makes its
@@ -58,3 +58,9 @@ def to_numpy(array: pa.Array) -> NDArray[Any]:
     kind = "f" if pa.types.is_floating(array.type) else "i" if pa.types.is_signed_integer(array.type) else "u"
     dtype = np.dtype(f"{kind}{array.type.bit_width // 8}")
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
+    first = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64)
+    return first + np.arange(len(first))

@@ -100,13 +100,20 @@ class Changes:
         self._writer = None
 
     def add_columns(
-        self, compiled: Compiled, ids: pa.Array, texts: pa.Array, weights: NDArray[np.float64] | None
+        self,
+        compiled: Compiled,
+        ids: pa.Array,
+        texts: pa.Array,
+        weights: NDArray[np.float64] | None,
+        ready: Callable[[], None],
     ) -> None:
-        """Many new subscriptions, not in a batch, within `change`."""
+        """Many new subscriptions, not in a batch, within `change`. ready: is called before they are added, and none of
+        them is if it raises."""
         state = self._layers.state
         first = state.version + 1
         versions = np.arange(first, first + len(texts))
         segment = build(compiled, ids, texts, weights, versions, self._layers.choice, state.largest())
+        ready()
         self.commit(
             lambda durable: durable.write_columns(ids, texts, weights, first),
             lambda: self._layers.append([segment], first + len(texts) - 1),

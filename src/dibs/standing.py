@@ -64,10 +64,16 @@ class StandingQueries:
 
         self._changes.change(add)
 
-    def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
+    def add_many(
+        self,
+        items: Iterable[tuple[Any, ...]],
+        on_error: OnError = "raise",
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
-        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others."""
-        return add_items(self._changes, items, on_error)
+        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others. `progress`
+        is called with how many more are done; if it raises, or is interrupted, none is added."""
+        return add_items(self._changes, items, on_error, progress)
 
     def add_table(
         self,
@@ -76,7 +82,7 @@ class StandingQueries:
         progress: Callable[[int], None] | None = None,
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
-        path. All or none, as add_many. `progress` is called with how many more rows are parsed."""
+        path. All or none, as add_many, and `progress` likewise."""
         return add_columns(self._changes, *check_columns(table), on_error, progress)
 
     def remove(self, id: Id) -> None:

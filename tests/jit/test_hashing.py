@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dibs.jit.hashing import number_pairs, number_slices
+from dibs.jit.sorting import order_hashes
 
 
 def numbers_of(things):
@@ -32,6 +33,17 @@ def test_slices(dtype, most):
     start = rng.integers(0, len(data) - most, 500)
     number, first = number_slices(data, start, size)
     assert (number.tolist(), first.tolist()) == numbers_of(tuple(data[a : a + n].tolist()) for a, n in zip(start, size))
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 2**20, 2**64])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 1_000])
+def test_order_of_hashes(kinds, count):
+    hashes = np.random.default_rng(count).integers(0, kinds - 1, count, np.uint64, endpoint=True)
+    ordered, places, is_done = order_hashes(hashes)
+    if is_done:
+        assert ordered.tolist() == sorted(hashes.tolist())
+        assert places.tolist() == np.argsort(hashes, kind="stable").tolist()
+    assert is_done or (count == 1_000 and kinds < 2**64), "hashes are put in order"
 
 
 def test_nothing():

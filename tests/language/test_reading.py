@@ -47,15 +47,21 @@ TAKEN = [
     "a = 1 OR b = 2 OR a = 3",
     "NOT (a = 1 AND !b > 2) OR 5 < c",
     "(a = 1 OR b <= 2) AND NOT (c IN ('x', 'y') OR d BETWEEN 4 AND 9)",
+    "a > 5 IS NOT TRUE AND a IS TRUE and (b)is  not\nfalse AND NOT c = 1 IS NOT TRUE",
+    "(a = 1 OR b = 2) IS UNKNOWN OR ((a IN (1, 2) AND NOT c LIKE 'x%') IS FALSE) IS NOT UNKNOWN",
+    "(a = 1) IS NOT TRUE AND (a IN (2, 3)) IS NOT TRUE AND NOT (a = 4 IS TRUE) AND lower(b) = 'x' IS FALSE",
+    "((a IN (1, 2, 3) AND (b NOT IN ('x', 'y')) IS UNKNOWN) IS NOT UNKNOWN) IS UNKNOWN",
 ]
 LEFT = [
     "", " ", "a = ", "= 1", "a = 1 AND", "a = 1AND b = 2", "a = 'x", "a = 1 /* why", "a IN ()", "a IN (1,)",
-    "a BETWEEN 1 2", "a = NULL", "a <=> 1", "a < = 1", "a =! 1", "a NOT = 1", "a IS TRUE", "a NOT NULL",
+    "a BETWEEN 1 2", "a = NULL", "a <=> 1", "a < = 1", "a =! 1", "a NOT = 1", "a NOT NULL",
     "select = 1", "current_date = 1", "a.1 = 1", "f(a) = 1", "(a = 1", "a = 1)", "a = 1 = 1", "(a) (b)", "1 = 1",
     "a = 'x\0y'", "a = 1e999", "a = 128Y", "a RLIKE '['", "a LIKE 'x' ESCAPE 'ab'", "a = '\\uD83D'", "``=1", "TRUE",
     "a = DATE '2023-02-29'", "a = CAST(9007199254740993 AS DOUBLE)", "EXISTS d (d.a = a)", "a = -(-128Y)",
     "a LIKE ('x%')", "a RLIKE ('x')", "a LIKE 'x!%' ESCAPE '!'",
-    "a > 5 IS NOT TRUE", "(a = 1 OR b = 2) IS UNKNOWN", "b = 1 AND NOT (a = 1) IS NOT FALSE", "a IS UNKNOWN",
+    "a IN (1, 2) IS TRUE", "a IS NULL IS TRUE", "a = 1 IS TRUE IS TRUE", "IS TRUE", "a = 1 IS", "a = 1 IS NOT",
+    "(a = 1) IS NULL", "TRUE IS TRUE", "a BETWEEN 1 IS TRUE AND 2",
+    "(((a IS UNKNOWN) IS UNKNOWN) IS UNKNOWN) IS UNKNOWN",
     "NOT c not like\xa0('\\\\')", "a like\xa0('x%')",
 ]  # fmt: skip
 
@@ -87,6 +93,7 @@ PIECES = [
     "a", "b.c", "date", "AND", "and", "OR", "NOT", "=", "==", "<", "<=", "<>", "!=", ">", "BETWEEN", "IN", "(", ")",
     ",", "1", "-1", "1.5", "'x'", "''", "'é'", " ", "  ", "\n", "--", "/*", "*/", "`", '"', "\\", ".", "e5", "L", "-",
     "NULL", "TRUE", "LIKE", "IS", "'x%'", "NOT NULL", "IS NULL", "ESCAPE", "RLIKE", "DATE", "r'x'", "+", "!", "EXISTS",
+    "IS TRUE", "IS NOT UNKNOWN", "IS FALSE", "UNKNOWN",
 ]  # fmt: skip
 
 

@@ -90,10 +90,10 @@ def load_file(
             )
         return loaded, 0
     read = read_subscriptions(name, id_kind=id_kind)
-    if read.table is None:
-        rejected = matcher.add_many(read.items, on_error="skip")
-    else:
-        with bar("subscriptions", len(read)) as advance:
+    with bar("subscriptions", len(read)) as advance:
+        if read.table is None:
+            rejected = matcher.add_many(read.items, on_error="skip", progress=sum_up(advance))
+        else:
             rejected = matcher.add_table(read.table, on_error="skip", progress=sum_up(advance))
     for r in rejected:
         read.problems.append((read.numbers[r.position], f"subscription {r.id!r}: {r.error}"))

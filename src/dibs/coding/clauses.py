@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.arrays import runs as runs
 from dibs.coding.clause_kernels import spans_of
 from dibs.coding.constants import domains_of
 from dibs.coding.domain import Domains
@@ -113,12 +113,6 @@ def concatenate_clauses(parts: Sequence[Clauses]) -> tuple[Clauses, NDArray[np.i
         attributes=max(p.attributes for p in parts),
     )
     return clauses, np.concatenate(places)
-
-
-def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """starts[0], starts[0] + 1, ... (sizes[0] of them), starts[1], ..."""
-    first = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes).astype(np.int64)
-    return first + np.arange(len(first))
 
 
 def code_clauses(table: PredicateTable) -> tuple[Domains, Clauses]:

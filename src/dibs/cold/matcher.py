@@ -76,10 +76,18 @@ class ColdMatcher:
 
         self._change(change)
 
-    def add_many(self, items: Iterable[tuple[Any, ...]], on_error: OnError = "raise") -> list[Rejected]:
+    def add_many(
+        self,
+        items: Iterable[tuple[Any, ...]],
+        on_error: OnError = "raise",
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
-        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others."""
+        (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others. `progress`
+        is called with how many more are done; if it raises, or is interrupted, none is added."""
         check_on_error(on_error)
+        if progress is not None:
+            raise NeedsKernels
         if type(items) not in (list, tuple) or len(items) > thresholds.cold_subscriptions:  # type: ignore[arg-type]
             raise NeedsKernels  # what can be read only once must not be begun here
         given = list(enumerate(items))

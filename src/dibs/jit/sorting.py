@@ -1,4 +1,4 @@
-"""Orders that NumPy takes longer for: of short runs, and of numbers that are few."""
+"""Orders that NumPy takes longer for: of short runs, of hashes, and of numbers that are few."""
 
 from __future__ import annotations
 
@@ -57,6 +57,38 @@ def order_each(items, first, size, key):
                 items[at] = items[at - 1]
                 at -= 1
             items[at] = x
+
+
+@kernel
+def order_hashes(hashes):
+    """Hashes in order, the places where they stood (equal ones in the order of these), and whether that was to be had:
+    not if many begin alike, as of numbers that are no hashes. They are counted by their first bits, one bucket for
+    each, and there is little left to sort: five times as fast as a sort."""
+    bits = np.uint64(1)
+    while (np.int64(1) << np.int64(bits)) < len(hashes):
+        bits += np.uint64(1)
+    shift = np.uint64(64) - bits
+    free = np.zeros((np.int64(1) << np.int64(bits)) + 1, np.int32)
+    ordered, places = np.empty(len(hashes), np.uint64), np.empty(len(hashes), np.int32)
+    for h in hashes:
+        free[np.int64(h >> shift) + 1] += 1
+    for b in range(1, len(free)):
+        free[b] += free[b - 1]
+    for i in range(len(hashes)):
+        b = np.int64(hashes[i] >> shift)
+        ordered[free[b]], places[free[b]] = hashes[i], i
+        free[b] += 1
+    moved = 0
+    for i in range(1, len(hashes)):
+        h, place, at = ordered[i], places[i], i
+        while at > 0 and ordered[at - 1] > h:
+            ordered[at], places[at] = ordered[at - 1], places[at - 1]
+            at -= 1
+        ordered[at], places[at] = h, place
+        moved += i - at
+        if moved > _SHORT * len(hashes):
+            return ordered, places, False
+    return ordered, places, True
 
 
 @kernel

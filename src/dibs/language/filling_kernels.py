@@ -124,17 +124,33 @@ class Filled(NamedTuple):
 
 
 @kernel
-def frame_keys(first_predicate, first_sign, signs, pattern, hole, name_hole, equality, name):
-    """The keys of templates.frame_of: (bytes, where each begins). Equalities on an attribute that another equality of
-    the text speaks of, too, are told apart where OR or NOT may bring them together."""
-    texts = len(first_sign) - 1
-    keys, start = np.empty(len(signs) + 2 * len(pattern), np.uint8), np.empty(texts + 1, np.int64)
+def spread(like, first_predicate, pattern, hole, name):
+    """Gives each text that is like another one the templates and names of that."""
+    for t in range(len(like)):
+        if like[t] != t:
+            own, other = first_predicate[t], first_predicate[like[t]]
+            last = first_predicate[t + 1]
+            for k in range(last - own):
+                pattern[own + k] = pattern[other + k]
+            for k in range(hole[last] - hole[own]):
+                name[hole[own] + k] = name[hole[other] + k]
+
+
+@kernel
+def frame_keys(texts, first_predicate, first_sign, signs, pattern, hole, name_hole, equality, name):
+    """The keys of templates.frame_of for these texts: (bytes, where each begins). Equalities on an attribute that
+    another equality of the text speaks of, too, are told apart where OR, NOT or IS may bring them together."""
+    size = 0
+    for t in texts:
+        size += first_sign[t + 1] - first_sign[t] + 2 * (first_predicate[t + 1] - first_predicate[t])
+    keys, start = np.empty(size, np.uint8), np.empty(len(texts) + 1, np.int64)
     at = 0
-    for t in range(texts):
-        start[t] = at
+    for i in range(len(texts)):
+        t = texts[i]
+        start[i] = at
         merges = False
         for s in range(first_sign[t], first_sign[t + 1]):
-            merges |= signs[s] == _OR or signs[s] == _NOT
+            merges |= signs[s] == _OR or signs[s] == _NOT or (signs[s] >= 65 and signs[s] != _PREDICATE)
         first, last = first_predicate[t], first_predicate[t + 1]
         merges &= last - first < 65536
         p = first
@@ -154,22 +170,23 @@ def frame_keys(first_predicate, first_sign, signs, pattern, hole, name_hole, equ
                         at += 2
                 p += 1
             at += 1
-    start[texts] = at
+    start[len(texts)] = at
     return keys, start
 
 
 @kernel
-def count_literals(rows, texts, patterns, holes_kind, holes_size):
+def count_literals(rows, texts, patterns, frames, holes_kind, holes_size):
     """(predicates, literals) that `fill` writes at most."""
     predicates, literals = 0, 0
     for r in range(len(rows)):
-        for p in range(texts.first[rows[r]], texts.first[rows[r] + 1]):
-            test = 2 * texts.pattern[p]
-            predicates += 1
-            literals += max(
-                patterns.source[test + 1] - patterns.source[test], patterns.source[test + 2] - patterns.source[test + 1]
-            )
-            for h in range(texts.hole[p], texts.hole[p + 1]):
+        frame, first = texts.frame[rows[r]], texts.first[rows[r]]
+        step, last = frames.step[frame], frames.step[frame + 1]
+        predicates += last - step
+        for unit in range(frames.unit[step], frames.unit[last]):
+            predicate = first + frames.predicate[unit]
+            test = 2 * texts.pattern[predicate] + frames.negated[unit]
+            literals += patterns.source[test + 1] - patterns.source[test]
+            for h in range(texts.hole[predicate], texts.hole[predicate + 1]):
                 if holes_kind[h] == _LIST:
                     literals += holes_size[h]
     return predicates, literals
@@ -177,7 +194,7 @@ def count_literals(rows, texts, patterns, holes_kind, holes_size):
 
 @kernel
 def fill(rows, read, filled):
-    """Adds the rows, which are texts. There is room: see count_literals (no predicate is in two steps)."""
+    """Adds the rows, which are texts. There is room: see count_literals."""
     texts, patterns, frames, holes, name = read
     attributes, columns, strings, count = filled
     row, p, i, known, string = count[0], count[1], count[2], count[3], 0

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dibs.arrays import runs
 from dibs.jit.hashing import number_slices
 from dibs.language.advice import NOT_FINITE
 from dibs.language.expression import Kind, Literal, microseconds, number, number_key
@@ -39,6 +40,7 @@ from dibs.language.filling_kernels import (
     count_literals,
     fill,
     frame_keys,
+    spread,
 )
 from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
@@ -64,8 +66,8 @@ class Reading:
     order: NDArray[np.int64]
 
 
-def read(texts: pa.Array) -> Reading:
-    """Reads a string array (a null is left alone)."""
+def read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Reading:
+    """Reads a string array (a null is left alone). progress: is called with how many more were read, many times."""
     texts = texts.cast(pa.large_string()) if texts.type != pa.large_string() else texts
     texts = texts.fill_null("") if texts.null_count else texts  # an empty text is left alone
     sizes = pc.binary_length(texts)
@@ -74,7 +76,10 @@ def read(texts: pa.Array) -> Reading:
     chunk = thresholds.texts_at_once
     gathered, room = _Gathered(len(texts)), _Room()
     for at in range(0, len(texts), chunk):
-        _Chunk(texts.slice(at, chunk), at, gathered).read(room)
+        part = _Chunk(texts.slice(at, chunk), at, gathered)
+        part.read(room)
+        if progress is not None:
+            progress(int(len(part.bad) - part.bad.sum()))
     taken = np.zeros(len(texts), np.bool_)
     order = gathered.order()
     taken[order] = True
@@ -186,47 +191,39 @@ class _Chunk:
         n, size = len(self.bad), int(self.offsets[-1] - self.offsets[0])
         predicates, holes, signs = room.of(size, n)
         self.first, self.first_sign = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+        self.like = np.empty(n, np.int64)
         count, hole_count, _, sign_count, _ = read_texts(
-            self.data, self.offsets, predicates, holes, signs, self.first, self.first_sign
+            self.data, self.offsets, predicates, holes, signs, self.first, self.first_sign, self.like
         ).tolist()
         self.bad |= self.first[1:] == self.first[:-1]
         if not count:
             return
         self.hole = predicates.hole[: count + 1]
         self.holes = Holes._make(array[:hole_count] for array in holes)
+        cut = np.flatnonzero(self.like == np.arange(n))  # all others are like one of these
+        own = runs(self.first[cut], np.diff(self.first)[cut])
         self._resolve_hard()
-        name = self._number_names()
-        number, patterns = self._look_up(
-            predicates.bytes, predicates.start[:count], predicates.size[:count], pattern_of
-        )
+        name = self._number_names(runs(self.hole[own], np.diff(self.hole)[own]))
+        number = np.empty(count, np.int32)
+        number[own], patterns = self._look_up(predicates.bytes, predicates.start[own], predicates.size[own], pattern_of)
         unknown = np.array([p is None for p in patterns], np.bool_)
         if unknown.any():
-            self._refuse(np.flatnonzero(unknown[number]))
+            self._refuse(own[unknown[number[own]]])
+        spread(self.like, self.first, number, self.hole, name)
+        self.bad |= self.bad[self.like]
         self._name_computed(number, patterns, name)
         pattern_arrays = _pattern_arrays(patterns)
-        keys, start = frame_keys(
-            self.first,
-            self.first_sign,
-            signs[:sign_count],
-            number,
-            self.hole,
-            pattern_arrays.name,
-            pattern_arrays.equality,
-            name,
-        )
-        good = np.flatnonzero(~self.bad)
-        frame = np.zeros(n, np.int32)
-        frame[good], frames = self._look_up(keys, start[:-1][good], np.diff(start)[good].astype(np.int32), frame_of)
-        self.bad[good] = np.array([f is None for f in frames], np.bool_)[frame[good]] if len(good) else False
+        frame, frames = self._find_frames(signs[:sign_count], number, pattern_arrays, name)
         plain = np.array([f is not None and f.is_conjunction for f in frames], np.bool_)
         texts = Texts(self.first, frame, number, self.hole)
-        read = Read(texts, pattern_arrays, _frame_arrays(frames), self.holes, name)
+        frame_arrays = _frame_arrays(frames)
+        read = Read(texts, pattern_arrays, frame_arrays, self.holes, name)
         for part, are_programs in ((self.gathered.conjunctions, False), (self.gathered.programs, True)):
             rows = np.flatnonzero(~self.bad)
             rows = rows[plain[frame[rows]] != are_programs] if len(frames) else rows
             if len(rows):
                 predicate_count, literal_count = count_literals(
-                    rows, texts, pattern_arrays, self.holes.kind, self.holes.size
+                    rows, texts, pattern_arrays, frame_arrays, self.holes.kind, self.holes.size
                 )
                 part.seen = self.at + n
                 part.make_room(len(rows), predicate_count, literal_count, len(self.gathered.names))
@@ -234,6 +231,20 @@ class _Chunk:
                 fill(rows, read, Filled(part.attributes, part.columns, strings, part.count))
                 part.rows.append(rows + self.at)
                 self._number_strings(strings, int(part.count[4]), part.columns.integer)
+
+    def _find_frames(
+        self, signs: NDArray[np.uint8], number: NDArray[np.int32], patterns: Patterns, name: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], list[Any]]:
+        """The number of the frame of each text, and the frames. A text that is left without is bad."""
+        cut = np.flatnonzero((self.like == np.arange(len(self.like))) & ~self.bad)
+        keys, start = frame_keys(
+            cut, self.first, self.first_sign, signs, number, self.hole, patterns.name, patterns.equality, name
+        )
+        frame = np.zeros(len(self.bad), np.int32)
+        frame[cut], frames = self._look_up(keys, start[:-1], np.diff(start).astype(np.int32), frame_of)
+        self.bad[cut] = np.array([f is None for f in frames], np.bool_)[frame[cut]] if len(cut) else False
+        self.bad |= self.bad[self.like]
+        return frame[self.like], frames
 
     def _number_strings(self, strings: Strings, count: int, integer: NDArray[np.int64]) -> None:
         """Puts the number of its text into each literal that is a string."""
@@ -258,10 +269,10 @@ class _Chunk:
     def _refuse_holes(self, holes: NDArray[np.int64]) -> None:
         self._refuse(np.searchsorted(self.hole, holes, "right") - 1)
 
-    def _number_names(self) -> NDArray[np.int32]:
-        """The number of the attribute of each hole that is a name."""
+    def _number_names(self, holes: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The number of the attribute of each of the holes that is a name."""
         kind, start, size = self.holes[:3]
-        own = np.flatnonzero(kind == NAME)
+        own = holes[kind[holes] == NAME]
         number, first = number_slices(self.data, start[own], size[own])
         view, names = self.data.data, self.gathered.names
         known = np.empty(len(first), np.int32)
@@ -312,6 +323,9 @@ class _Chunk:
         found = made[which.reshape(-1)]
         name[first + pattern.name] = np.maximum(found, 0)
         self._refuse(predicates[found < 0])
+        if of_constants:  # which of its attributes are the same is not as in the text that it is like
+            texts = self._texts_of(predicates)
+            self.like[texts] = texts
 
     def _identities(self, holes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Columns that are equal for equal constants."""
@@ -384,6 +398,7 @@ def number_of(near: float, rest: int) -> Literal:
 HardConstant = tuple[int, float, int, bytes | None]  # kind, number, integer; and the bytes of a string
 
 
+@lru_cache(maxsize=1 << 12)  # the same patterns come again and again
 def hard_constant(kind: int, written: bytes, negative: bool) -> HardConstant | None:
     """A constant that is out of the ordinary; None: the grammar should look at its text."""
     text, what = written.decode(), kind & ~HARD

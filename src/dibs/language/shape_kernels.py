@@ -5,6 +5,8 @@ A text is cut at AND, OR, NOT and the parentheses around conditions into predica
 
     (a = 1 OR b <= 2) AND NOT c LIKE 'x%'        frame (p|p)&!p        predicates NAME = NUMBER, NAME <= NUMBER, ...
 
+IS TRUE and its kin behind a condition belong to the frame, too (shapes.TRUTHS).
+
 The shape of a predicate is a run of bytes: its words in upper case with a blank behind them, its signs, and one byte
 for each hole, that is for a name or a constant. What a constant decides is in that byte: what kind it is of, and where
 a pattern of LIKE has its wildcards. Holes have what stands there, as a place in the text or as a number.
@@ -44,6 +46,7 @@ from dibs.language.shapes import (
     HARD,
     LIST,
     NAME,
+    TESTED,
     UNEQUAL,
 )
 from dibs.language.time_kernels import read_time
@@ -62,6 +65,7 @@ def _word(letters: str) -> int:
 _AND, _OR, _NOT, _IN, _BETWEEN = (_word(w) for w in ("AND", "OR", "NOT", "IN", "BETWEEN"))
 _LIKE, _RLIKE, _REGEXP, _IS, _NULL = (_word(w) for w in ("LIKE", "RLIKE", "REGEXP", "IS", "NULL"))
 _TRUE, _FALSE, _ESCAPE, _DATE, _TIMESTAMP = (_word(w) for w in ("TRUE", "FALSE", "ESCAPE", "DATE", "TIMESTAM"))
+_UNKNOWN = _word("UNKNOWN")
 _OPEN, _CLOSE, _COMMA, _DOT, _MINUS, _EXCLAMATION = 40, 41, 44, 46, 45, 33
 _EQUAL, _LESS, _MORE = 61, 60, 62
 _PERCENT, _UNDERSCORE, _BACKSLASH, _BLANK = 37, 95, 92, 32
@@ -359,6 +363,21 @@ def _ends_condition(data, kind, start, stop):
 
 
 @phase(inline=False)
+def _truth(data, at, end):
+    """What stands behind the word IS: (its sign in a frame, one past it), or (0, 0) if it is none of TRUE, FALSE and
+    UNKNOWN, with or without NOT."""
+    kind, start, stop = next_piece(data, at, end, False)
+    word = _letters(data, start, stop) if kind == WORD else np.int64(0)
+    negated = word == _NOT
+    if negated:
+        kind, start, stop = next_piece(data, stop, end, False)
+        word = _letters(data, start, stop) if kind == WORD else np.int64(0)
+    if word not in (_TRUE, _FALSE, _UNKNOWN):
+        return np.int64(0), np.int64(0)
+    return np.int64((data[start] | 32) - 32 * negated), np.int64(stop)
+
+
+@phase(inline=False)
 def _read_predicate(data, end, piece, shape, holes, b, h):
     """Adds the predicate that begins with this piece: (one past its shape or -1, one past its holes, whether they are
     such as _same_as_last knows, the piece behind it). -1: the text is left alone."""
@@ -372,6 +391,9 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
             return b, h, is_plain, (kind, start, stop)
         if kind == END or h + 2 >= len(holes.kind) or b + stop - start + 2 >= len(shape):
             break
+        if word == _IS and inner == 0 and betweens == 0 and _truth(data, stop, end)[0] != 0:
+            shape[b] = TESTED
+            return b + 1, h, is_plain, (kind, start, stop)
         after, after_start, after_stop = next_piece(data, stop, end, False)
         negative = sign == _MINUS and after == NUMBER and _is_before_number(before)
         if negative or (sign == _DOT and after == NUMBER and after_start == stop):
@@ -480,9 +502,17 @@ def read_text(data, at, end, predicates, holes, signs, count):
         signs[s] = _PREDICATE
         p, s = p + 1, s + 1
         # What stands behind it.
-        while opened > 0 and _sign_at(data, kind, start, stop) == _CLOSE and s + 2 < len(signs):
-            signs[s] = _CLOSE
-            s, opened = s + 1, opened - 1
+        while s + 2 < len(signs):
+            if opened > 0 and _sign_at(data, kind, start, stop) == _CLOSE:
+                signs[s] = _CLOSE
+                opened -= 1
+            elif kind == WORD and _letters(data, start, stop) == _IS:
+                signs[s], stop = _truth(data, stop, end)
+                if signs[s] == 0:
+                    return False
+            else:
+                break
+            s += 1
             kind, start, stop = next_piece(data, stop, end, False)
         if kind == END:
             break
@@ -551,14 +581,15 @@ def _same_as_last(data, at, end, last, last_end, holes, first, h):
 
 
 @kernel
-def read_texts(data, offsets, predicates, holes, signs, first_predicate, first_sign):
+def read_texts(data, offsets, predicates, holes, signs, first_predicate, first_sign, like):
     """Reads texts one after the other. Those of text t are the predicates [first_predicate[t], first_predicate[t + 1])
-    and signs likewise; none: it is left alone. Returns how many predicates, holes, bytes and signs there are."""
+    and signs likewise; none: it is left alone. like[t]: the first one before it from which it differs in numbers and
+    strings alone, if that was seen, else t. Returns how many predicates, holes, bytes and signs there are."""
     count = np.zeros(5, np.int64)
     first_predicate[0], first_sign[0], predicates.hole[0] = 0, 0, 0
     last, p, h, s = -1, 0, 0, 0  # the last text that was read, and where it begins
     for t in range(len(offsets) - 1):
-        next_p, next_h, next_s = count[0], count[1], count[3]
+        next_p, next_h, next_s, like[t] = count[0], count[1], count[3], t
         has_room = 2 * next_p - p < len(predicates.size) and 2 * next_h - h < len(holes.kind)
         if (
             last >= 0
@@ -576,7 +607,7 @@ def read_texts(data, offsets, predicates, holes, signs, first_predicate, first_s
             for k in range(next_s - s):
                 signs[next_s + k] = signs[s + k]
             count[0], count[1], count[3] = 2 * next_p - p, 2 * next_h - h, 2 * next_s - s
-            predicates.hole[count[0]] = count[1]
+            predicates.hole[count[0]], like[t] = count[1], like[last]
             last, p, h, s = t, next_p, next_h, next_s
         elif read_text(data, offsets[t], offsets[t + 1], predicates, holes, signs, count):
             last, p, h, s = t, next_p, next_h, next_s
@@ -613,8 +644,8 @@ def read_alone(data):
         return np.empty(0, np.uint8), np.empty(0, np.int64)
     p, h, b, s = count[0], count[1], count[2], count[3]
     merges = False
-    for k in range(s):
-        merges |= signs[k] == _OR_SIGN or signs[k] == _EXCLAMATION
+    for k in range(s):  # TRUTHS are letters
+        merges |= signs[k] == _OR_SIGN or signs[k] == _EXCLAMATION or (signs[k] >= 65 and signs[k] != _PREDICATE)
     merges &= p < 65536  # as in frame_keys: two bytes tell no more apart, and apart they mean the same
     key, at = np.empty(s + b + p + (2 * h + 1 if merges else 0), np.uint8), 0
     for k in range(s):

@@ -23,6 +23,11 @@ AT_MOST = 12
 AT_LEAST = 13
 SIGNS = {UNEQUAL: "<>", AT_MOST: "<=", AT_LEAST: ">="}
 
+# The last byte of a predicate that IS [NOT] TRUE, FALSE or UNKNOWN follows without parentheses; and what stands for
+# these in a frame.
+TESTED = 18
+TRUTHS = {"t": "TRUE", "f": "FALSE", "u": "UNKNOWN", "T": "NOT TRUE", "F": "NOT FALSE", "U": "NOT UNKNOWN"}
+
 # Kinds of holes, beside the kinds of values.
 NAME = 0  # in place of BOOLEAN, which TRUE and FALSE are
 LIST = 7

@@ -53,6 +53,8 @@ from dibs.language.shapes import (
     A_TIMESTAMP,
     AN_EMPTY_STRING,
     SIGNS,
+    TESTED,
+    TRUTHS,
 )
 from dibs.language.sql import parse, read
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, after_prefix
@@ -266,9 +268,14 @@ _WRITERS: dict[int, Callable[[_Example, int], str]] = {
 }
 
 
+_TESTED = bytes([TESTED])
+
+
 def _make_pattern(shape: bytes) -> Pattern | None:
     try:
-        example = _Example(shape)
+        example = _Example(shape.removesuffix(_TESTED))
+        if shape.endswith(_TESTED):  # not every condition takes it without parentheses
+            parse(f"{example.text} IS TRUE")
         tree, is_written = read(example.text)
     except (ExpressionError, ValueError):  # also a word that is not UTF-8, or none
         return None
@@ -361,6 +368,7 @@ def _key(literal: Literal | bytes) -> tuple[int, object]:
 
 MERGED = 1, 2, 3, 4  # in a frame's key, in place of p: an equality, and in two bytes more whose attribute it shares
 _OPERATORS = ("=", "<>", "IN", "NOT IN")
+_SIGNS = {"&": "AND", "|": "OR", "!": "NOT"} | {sign: f"IS {truth}" for sign, truth in TRUTHS.items()}
 
 
 def _make_frame(key: bytes) -> Frame | None:
@@ -379,7 +387,7 @@ def _make_frame(key: bytes) -> Frame | None:
             words.append(f"p{len(equalities)} < 1")
             equalities.append(0)
         else:
-            words.append({"&": "AND", "|": "OR", "!": "NOT"}.get(chr(byte), chr(byte)))
+            words.append(_SIGNS.get(chr(byte), chr(byte)))
         at += 1
     try:
         form = normal_form(parse(" ".join(words)))

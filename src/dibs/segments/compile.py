@@ -43,9 +43,7 @@ def compile_texts(
     no_joins: str = "",
 ) -> Compiled:
     """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`."""
-    bulk = read(texts)
-    if progress:
-        progress(len(bulk.order))
+    bulk = read(texts, progress)
     forms: dict[int, Expression] = {}
     errors: dict[int, ExpressionError] = {}
     for i in np.flatnonzero(~bulk.taken).tolist():

@@ -16,6 +16,7 @@ from dibs.arguments import Id as Id
 from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
+from dibs.jit.sorting import order_hashes
 from dibs.lazy import lazy
 
 WORD = 2**64 - 1
@@ -94,8 +95,11 @@ class IdIndex:
         """Of a small segment it is made when it is first asked for: the segment may go before that."""
         if self._sorted is None:
             hashes = id_hashes(self.ids)
-            rows = np.argsort(hashes, kind="stable").astype(np.int32)
-            self._sorted = hashes[rows], rows
+            ordered, rows, is_done = order_hashes(hashes)
+            if not is_done:  # ids that somebody has made up so that their hashes are alike
+                rows = np.argsort(hashes, kind="stable").astype(np.int32)
+                ordered = hashes[rows]
+            self._sorted = ordered, rows
         return self._sorted
 
     def at(self, rows: NDArray[np.int32]) -> list[Id]:

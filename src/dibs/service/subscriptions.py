@@ -24,6 +24,7 @@ from dibs.language.joins import attributes_of_event
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.matches import id_order
+from dibs.segments.compile import form_of
 from dibs.service.details import Detail, Details
 from dibs.service.problems import Refusal
 from dibs.service.settings import Limits
@@ -231,7 +232,7 @@ class Subscriptions:
         now = time.time_ns() // 1_000
         for detail in new:
             if not detail.is_plain:
-                parse(detail.expression)  # before anything is written
+                form_of(detail.expression)  # before anything is written
         new = [replace(d, version=self.matcher.version + 1, time=now) if d.paused else d for d in new]
         kept = [detail for detail in new if not detail.is_plain]
         if kept:
@@ -284,7 +285,7 @@ class Subscriptions:
             try:
                 self.check_size(detail.expression)
                 if id in there or not quick:
-                    parse(detail.expression)
+                    form_of(detail.expression)
                     good.append(detail)
                 else:
                     plain_new.append((place, detail))

@@ -7,7 +7,7 @@ only one or two of them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,8 @@ def _sum_looks(
     looks = np.full(len(clauses), np.inf)
     filed = np.flatnonzero(access >= 0)
     looks[filed] = each[access[filed]]
+    if not len(entries.row):
+        return looks
     count = np.bincount(entries.row, minlength=len(clauses))
     total = np.bincount(entries.row, weights=each[entries.access], minlength=len(clauses))
     fit = np.flatnonzero((count > 0) & (count <= thresholds.record_entries))
@@ -151,33 +153,62 @@ def look_cost(clauses: float) -> float:
     return thresholds.look_cost * (1.0 + min(clauses / FAR_CLAUSES, 1.0))
 
 
+class GroupSums(NamedTuple):
+    """What masks and records cost, where these rows are in masks: by group, after those of rows without one."""
+
+    looks: NDArray[np.float64]  # at records
+    masks: NDArray[np.float64]  # how many
+    by_value: NDArray[np.float64]  # records that are filed under values: how many
+
+    @classmethod
+    def of(cls, filed: FiledClauses, in_masks: NDArray[np.bool_]) -> GroupSums:
+        group = filed.groups.of_row + np.int64(1)  # 0: without one
+
+        def total(each: NDArray[Any]) -> NDArray[np.float64]:
+            if not each.any():
+                return np.zeros(len(filed.groups) + 1)
+            return np.asarray(np.bincount(group, weights=each, minlength=len(filed.groups) + 1), np.float64)
+
+        return cls(*map(total, (np.where(in_masks, 0.0, filed.looks), in_masks, filed.by_value & ~in_masks)))
+
+    def left(self, vectors: NDArray[np.bool_]) -> tuple[float, float, bool]:
+        """Of rows that are not in vectors: looks, masks, and whether records are filed under values."""
+        rest = np.append(True, ~vectors)
+        return float(self.looks[rest].sum()), float(self.masks[rest].sum()), bool(self.by_value[rest].any())
+
+
 def choose_parts(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> Placement:
     """Where it is cheapest, as each part also costs something by itself. times: each row stands for so many."""
-    cannot = np.isinf(filed.looks)
-    look = np.where(cannot, 0.0, filed.looks) * look_cost(times * len(cannot))
-    each = cannot | (look > mask_cost)
-    groups, options = filed.groups, []
-    for in_masks in (cannot, each, np.ones(len(each), np.bool_)):
-        options.append(Placement(in_masks, np.zeros(len(groups), np.bool_)))
+    cannot, price = np.isinf(filed.looks), look_cost(times * len(filed.looks))
+    groups = filed.groups
+    best: tuple[float, NDArray[np.bool_], NDArray[np.bool_]] | None = None
+    for in_masks in (cannot, cannot | (filed.looks * price > mask_cost), np.ones(len(cannot), np.bool_)):
+        sums = GroupSums.of(filed, in_masks)
+        options = [np.zeros(len(groups), np.bool_)]
         if len(groups):
-            otherwise = times * np.where(in_masks, mask_cost, look)
-            grouped = groups.of_row >= 0
-            saved = np.bincount(groups.of_row[grouped], weights=otherwise[grouped], minlength=len(groups))
-            for vectors in (filed.group_cost < saved, np.ones(len(groups), np.bool_)):
-                placed = Placement(in_masks.copy(), vectors)
-                placed.masks[placed.rows_of_vectors(groups)] = False
-                options.append(placed)
-    return options[int(np.argmin([cost_of(filed, placed, mask_cost, times) for placed in options]))]
+            saved = times * (sums.looks * price + sums.masks * mask_cost)[1:]
+            options += [filed.group_cost < saved, np.ones(len(groups), np.bool_)]
+        for vectors in options:
+            cost = _cost(filed, sums, vectors, mask_cost, times)
+            if best is None or cost < best[0]:
+                best = cost, in_masks, vectors
+    assert best is not None
+    placed = Placement(best[1].copy(), best[2])
+    placed.masks[placed.rows_of_vectors(groups)] = False
+    return placed
 
 
 def cost_of(filed: FiledClauses, placed: Placement, mask_cost: float, times: float) -> float:
     """What an event costs, in nanoseconds."""
+    return _cost(filed, GroupSums.of(filed, placed.masks), placed.vectors, mask_cost, times)
+
+
+def _cost(filed: FiledClauses, sums: GroupSums, vectors: NDArray[np.bool_], mask_cost: float, times: float) -> float:
     t = thresholds
-    records = ~placed.masks & ~placed.rows_of_vectors(filed.groups)
-    looks = filed.looks[records].sum() * look_cost(times * len(records))
-    cost = times * (looks + placed.masks.sum() * mask_cost) + filed.group_cost[placed.vectors].sum()
-    each_value = t.values_cost * (records & filed.by_value).any() + t.masks_cost * placed.masks.any()
-    return float(cost + filed.values * (each_value + t.vectors_cost * placed.vectors.any()))
+    looks, masks, by_value = sums.left(vectors)
+    cost = times * (looks * look_cost(times * len(filed.looks)) + masks * mask_cost) + filed.group_cost[vectors].sum()
+    each_value = t.values_cost * by_value + t.masks_cost * (masks > 0)
+    return float(cost + filed.values * (each_value + t.vectors_cost * vectors.any()))
 
 
 def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: float, clauses: int) -> bool:
