@@ -35,11 +35,14 @@ from dibs.language.expression import (
     Expression,
     In,
     IsNull,
+    Not,
     Or,
     PairCompare,
     Predicate,
+    Truth,
 )
 from dibs.language.joins import COUNT, EXISTS, Join
+from dibs.language.printer import is_paired
 
 MOST_VALUES = 4  # of an IN that are asked for one by one; of more, the interval around them
 
@@ -86,6 +89,8 @@ def required_attributes(join: Join, truth: bool | None) -> frozenset[str]:
 
 def _needs_value(part: Expression) -> bool:
     """Whether it is a predicate that is TRUE only of a document that has its attribute."""
+    if not isinstance(part, (And, Or, Not, Truth, Constant)) and is_paired(part.attribute):
+        return False
     return part.negated if isinstance(part, IsNull) else not isinstance(part, (And, Or, Constant))
 
 
@@ -130,6 +135,8 @@ def _ask_none(condition: Expression, known: Known) -> Question | None:
 
 def _is_search(predicate: Predicate, events: Collection[str]) -> bool:
     """Whether an index can answer it. events: the attributes of the event of which something is known."""
+    if is_paired(predicate.attribute):
+        return False
     match predicate:
         case PairCompare(_, operator, event):
             return event in events and (operator == "=" or operator in BOUNDS)

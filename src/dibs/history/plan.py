@@ -26,6 +26,7 @@ from dibs.language.expression import (
     predicates,
 )
 from dibs.language.joins import EXTREMES, Join, join_of
+from dibs.language.printer import is_paired
 
 BOUNDS = frozenset(["<", "<=", ">", ">="])
 
@@ -62,7 +63,7 @@ def plan_join(name: str, join: Join) -> Plan:
     parts = form.children if isinstance(form, Or) else () if form == FALSE else (form,)
     extreme = join.attribute if join.function in EXTREMES else join.by
     conjunctions = tuple(conjunction_of(part, extreme) for part in parts)
-    is_fixed = not any(isinstance(p, PairCompare) for p in predicates(form))
+    is_fixed = not any(isinstance(p, PairCompare) or is_paired(p.attribute) for p in predicates(form))
     return Plan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
 
 

@@ -21,9 +21,9 @@ from dibs.history.coded.store import read_documents
 from dibs.history.keys import cells_of, plain_values
 from dibs.history.plan import Plan, plan_join, plan_of
 from dibs.history.state import State
-from dibs.language.expression import And, Constant, Expression, IsNull, Or, PairCompare
-from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN, Join
-from dibs.language.printer import interval_text, predicate_text
+from dibs.language.expression import And, Compare, Constant, Expression, IsNull, Or, PairCompare
+from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN, Join, document_text
+from dibs.language.printer import interval_text, is_condition, is_derived, is_paired, name_text, predicate_text
 from dibs.reference import OfNoKind, ValuesByName, find_key, satisfying
 from dibs.reference.joins import compared, extremes, is_met, is_true, pairs, values_of_found
 
@@ -90,7 +90,7 @@ def _explain(plan: Plan, event: ValuesByName, found: Found, state: State) -> Exp
         values = compared(join, event, [found.many])
     else:
         values = values_of_found(join, event, list(found.documents.values()))
-    missing = [name for name in plan.event_attributes if not event.get(name)]
+    missing = [_shown(name) for name in plan.event_attributes if not event.get(name)]
     lacking = f"; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""
     return values, _reason(join, event, found, state) + lacking
 
@@ -106,17 +106,18 @@ def _reason(join: Join, event: ValuesByName, found: Found, state: State) -> str:
     if join.function == COUNT:
         told = f"{found.many:,} of {total}"
     else:
-        which = f"last {join.attribute} by {join.by}"
+        asked, by = _shown(join.attribute or ""), _shown(join.by or "")
+        which = f"last {asked} by {by}"
         if join.function != MAX_BY:
-            which = f"{'least' if join.function == MIN else 'greatest'} {join.attribute}"
+            which = f"{'least' if join.function == MIN else 'greatest'} {asked}"
         ends = [f"{' or '.join(map(_value, own))} ({_name(state, row)})" for row, own in _ends(join, found)]
         told = f"the {which} of {total} is {' or '.join(ends)}"
         if not ends:
-            told = f"none of {total} that count has a {join.attribute}" if len(state) else "there is no document"
+            told = f"none of {total} that count has a {asked}" if len(state) else "there is no document"
     own = event.get(join.event, ()) if join.event is not None else ()
     if join.factor is not None:
         told += f"; {join.factor:.15g} times that is compared"
-    return f"{join.event} is {' or '.join(map(_value, own))}, {told}" if own else told
+    return f"{_shown(join.event or '')} is {' or '.join(map(_value, own))}, {told}" if own else told
 
 
 def _ends(join: Join, found: Found) -> Iterator[tuple[int, list[Any]]]:
@@ -141,16 +142,26 @@ def _because(condition: Expression, document: ValuesByName, event: ValuesByName)
                 yield from _because(child, document, event)
         case PairCompare(attribute, operator, _, offset):
             value, own = next(pairs(condition, event, document))
-            yield f"{attribute} {_value(own)} {operator} {_value(value)}{interval_text(offset)}"
+            yield f"{_shown(attribute)} {_value(own)} {operator} {_value(value)}{interval_text(offset or None)}"
         case Constant() | IsNull(_, False):
             pass
+        case Compare(attribute, operator) if is_condition(attribute):
+            yield f"{'NOT ' * (operator == '<>')}{document_text(attribute, 'd')}"
+        case IsNull(attribute) if is_paired(attribute):
+            yield f"{document_text(attribute, 'd')} IS NOT NULL"
         case IsNull(attribute):
-            yield f"{attribute} is {_value(next(v for v in document[attribute] if not isinstance(v, OfNoKind)))}"
+            value = next(each for each in document[attribute] if not isinstance(each, OfNoKind))
+            yield f"{_shown(attribute)} is {_value(value)}"
         case predicate:
             value = next(satisfying(predicate, document[predicate.attribute]))  # type: ignore[union-attr,arg-type]
             text = predicate_text(predicate)  # type: ignore[arg-type]
-            is_said = text == f"{predicate.attribute} = {_value(value)}"  # type: ignore[union-attr]
-            yield text if is_said else f"{predicate.attribute} is {_value(value)}"  # type: ignore[union-attr]
+            name = _shown(predicate.attribute)  # type: ignore[union-attr]
+            yield text if text == f"{name} = {_value(value)}" else f"{name} is {_value(value)}"
+
+
+def _shown(name: str) -> str:
+    """An attribute, or what is computed, in words."""
+    return name_text(name) if is_derived(name) else name
 
 
 def _name(state: State, row: int) -> str:

@@ -21,8 +21,10 @@ from typing import NamedTuple
 from dibs.jit.undisturbed import bring
 from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
-from dibs.language.printer import JOIN, is_join, name_text, pieces
+from dibs.language.pairing import fields_of_pair, in_text
+from dibs.language.printer import JOIN, is_join, is_paired, name_text, pieces
 from dibs.language.scalars import fields_of, is_computed, scalar_of
+from dibs.language.scalars import text_of as text_of_scalar
 
 EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
 EXTREMES = (MIN, MAX)
@@ -46,14 +48,21 @@ class Join(NamedTuple):
     @property
     def event_attributes(self) -> list[str]:
         """The attributes of the event that it reads."""
-        found = [p.event for p in predicates(self.condition) if isinstance(p, PairCompare)]
-        return list(dict.fromkeys([self.event, *found] if self.event is not None else found))
+        found = [self.event] if self.event is not None else []
+        for p in predicates(self.condition):
+            if isinstance(p, PairCompare):
+                found.append(p.event)
+            elif is_paired(p.attribute):
+                found += fields_of_pair(p.attribute)[0]
+        return list(dict.fromkeys(found))
 
     @property
     def document_attributes(self) -> list[str]:
         """The attributes of documents that it reads."""
-        asked = [name for name in (self.attribute, self.by) if name is not None]
-        return list(dict.fromkeys([*asked, *(p.attribute for p in predicates(self.condition))]))
+        found = [name for name in (self.attribute, self.by) if name is not None]
+        for p in predicates(self.condition):
+            found += fields_of_pair(p.attribute)[1] if is_paired(p.attribute) else [p.attribute]
+        return list(dict.fromkeys(found))
 
 
 def joins_in(expression: Expression) -> Iterator[str]:
@@ -110,15 +119,27 @@ def text_of(join: Join) -> str:
     holds the document."""
     alias = _alias(join.condition)
     where = ""
+
+    def named(name: str) -> str:
+        return document_text(name, alias)
+
     if join.condition != TRUE:
-        where = " WHERE " + "".join(pieces(join.condition, lambda name: f"{alias}.{name_text(name)}"))
+        where = " WHERE " + "".join(pieces(join.condition, named))
     if join.function == EXISTS:
         return f"EXISTS (SELECT 1 FROM history {alias}{where})"
-    asked = ", ".join(f"{alias}.{name_text(name)}" for name in (join.attribute, join.by) if name is not None) or "*"
+    asked = ", ".join(named(name) for name in (join.attribute, join.by) if name is not None) or "*"
     query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
     if join.factor is not None:
         query = f"{_factor_text(join.factor)} * {query}"
     return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"
+
+
+def document_text(name: str, alias: str) -> str:
+    """An attribute of the document of this alias, or what is computed from it, or from it and the event."""
+    if not is_computed(name) and not is_paired(name):
+        return f"{alias}.{name_text(name)}"
+    # Behind JOIN stands what is written as it is.
+    return text_of_scalar(in_text(name, lambda field: f"{JOIN}{alias}.{name_text(field)}", lambda field: field))
 
 
 def _factor_text(factor: float) -> str:
@@ -129,7 +150,8 @@ def _factor_text(factor: float) -> str:
 
 def _alias(condition: Expression) -> str:
     """d, or the first of d1, d2, ... that no attribute of the event inside begins with."""
-    first = {p.event.split(".")[0] for p in predicates(condition) if isinstance(p, PairCompare)}
+    names = read_attributes(Join(EXISTS, condition).event_attributes)
+    first = {name.split(".")[0] for name in names}
     alias, number = "d", 0
     while alias in first:
         number += 1

@@ -34,11 +34,11 @@ from dibs.language.expression import (
 )
 from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
 from dibs.language.operands import Operand
-from dibs.language.pairs import PairReader, below
+from dibs.language.pairing import below
+from dibs.language.pairs import PairReader
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Problems, Refused
-from dibs.language.scalars import is_computed
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, Tokens, refuse_unexpected, show_token
 
@@ -128,10 +128,6 @@ class SubscriptionReader(ConditionReader):
             self.check_no_multiple(left)
             self.check_no_multiple(right)
             return super().comparison(left, operator, right)
-        for side in (left, right):
-            if side.attribute is not None and is_computed(side.attribute):
-                advice = "compare the subquery with an attribute of the event or with a constant"
-                raise Refused("a subquery is compared with a computed value", advice, left.start, right.end)
         if joins[0]:
             left, operator, right = right, FLIPPED_OPERATOR[operator], left
         assert left.attribute is not None and right.attribute is not None

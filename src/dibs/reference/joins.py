@@ -17,6 +17,9 @@ from typing import Any
 from dibs.coding.values import Range
 from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Expression, Kind, PairCompare, Predicate
 from dibs.language.joins import COUNT, EXISTS, MIN, Join
+from dibs.language.pairing import fields_of_pair, name_in_pair
+from dibs.language.printer import PAIRED, is_paired
+from dibs.reference.computed import with_computed
 from dibs.reference.predicates import range_ends, truth_of
 from dibs.reference.tree import truth_of_tree
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside
@@ -63,9 +66,20 @@ def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
 
 def is_true(condition: Expression, values: ValuesByName, document: ValuesByName) -> bool:
     def truth_of_leaf(leaf: Predicate) -> bool | None:
-        return truth_of(leaf, document) if not isinstance(leaf, PairCompare) else any(pairs(leaf, values, document))
+        if isinstance(leaf, PairCompare):
+            return any(pairs(leaf, values, document))
+        return truth_of(*in_pair(leaf, values, document)) if is_paired(leaf.attribute) else truth_of(leaf, document)
 
     return truth_of_tree(condition, truth_of_leaf) is True
+
+
+def in_pair(leaf: Predicate, values: ValuesByName, document: ValuesByName) -> tuple[Predicate, ValuesByName]:
+    """A test of what is computed from both, as one of an event that has the attributes of both."""
+    events, documents = fields_of_pair(leaf.attribute)
+    both = {name_in_pair(name, True): values.get(name, []) for name in events}
+    both |= {name_in_pair(name, False): document.get(name, []) for name in documents}
+    name = leaf.attribute[len(PAIRED) :]
+    return leaf._replace(attribute=name), with_computed(both, [name])
 
 
 def pairs(leaf: PairCompare, values: ValuesByName, document: ValuesByName) -> Iterator[tuple[Any, Any]]:

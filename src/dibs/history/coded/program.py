@@ -3,7 +3,8 @@
 A condition becomes conjunctions of tests (its OR multiplied out). Numbers of columns, indexes and patterns are the
 program's own until it is bound to a snapshot, which has numbers of its own for them.
 
-Not taken: a condition that would be more than MOST conjunctions. Such a join is answered by the reference.
+Not taken: a condition that would be more than MOST conjunctions, or has values that are computed from the event and the
+document together. Such a join is answered by the reference.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from dibs.language.expression import (
     number_key,
 )
 from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX, MAX_BY, MIN
+from dibs.language.printer import is_paired
 
 MOST = 64  # conjunctions of a join
 FUNCTIONS = {
@@ -289,7 +291,7 @@ def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:
     left: list[int] = []
     for place, plan in enumerate(plans):
         forms = conjunctions_of(plan.join.condition)
-        if forms is None:
+        if forms is None or any(is_paired(predicate.attribute) for form in forms for predicate in form):
             left.append(place)
         else:
             builder.add(plan, forms)
