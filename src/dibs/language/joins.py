@@ -26,8 +26,12 @@ from dibs.language.printer import JOIN, is_join, is_paired, name_text, pieces
 from dibs.language.scalars import fields_of, is_computed, scalar_of
 from dibs.language.scalars import text_of as text_of_scalar
 
-EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
+EXISTS, COUNT, MIN, MAX, MAX_BY, MIN_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY", "MIN_BY"
+COUNT_DISTINCT, SUM, AVG, STDDEV, STDDEV_POP = "COUNT(DISTINCT", "SUM", "AVG", "STDDEV", "STDDEV_POP"
+COUNTS = (COUNT, COUNT_DISTINCT)  # which always have a value
 EXTREMES = (MIN, MAX)
+ENDS = (MAX_BY, MIN_BY)  # the values of one document: the last, or the first
+TOTALS = (SUM, AVG, STDDEV, STDDEV_POP)  # of numbers alone
 _WORDS = ("EXISTS", "FORALL", "SELECT")
 KEPT = 65_536  # joins whose texts need not be read again
 
@@ -39,8 +43,8 @@ class Join(NamedTuple):
 
     function: str
     condition: Expression  # TRUE: all documents
-    attribute: str | None = None  # of which MIN, MAX and MAX_BY are taken
-    by: str | None = None  # MAX_BY: the attribute that tells which document is the last
+    attribute: str | None = None  # of which MIN, MAX, SUM and so on are taken
+    by: str | None = None  # MAX_BY and MIN_BY: the attribute that tells which document is the last, or the first
     event: str | None = None
     operator: str | None = None
     factor: float | None = None  # what is compared is a multiple of the result, as float64 multiplies
@@ -128,7 +132,8 @@ def text_of(join: Join) -> str:
     if join.function == EXISTS:
         return f"EXISTS (SELECT 1 FROM history {alias}{where})"
     asked = ", ".join(named(name) for name in (join.attribute, join.by) if name is not None) or "*"
-    query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
+    asked = f"{join.function} {asked})" if join.function == COUNT_DISTINCT else f"{join.function}({asked})"
+    query = f"(SELECT {asked} FROM history {alias}{where})"
     if join.factor is not None:
         query = f"{_factor_text(join.factor)} * {query}"
     return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"

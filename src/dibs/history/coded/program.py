@@ -21,11 +21,17 @@ from dibs.history.coded.columns import Snapshot, order_bits, read_as_times
 from dibs.history.coded.indexes import IndexKey
 from dibs.history.coded.layout import (
     EQUAL,
+    FUNCTION_AVG,
     FUNCTION_COUNT,
+    FUNCTION_DISTINCT,
     FUNCTION_EXISTS,
+    FUNCTION_FIRST,
     FUNCTION_LAST,
     FUNCTION_MAX,
     FUNCTION_MIN,
+    FUNCTION_STDDEV,
+    FUNCTION_STDDEV_POP,
+    FUNCTION_SUM,
     IS_NULL,
     NEVER,
     NOT_IN,
@@ -55,7 +61,20 @@ from dibs.language.expression import (
     Predicate,
     number_key,
 )
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX, MAX_BY, MIN
+from dibs.language.joins import (
+    AVG,
+    COUNT,
+    COUNT_DISTINCT,
+    EXISTS,
+    EXTREMES,
+    MAX,
+    MAX_BY,
+    MIN,
+    MIN_BY,
+    STDDEV,
+    STDDEV_POP,
+    SUM,
+)
 from dibs.language.printer import is_paired
 
 MOST = 64  # conjunctions of a join
@@ -65,6 +84,12 @@ FUNCTIONS = {
     MIN: FUNCTION_MIN,
     MAX: FUNCTION_MAX,
     MAX_BY: FUNCTION_LAST,
+    MIN_BY: FUNCTION_FIRST,
+    SUM: FUNCTION_SUM,
+    AVG: FUNCTION_AVG,
+    STDDEV: FUNCTION_STDDEV,
+    STDDEV_POP: FUNCTION_STDDEV_POP,
+    COUNT_DISTINCT: FUNCTION_DISTINCT,
 }
 
 
