@@ -73,10 +73,11 @@ def conjunction_of(form: Expression, extreme: str | None, single: Collection[str
     interval, which is a bound."""
     parts: Sequence[Expression] = form.children if isinstance(form, And) else () if form == TRUE else (form,)
     equal: dict[str, Predicate] = {}
-    for part in sorted(parts, key=lambda part: not isinstance(part, PairCompare)):
+    searched = [part for part in parts if not is_paired(getattr(part, "attribute", ""))]
+    for part in sorted(searched, key=lambda part: not isinstance(part, PairCompare)):
         if isinstance(part, (Compare, PairCompare, In)) and _equates(part, single):
             equal.setdefault(part.attribute, part)
-    order = _order([part for part in parts if getattr(part, "attribute", None) not in equal])
+    order = _order([part for part in searched if getattr(part, "attribute", None) not in equal])
     last = order[0].attribute if order else extreme
     names = tuple(sorted(equal))
     used = [*equal.values(), *order]

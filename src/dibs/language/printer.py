@@ -115,7 +115,7 @@ def name_text(name: str) -> str:
     values say themselves."""
     if name[:1] == JOIN:
         if name[:2] == PAIRED:
-            return f"PAIR {name_text(name[2:])}"  # which tells it from others; its text within a join is joins.text_of
+            return f"PAIR {name_text(name[2:])}"  # which tells it from others
         return name[2:] if name[:2] in _MARKS else name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])

@@ -23,6 +23,7 @@ from dibs.history.coded.layout import (
     FUNCTION_DISTINCT,
     FUNCTION_FIRST,
     FUNCTION_LAST,
+    FUNCTION_ROWS,
     FUNCTION_SUM,
     IS_FALSE,
     IS_TRUE,
@@ -181,8 +182,8 @@ def run(
 
 
 def room_for_totals(functions: NDArray[np.uint8], values: int) -> Tally:
-    """values: the most that an attribute has."""
-    has_sums = ((functions >= FUNCTION_SUM) & (functions != FUNCTION_DISTINCT)).any()
+    """values: the most that an attribute has, not less than there are documents."""
+    has_sums = ((functions >= FUNCTION_SUM) & (functions < FUNCTION_DISTINCT)).any()
     slots = slots_for(2 * values) if (functions == FUNCTION_DISTINCT).any() else 0
     return Tally(
         np.zeros(DIGITS if has_sums else 0, np.int64),
@@ -192,6 +193,7 @@ def room_for_totals(functions: NDArray[np.uint8], values: int) -> Tally:
         np.zeros(slots, np.uint8),
         np.zeros(slots, np.int64),
         np.zeros(slots, np.int32),
+        np.empty(values if (functions == FUNCTION_ROWS).any() else 0, np.int32),
     )
 
 
@@ -221,7 +223,7 @@ def with_answers(
     last = np.isin(joins.function[join], (FUNCTION_LAST, FUNCTION_FIRST))
     if last.any():
         event, join, kind, key, tie = _last_values(event, join, kind, key, tie, row, last, joins, snapshot)
-    return _with_values(values, event, codes[join], kind, key, tie, snapshot)
+    return with_values(values, event, codes[join], kind, key, tie, snapshot)
 
 
 def _last_values(
@@ -248,7 +250,7 @@ def _last_values(
     return columns
 
 
-def _with_values(
+def with_values(
     values: EventValues, event: Any, name: Any, kind: Any, key: Any, tie: Any, snapshot: Snapshot
 ) -> EventValues:
     n, s, t, b = values.numbers, values.strings, values.times, values.booleans

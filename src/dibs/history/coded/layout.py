@@ -29,9 +29,9 @@ ANYTHING = 7  # of an operand: whatever value the event might have
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST, NOT_IN, IS_NULL, NOT_NULL, PATTERN, NEVER = range(11)
 OPERATORS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
 
-# Those from FUNCTION_SUM on are totals: see total_kernels.py.
+# Those from FUNCTION_SUM on are totals: see total_kernels.py. FUNCTION_ROWS lists documents: see candidates.py.
 (FUNCTION_EXISTS, FUNCTION_COUNT, FUNCTION_MIN, FUNCTION_MAX, FUNCTION_LAST, FUNCTION_FIRST, FUNCTION_SUM, FUNCTION_AVG,
- FUNCTION_STDDEV, FUNCTION_STDDEV_POP, FUNCTION_DISTINCT) = range(11)  # fmt: skip
+ FUNCTION_STDDEV, FUNCTION_STDDEV_POP, FUNCTION_DISTINCT, FUNCTION_ROWS) = range(12)  # fmt: skip
 DIGITS = 72  # of 32 bits, of a sum
 IS_TRUE, IS_FALSE = 1, 2  # bits of a truth: both where an event has several values
 OPEN_LOW, OPEN_HIGH = 1, 2  # bits of an interval: the end does not belong to it
@@ -186,6 +186,7 @@ class Tally(NamedTuple):
     kind: NDArray[np.uint8]
     key: NDArray[np.int64]
     tie: NDArray[np.int32]
+    rows: NDArray[np.int32]  # documents, of which there is room for all
 
 
 class Asked(NamedTuple):

@@ -3,8 +3,8 @@
 A condition becomes conjunctions of tests (its OR multiplied out). Numbers of columns, indexes and patterns are the
 program's own until it is bound to a snapshot, which has numbers of its own for them.
 
-Not taken: a condition that would be more than MOST conjunctions, or has values that are computed from the event and the
-document together. Such a join is answered by the reference.
+Not taken: a condition that would be more than MOST conjunctions, which is answered by the reference, or that has values
+which are computed from the event and the document together (candidates.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dibs.history.coded.layout import (
     FUNCTION_LAST,
     FUNCTION_MAX,
     FUNCTION_MIN,
+    FUNCTION_ROWS,
     FUNCTION_STDDEV,
     FUNCTION_STDDEV_POP,
     FUNCTION_SUM,
@@ -157,10 +158,17 @@ class Builder:
 
     def add_exists(self, conjunctions: Iterable[Conjunction]) -> int:
         """Adds the join that asks for a document that satisfies one of these; its number."""
+        return self._add_search(FUNCTION_EXISTS, conjunctions)
+
+    def add_rows(self, conjunctions: Iterable[Conjunction]) -> int:
+        """Adds the join that lists the documents that satisfy one of these; its number."""
+        return self._add_search(FUNCTION_ROWS, conjunctions)
+
+    def _add_search(self, function: int, conjunctions: Iterable[Conjunction]) -> int:
         first = len(self.conjunctions)
         for conjunction in conjunctions:
             self._add_conjunction(conjunction)
-        self.joins.append((FUNCTION_EXISTS, first, len(self.conjunctions), -1, -1, -1, 0, 0, np.nan, False))
+        self.joins.append((function, first, len(self.conjunctions), -1, -1, -1, 0, 0, np.nan, False))
         return len(self.joins) - 1
 
     def add_name(self, name: str) -> int:

@@ -18,6 +18,7 @@ from dibs.history.coded.index_kernels import mix
 from dibs.history.coded.layout import (
     FUNCTION_AVG,
     FUNCTION_DISTINCT,
+    FUNCTION_ROWS,
     FUNCTION_STDDEV,
     FUNCTION_SUM,
     NUMBER,
@@ -132,6 +133,10 @@ def _count_value(tally, function, stamp, kind, key, tie):
 @phase(inline=False)
 def count_document(docs, tally, function, column, row, stamp):
     """All values of a document."""
+    if function == FUNCTION_ROWS:
+        tally.rows[tally.counts[COUNT]] = row
+        tally.counts[COUNT] += 1
+        return
     kind = docs.kind[column, row]
     if kind != SEVERAL:
         _count_value(tally, function, stamp, kind, docs.key[column, row], docs.tie[column, row])
