@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from cases import truth
 from dibs.language.expression import And, Compare, Constant, Expression, In, Kind, Not, Or, PairCompare, literal
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
+from dibs.language.joins import (
+    COUNT,
+    COUNTS,
+    ENDS,
+    EXISTS,
+    EXTREMES,
+    TOTALS,
+    Join,
+    canonical,
+    join_of,
+    joins_in,
+    name_of,
+)
+from dibs.language.sql import parse
 from strategies import ATTRIBUTES, OPERATORS, USUAL_KIND, events, expressions, literals, predicates
 
 YES = literal(True)
@@ -27,9 +40,29 @@ def pairs(draw: st.DrawFn) -> PairCompare:
     return PairCompare(name, operator, other, offset)
 
 
+# Computed from the document, from the event, or from both.
+COMPUTED = [
+    "d.a + 1 > a", "d.a - a >= 1", "abs(d.a - `select`) < 2", "lower(d.b) = lower(b)", "d.a < d.`select`",
+    "d.b || b LIKE '%a%'", "d.c.d BETWEEN c.d - INTERVAL 12 HOURS AND c.d", "d.a IN (a, `select` + 1)",
+    "(d.a * a) IS NOT NULL", "d.a <=> `select`", "d.c.d - c.d < INTERVAL 1 DAY", "hour(d.c.d) = hour(c.d)",
+    "d.a NOT BETWEEN a - 1 AND a + 1", "d.c.d > date_trunc('DAY', c.d)", "coalesce(d.a, a) = 2", "d.a <=> 2",
+    "d.a - d.`select` > a - `select`", "if(d.`x y`, d.a, a) > 1", "d.c.d >= c.d - INTERVAL 1 MONTH", "d.a = a / 2",
+]  # fmt: skip
+
+
+def computed() -> st.SearchStrategy[Expression]:
+    """Conditions on what is computed, as the grammar makes them."""
+    return st.sampled_from(COMPUTED).map(lambda text: join_of(next(joins_in(parse(f"EXISTS d ({text})")))).condition)
+
+
 def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
     leaf: st.SearchStrategy[Expression] = st.one_of(
-        pairs(), pairs(), pairs(), predicates(extremes=True), st.sampled_from([Constant(True), Constant(None)])
+        pairs(),
+        pairs(),
+        pairs(),
+        computed(),
+        predicates(extremes=True),
+        st.sampled_from([Constant(True), Constant(None)]),
     )
     several = st.lists(pairs(), min_size=1, max_size=3).map(lambda found: And(tuple(found)))
     tree = st.recursive(
@@ -52,20 +85,21 @@ def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
 def join_predicates(draw: st.DrawFn) -> Expression:
     """A predicate on a join, as parse gives them."""
     condition = canonical(draw(conditions()))
-    function = draw(st.sampled_from([EXISTS, EXISTS, COUNT, MAX_BY, *EXTREMES]))
+    function = draw(st.sampled_from([EXISTS, EXISTS, EXISTS, *COUNTS, *ENDS, *EXTREMES, *TOTALS]))
     negated = draw(st.booleans())
     if function == EXISTS:
         return Compare(name_of(Join(EXISTS, condition)), "<>" if negated else "=", YES)
     attribute = draw(st.sampled_from(ATTRIBUTES)) if function != COUNT else None
-    by = draw(st.sampled_from(ATTRIBUTES)) if function == MAX_BY else None
+    by = draw(st.sampled_from(ATTRIBUTES)) if function in ENDS else None
     if draw(st.booleans()):
         other, operator = draw(st.sampled_from(ATTRIBUTES)), draw(st.sampled_from(OPERATORS))
         factor = draw(st.sampled_from([None, None, 0.9, 1.1, -2.0, 0.0, 1e300]))
         join = Join(function, condition, attribute, by, other, operator, factor)
         return Compare(name_of(join), "<>" if negated else "=", YES)
     name = name_of(Join(function, condition, attribute, by))
-    kind = Kind.NUMBER if attribute is None else USUAL_KIND[attribute]
-    constants = st.integers(0, 4).map(literal) if attribute is None else literals([kind])
+    is_number = attribute is None or function in (*COUNTS, *TOTALS)
+    kind = Kind.NUMBER if attribute is None or is_number else USUAL_KIND[attribute]
+    constants = st.integers(0, 4).map(literal) if function in COUNTS else literals([kind])
     if draw(st.integers(0, 4)) == 0:
         return In(name, tuple(draw(st.lists(constants, min_size=1, max_size=3, unique=True))), negated)
     return Compare(name, draw(st.sampled_from(OPERATORS)), draw(constants))

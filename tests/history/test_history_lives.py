@@ -36,6 +36,14 @@ TEXTS = [
     "(SELECT MAX_BY(d.n, d.m) FROM history d) = 2",
     "EXISTS d (d.time = time OR d.n = m)",
     "EXISTS d (d.m IS NULL)",
+    "EXISTS d (d.n + 1 = m AND d.time BETWEEN time - INTERVAL 3 MINUTES AND time)",
+    "EXISTS d (d.n - m = n - 1)",
+    "(SELECT COUNT(*) FROM history d WHERE abs(d.n - n) <= 1 AND d.m = m) >= 2",
+    "n = (SELECT MIN_BY(d.n, d.time) FROM history d WHERE d.m = m)",
+    "(SELECT SUM(d.n) FROM history d WHERE d.m = m OR d.n = n) >= 3",
+    "n > (SELECT AVG(d.n * 0.1) FROM history d) * 10",
+    "(SELECT COUNT(DISTINCT d.n) FROM history d WHERE d.m = m) = 2",
+    "(SELECT STDDEV(d.n) FROM history d) < 1",
 ]
 TREES = [dibs.parse(text) for text in TEXTS]
 

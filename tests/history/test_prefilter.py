@@ -84,6 +84,13 @@ def test_table_2_is_necessary_and_the_first_row_is_enough() -> None:
         ("a = 1 AND price < (SELECT MIN(d.price) FROM history d WHERE d.a = a)", {"a": 1, "price": 3}),
         ("price > 5 AND price < (SELECT MAX(d.price) FROM history d)", {"price": 6}),
         ("a = 1 AND (SELECT COUNT(*) FROM history d WHERE d.a = a) > 0", {"a": 1}),
+        ("a = 1 AND (SELECT COUNT(DISTINCT d.s) FROM history d WHERE d.a = a) > 0", {"a": 1, "s": "x"}),
+        ("a = 1 AND (SELECT SUM(d.price) FROM history d WHERE d.a = a) > 0", {"a": 1, "price": 3}),
+        ("price > 5 AND price < (SELECT MIN_BY(d.price, d.a) FROM history d)", {"price": 6, "a": 1}),
+        ("lower(s) = 'x' AND EXISTS d (lower(d.s) = lower(s))", {"s": "X"}),
+        ("time < DATE '2024-01-01' AND EXISTS d (d.time = time)", {"time": "2023-12-31T23:59:59Z"}),
+        ("time < DATE '2024-01-01' AND EXISTS d (d.time < time + INTERVAL 0 DAYS)", {"time": "2023-12-31T23:59:58Z"}),
+        ("time = DATE '2024-01-01' AND EXISTS d (d.time = time - INTERVAL 1 DAY)", {"time": "2023-12-31"}),
     ],
 )
 def test_a_document_that_is_needed(text: str, needed: dict[str, Any]) -> None:
@@ -109,6 +116,7 @@ def test_a_document_that_is_needed(text: str, needed: dict[str, Any]) -> None:
         ("FORALL d (d.year > 1999)", {"year": 1999}, {"year": 2000}),
         ("FORALL d (d.year > 1999 AND price < d.price)", {"year": 1999}, {"year": 2000, "price": 1}),
         ("a = 3 AND NOT EXISTS d (d.a = a AND d.b > 5)", {"a": 3, "b": 6}, {"a": 3, "b": 5}),
+        ("t = DATE '2024-01-02' AND NOT EXISTS d (d.t > t - INTERVAL 1 DAY)", {"t": "2024-01-02"}, {"t": "2024-01-01"}),
     ],
 )
 def test_a_document_that_must_not_be_there(text: str, forbidden: dict[str, Any], allowed: dict[str, Any]) -> None:
@@ -142,7 +150,9 @@ def test_what_cannot_be_said_of_documents_is_not() -> None:
         "a < 10 AND NOT EXISTS d (d.a = a)",
         "a = 1 OR EXISTS d (d.a = a)",
         "a <> 1 AND NOT EXISTS d (d.b IS NULL)",
-        "time < TIMESTAMP '2024-01-01' AND EXISTS d (d.time = time)",  # it may be a string, equal as such
+        "time < TIMESTAMP '2024-01-01' AND EXISTS d (d.time < time)",  # strings are in an order of their own
+        "time = DATE '2024-01-01' AND NOT EXISTS d (d.time = time)",  # one may be a time, the other a string
+        "a = 1 AND EXISTS d (d.b + a > 7)",
     ]
     with dibs.Matcher() as m:
         m.add_many(list(enumerate(texts)))

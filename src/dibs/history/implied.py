@@ -16,6 +16,7 @@ may leave conditions out where a document is needed, and must have all of them w
     forbidden    NOT EXISTS: a document that satisfies the condition for all events that the subscription takes
 
 This holds for events with one value of each attribute that is known: of several, each predicate may take another.
+Tests with times know of an attribute what it is, or reads as, as a time: names of columns (TIMED) stand for that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from dibs.history.coded.columns import TIMED
 from dibs.history.coded.program import conjunctions_of
 from dibs.history.plan import BOUNDS, Conjunction, conjunction_of
 from dibs.language.expression import (
@@ -35,11 +37,14 @@ from dibs.language.expression import (
     Expression,
     In,
     IsNull,
+    Not,
     Or,
     PairCompare,
     Predicate,
+    Truth,
 )
-from dibs.language.joins import COUNT, EXISTS, Join
+from dibs.language.joins import COUNTS, ENDS, EXISTS, EXTREMES, Join
+from dibs.language.printer import is_paired
 
 MOST_VALUES = 4  # of an IN that are asked for one by one; of more, the interval around them
 
@@ -64,7 +69,7 @@ def needs_document(join: Join, truth: bool | None) -> bool:
     document satisfies its condition."""
     if join.function == EXISTS:
         return truth is True
-    return join.function != COUNT or truth is None
+    return join.function not in COUNTS or truth is None
 
 
 def ask_of(join: Join, truth: bool | None, known: Known) -> Question | None:
@@ -86,6 +91,8 @@ def required_attributes(join: Join, truth: bool | None) -> frozenset[str]:
 
 def _needs_value(part: Expression) -> bool:
     """Whether it is a predicate that is TRUE only of a document that has its attribute."""
+    if not isinstance(part, (And, Or, Not, Truth, Constant)) and is_paired(part.attribute):
+        return False
     return part.negated if isinstance(part, IsNull) else not isinstance(part, (And, Or, Constant))
 
 
@@ -93,6 +100,7 @@ def _asked_of_value(join: Join, truth: bool | None) -> list[Predicate]:
     """The extreme is the value of a document, which stands in the relation to the event's value itself."""
     if (
         join.attribute is None
+        or join.function not in (*EXTREMES, *ENDS)
         or join.event is None
         or join.operator is None
         or truth is None
@@ -108,14 +116,24 @@ def _ask_some(condition: Expression, known: Known) -> Question | None:
     if forms is None:
         return None
     values = known.one | known.few
+    events = values | known.bounded
     found = []
     for form in forms:
-        kept = tuple(p for p in form if _is_search(p, values | known.bounded))
+        kept = tuple(p for p in (_as_times(p, events) for p in form) if _is_search(p, events))
         chosen = conjunction_of(And(kept), None, values)
         if not kept:
             return None  # any document might do
         found.append(chosen._replace(rest=()))
     return Question(tuple(found), False)
+
+
+def _as_times(predicate: Predicate, events: Collection[str]) -> Predicate:
+    """An equality with an attribute of which only the time is known, whether it is a time or a string that reads as
+    one: what is equal to it reads as the same time. (The order of strings is not that of their times.)"""
+    match predicate:
+        case PairCompare(attribute, "=", event, None) if event not in events and TIMED + event in events:
+            return PairCompare(TIMED + attribute, "=", TIMED + event)
+    return predicate
 
 
 def _ask_none(condition: Expression, known: Known) -> Question | None:
@@ -130,6 +148,8 @@ def _ask_none(condition: Expression, known: Known) -> Question | None:
 
 def _is_search(predicate: Predicate, events: Collection[str]) -> bool:
     """Whether an index can answer it. events: the attributes of the event of which something is known."""
+    if is_paired(predicate.attribute):
+        return False
     match predicate:
         case PairCompare(_, operator, event):
             return event in events and (operator == "=" or operator in BOUNDS)

@@ -26,6 +26,7 @@ from dibs.language.expression import (
     predicates,
 )
 from dibs.language.joins import EXTREMES, Join, join_of
+from dibs.language.printer import is_paired
 
 BOUNDS = frozenset(["<", "<=", ">", ">="])
 
@@ -62,7 +63,7 @@ def plan_join(name: str, join: Join) -> Plan:
     parts = form.children if isinstance(form, Or) else () if form == FALSE else (form,)
     extreme = join.attribute if join.function in EXTREMES else join.by
     conjunctions = tuple(conjunction_of(part, extreme) for part in parts)
-    is_fixed = not any(isinstance(p, PairCompare) for p in predicates(form))
+    is_fixed = not any(isinstance(p, PairCompare) or is_paired(p.attribute) for p in predicates(form))
     return Plan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
 
 
@@ -72,10 +73,11 @@ def conjunction_of(form: Expression, extreme: str | None, single: Collection[str
     interval, which is a bound."""
     parts: Sequence[Expression] = form.children if isinstance(form, And) else () if form == TRUE else (form,)
     equal: dict[str, Predicate] = {}
-    for part in sorted(parts, key=lambda part: not isinstance(part, PairCompare)):
+    searched = [part for part in parts if not is_paired(getattr(part, "attribute", ""))]
+    for part in sorted(searched, key=lambda part: not isinstance(part, PairCompare)):
         if isinstance(part, (Compare, PairCompare, In)) and _equates(part, single):
             equal.setdefault(part.attribute, part)
-    order = _order([part for part in parts if getattr(part, "attribute", None) not in equal])
+    order = _order([part for part in searched if getattr(part, "attribute", None) not in equal])
     last = order[0].attribute if order else extreme
     names = tuple(sorted(equal))
     used = [*equal.values(), *order]

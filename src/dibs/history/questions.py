@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import runs
 from dibs.coding.domain import NUMBER_BASE, Domains
-from dibs.history.coded.answers import one_view
-from dibs.history.coded.columns import Snapshot
-from dibs.history.coded.known import BOUNDED, FEW, ONE, Ints, KnownValues
+from dibs.history.coded.answers import one_view, room_for_totals
+from dibs.history.coded.columns import TIMED, Snapshot
+from dibs.history.coded.known import BOUNDED, FEW, ONE, Ints, KnownValues, numbers_of
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
 from dibs.history.coded.prefilter_kernels import find_witnesses
 from dibs.history.coded.program import Builder, Compiled
 from dibs.history.implied import Known, Question, ask_of, required_attributes
 from dibs.history.state import State
-from dibs.language.joins import COUNT, EXISTS, join_of
+from dibs.language.joins import COUNTS, EXISTS, join_of
 from dibs.language.table import Facet
 from dibs.segments.segment import Segment
 
@@ -112,6 +112,7 @@ class Questions:
             view,
             program.slots,
             np.empty(0, np.int32),
+            room_for_totals(program.joins.function, 0),
         )
         found: Ints = find_witnesses(asked, self.event[questions], self.number[questions])
         return np.where(found < 0, NONE, found + snapshot.base)
@@ -160,8 +161,9 @@ def read_questions(segment: Segment) -> Questions | None:
         return None
     joins = [join_of(name) for name in segment.joins]
     names = tuple(sorted({name for join in joins for name in join.event_attributes}))
-    known = KnownValues.read(domains, clauses, rows, names)
-    column = {name: number for number, name in enumerate(names)}
+    timed = sorted({TIMED + name for name in names} & set(numbers_of(domains)))
+    known = KnownValues.read(domains, clauses, rows, [*names, *timed])
+    column = {name: number for number, name in enumerate([*names, *timed])}
     steps, step_row, truths = _join_steps(segment, rows)
     builder = Builder()
     numbers: dict[Question, int] = {}
@@ -171,16 +173,15 @@ def read_questions(segment: Segment) -> Questions | None:
     bounds = np.searchsorted(steps[order], np.arange(len(joins) + 1))
     for number, join in enumerate(joins):
         own = order[bounds[number] : bounds[number + 1]]
-        attributes = [column[name] for name in join.event_attributes]
-        status = known.status[step_row[own]][:, attributes]
+        given = [*join.event_attributes, *(TIMED + name for name in join.event_attributes if TIMED + name in column)]
+        status = known.status[step_row[own]][:, [column[name] for name in given]]
         shapes, shape = _distinct(np.column_stack([truths[own], status]))
         for at, (truth_code, *codes) in enumerate(shapes.tolist()):
             if truth_code == _ANY:
                 continue
             truth = {_FALSE: False, _TRUE: True}.get(truth_code)
             by_code = [
-                frozenset(name for name, code in zip(join.event_attributes, codes) if code == wanted)
-                for wanted in (ONE, FEW, BOUNDED)
+                frozenset(name for name, code in zip(given, codes) if code == wanted) for wanted in (ONE, FEW, BOUNDED)
             ]
             events = step_row[own[shape == at]]
             for name in required_attributes(join, truth):
@@ -229,8 +230,8 @@ def _join_steps(segment: Segment, rows: Ints) -> tuple[Ints, Ints, Ints]:
     truth[(lo == FALSE_CELL) & (hi == FALSE_CELL)] = _FALSE
     truth[(lo == TRUE_CELL) & (hi == TRUE_CELL)] = _TRUE
     functions = [join_of(name) for name in segment.joins]
-    is_count = np.array([each.function == COUNT and each.event is None for each in functions], np.bool_)
-    is_extreme = np.array([each.function not in (COUNT, EXISTS) for each in functions], np.bool_)
+    is_count = np.array([each.function in COUNTS and each.event is None for each in functions], np.bool_)
+    is_extreme = np.array([each.function not in (*COUNTS, EXISTS) for each in functions], np.bool_)
     own = join[attribute]
     truth[is_extreme[own] & (truth == _ANY)] = _VALUE
     counted = np.flatnonzero(is_count[own])

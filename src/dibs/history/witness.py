@@ -18,24 +18,37 @@ from dibs.history.coded.answers import Answering, one_view
 from dibs.history.coded.columns import order_bits
 from dibs.history.coded.program import Compiled, compile_plans
 from dibs.history.coded.store import read_documents
-from dibs.history.keys import cells_of, plain_values
+from dibs.history.keys import NUMBER, cells_of, number_of, plain_value, plain_values
 from dibs.history.plan import Plan, plan_join, plan_of
 from dibs.history.state import State
-from dibs.language.expression import And, Constant, Expression, IsNull, Or, PairCompare
-from dibs.language.joins import COUNT, EXISTS, MAX_BY, MIN, Join
-from dibs.language.printer import interval_text, predicate_text
+from dibs.language.expression import And, Compare, Constant, Expression, IsNull, Or, PairCompare
+from dibs.language.joins import (
+    COUNT,
+    COUNT_DISTINCT,
+    COUNTS,
+    EXISTS,
+    MAX,
+    MAX_BY,
+    MIN,
+    MIN_BY,
+    TOTALS,
+    Join,
+    document_text,
+)
+from dibs.language.printer import interval_text, is_condition, is_derived, is_paired, name_text, predicate_text
 from dibs.reference import OfNoKind, ValuesByName, find_key, satisfying
-from dibs.reference.joins import compared, extremes, is_met, is_true, pairs, values_of_found
+from dibs.reference.joins import compared, extremes, is_met, is_true, pairs, result_of, values_of_found
 
 Explained = tuple[list[Any], str]  # the values of the attribute that stands for a join, and the reason
 WIDTH = 40  # characters of a value
+_WHICH = {MIN: "least", MAX: "greatest", MAX_BY: "last", MIN_BY: "first"}
 
 
 class Found(NamedTuple):
     """What a join found, before that is compared with the event."""
 
     documents: dict[int, ValuesByName]  # by number, those that matter
-    many: int = 0  # of COUNT: how many there are
+    numbers: tuple[Any, ...] = ()  # of COUNT and totals: what they are
 
 
 def explain_join(names: Iterable[str], event: Mapping[str, Any], state: State) -> dict[str, Explained]:
@@ -58,16 +71,24 @@ def find_all(plans: Sequence[Plan], read: EventValues, values: ValuesByName, sta
     for number, place in enumerate(answering.taken.tolist()):
         own = np.flatnonzero(answers.join[:size] == number)
         rows = answers.row[own].tolist() if plans[place].join.function != EXISTS else [int(answers.witness[0, number])]
-        count = order_bits(answers.key[own].view(np.float64)).view(np.float64)
-        numbers = sorted({row + snapshot.base for row in rows if row >= 0})
-        documents = {row: read_document(state, row, plans[place].attributes) for row in numbers}
-        found[place] = Found(documents, int(count[0]) if plans[place].join.function == COUNT else 0)
+        near = order_bits(answers.key[own].view(np.float64)).view(np.float64).tolist()
+        told = map(number_of, near, answers.tie[own].tolist())
+        there = sorted({row + snapshot.base for row in rows if row >= 0})
+        documents = {row: read_document(state, row, plans[place].attributes) for row in there}
+        found[place] = Found(
+            documents, tuple(plain_value((NUMBER, key)) for key in told) if is_number(plans[place]) else ()
+        )
     for place in answering.left:
         plan = plans[place]
         read_all = ((row, read_document(state, row, plan.attributes)) for row in state.rows())
         met = {row: document for row, document in read_all if is_met(plan.join, values, document)}
-        found[place] = Found(met, len(met))
+        found[place] = Found(met, tuple(result_of(plan.join, list(met.values()))) if is_number(plan) else ())
     return [found[place] for place in range(len(plans))]
+
+
+def is_number(plan: Plan) -> bool:
+    """Whether the join is a number that is no document's."""
+    return plan.join.function in (*COUNTS, *TOTALS)
 
 
 @lru_cache(256)
@@ -86,11 +107,11 @@ def read_document(state: State, row: int, names: Sequence[str]) -> ValuesByName:
 
 def _explain(plan: Plan, event: ValuesByName, found: Found, state: State) -> Explained:
     join = plan.join
-    if join.function == COUNT:
-        values = compared(join, event, [found.many])
+    if is_number(plan):
+        values = compared(join, event, list(found.numbers))
     else:
         values = values_of_found(join, event, list(found.documents.values()))
-    missing = [name for name in plan.event_attributes if not event.get(name)]
+    missing = [_shown(name) for name in plan.event_attributes if not event.get(name)]
     lacking = f"; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""
     return values, _reason(join, event, found, state) + lacking
 
@@ -103,20 +124,23 @@ def _reason(join: Join, event: ValuesByName, found: Found, state: State) -> str:
         row, document = max(found.documents.items())
         because = "; ".join(dict.fromkeys(_because(join.condition, document, event)))
         return f"because of {_name(state, row)}" + (f": {because}" if because else "")
+    asked, by = _shown(join.attribute or ""), _shown(join.by or "")
     if join.function == COUNT:
-        told = f"{found.many:,} of {total}"
+        told = f"{found.numbers[0]:,} of {total}"
+    elif join.function == COUNT_DISTINCT:
+        told = f"{total} have {found.numbers[0]:,} different {asked}"
+    elif join.function in TOTALS:
+        told = f"{join.function} of {asked} of {total} is {_value(found.numbers[0]) if found.numbers else 'NULL'}"
     else:
-        which = f"last {join.attribute} by {join.by}"
-        if join.function != MAX_BY:
-            which = f"{'least' if join.function == MIN else 'greatest'} {join.attribute}"
+        which = f"{_WHICH[join.function]} {asked}" + (f" by {by}" if join.by is not None else "")
         ends = [f"{' or '.join(map(_value, own))} ({_name(state, row)})" for row, own in _ends(join, found)]
         told = f"the {which} of {total} is {' or '.join(ends)}"
         if not ends:
-            told = f"none of {total} that count has a {join.attribute}" if len(state) else "there is no document"
+            told = f"none of {total} that count has a {asked}" if len(state) else "there is no document"
     own = event.get(join.event, ()) if join.event is not None else ()
     if join.factor is not None:
         told += f"; {join.factor:.15g} times that is compared"
-    return f"{join.event} is {' or '.join(map(_value, own))}, {told}" if own else told
+    return f"{_shown(join.event or '')} is {' or '.join(map(_value, own))}, {told}" if own else told
 
 
 def _ends(join: Join, found: Found) -> Iterator[tuple[int, list[Any]]]:
@@ -141,16 +165,26 @@ def _because(condition: Expression, document: ValuesByName, event: ValuesByName)
                 yield from _because(child, document, event)
         case PairCompare(attribute, operator, _, offset):
             value, own = next(pairs(condition, event, document))
-            yield f"{attribute} {_value(own)} {operator} {_value(value)}{interval_text(offset)}"
+            yield f"{_shown(attribute)} {_value(own)} {operator} {_value(value)}{interval_text(offset or None)}"
         case Constant() | IsNull(_, False):
             pass
+        case Compare(attribute, operator) if is_condition(attribute):
+            yield f"{'NOT ' * (operator == '<>')}{document_text(attribute, 'd')}"
+        case IsNull(attribute) if is_paired(attribute):
+            yield f"{document_text(attribute, 'd')} IS NOT NULL"
         case IsNull(attribute):
-            yield f"{attribute} is {_value(next(v for v in document[attribute] if not isinstance(v, OfNoKind)))}"
+            value = next(each for each in document[attribute] if not isinstance(each, OfNoKind))
+            yield f"{_shown(attribute)} is {_value(value)}"
         case predicate:
             value = next(satisfying(predicate, document[predicate.attribute]))  # type: ignore[union-attr,arg-type]
             text = predicate_text(predicate)  # type: ignore[arg-type]
-            is_said = text == f"{predicate.attribute} = {_value(value)}"  # type: ignore[union-attr]
-            yield text if is_said else f"{predicate.attribute} is {_value(value)}"  # type: ignore[union-attr]
+            name = _shown(predicate.attribute)  # type: ignore[union-attr]
+            yield text if text == f"{name} = {_value(value)}" else f"{name} is {_value(value)}"
+
+
+def _shown(name: str) -> str:
+    """An attribute, or what is computed, in words."""
+    return name_text(name) if is_derived(name) else name
 
 
 def _name(state: State, row: int) -> str:
@@ -167,5 +201,7 @@ def _value(value: Any) -> str:
         return f"anything from {low} to {high}"
     if isinstance(value, bool):
         return str(value).upper()
+    if value != value:
+        return "NaN"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

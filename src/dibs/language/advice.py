@@ -16,7 +16,7 @@ _EACH = (
     "of earlier documents, EXISTS d or FORALL d"
 )
 LAST_FORM = "write (SELECT MAX_BY(d.price, d.time) FROM history d WHERE d.sku = sku) for the price of the latest"
-LAST_WORDS = ("LAST", "LAST_VALUE", "LATEST", "LAG", "FIRST", "MAX_BY")
+LAST_WORDS = ("LAST", "LAST_VALUE", "LATEST", "LAG", "FIRST", "FIRST_VALUE", "MAX_BY", "MIN_BY")
 _OF_DOCUMENTS = (
     "of earlier documents it is asked in a subquery, as in (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
 )
@@ -25,7 +25,9 @@ _FUNCTION_ADVICE = {
     **dict.fromkeys(["ARRAY_CONTAINS", "ARRAYS_OVERLAP", "ELEMENT_AT", "SIZE", "CARDINALITY", "ARRAY"], _MEMBER),
     **dict.fromkeys(["ANY", "ALL", "SOME"], _EACH),
     **dict.fromkeys(LAST_WORDS, LAST_FORM),
-    **dict.fromkeys(["COUNT", "MIN", "MAX", "SUM", "AVG"], _OF_DOCUMENTS),
+    **dict.fromkeys(
+        ["COUNT", "MIN", "MAX", "SUM", "AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"], _OF_DOCUMENTS
+    ),
     "ISNAN": "write attribute = CAST('NaN' AS DOUBLE)",
     **dict.fromkeys(["NOW", "CURDATE", "CURRENT_DATE", "CURRENT_TIMESTAMP"], _NOW),
     "MAKE_DATE": "write DATE '2024-01-31'",

@@ -21,11 +21,17 @@ from typing import NamedTuple
 from dibs.jit.undisturbed import bring
 from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
-from dibs.language.printer import JOIN, is_join, name_text, pieces
+from dibs.language.pairing import fields_of_pair, in_text
+from dibs.language.printer import JOIN, is_join, is_paired, name_text, pieces
 from dibs.language.scalars import fields_of, is_computed, scalar_of
+from dibs.language.scalars import text_of as text_of_scalar
 
-EXISTS, COUNT, MIN, MAX, MAX_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY"
+EXISTS, COUNT, MIN, MAX, MAX_BY, MIN_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY", "MIN_BY"
+COUNT_DISTINCT, SUM, AVG, STDDEV, STDDEV_POP = "COUNT(DISTINCT", "SUM", "AVG", "STDDEV", "STDDEV_POP"
+COUNTS = (COUNT, COUNT_DISTINCT)  # which always have a value
 EXTREMES = (MIN, MAX)
+ENDS = (MAX_BY, MIN_BY)  # the values of one document: the last, or the first
+TOTALS = (SUM, AVG, STDDEV, STDDEV_POP)  # of numbers alone
 _WORDS = ("EXISTS", "FORALL", "SELECT")
 KEPT = 65_536  # joins whose texts need not be read again
 
@@ -37,8 +43,8 @@ class Join(NamedTuple):
 
     function: str
     condition: Expression  # TRUE: all documents
-    attribute: str | None = None  # of which MIN, MAX and MAX_BY are taken
-    by: str | None = None  # MAX_BY: the attribute that tells which document is the last
+    attribute: str | None = None  # of which MIN, MAX, SUM and so on are taken
+    by: str | None = None  # MAX_BY and MIN_BY: the attribute that tells which document is the last, or the first
     event: str | None = None
     operator: str | None = None
     factor: float | None = None  # what is compared is a multiple of the result, as float64 multiplies
@@ -46,14 +52,21 @@ class Join(NamedTuple):
     @property
     def event_attributes(self) -> list[str]:
         """The attributes of the event that it reads."""
-        found = [p.event for p in predicates(self.condition) if isinstance(p, PairCompare)]
-        return list(dict.fromkeys([self.event, *found] if self.event is not None else found))
+        found = [self.event] if self.event is not None else []
+        for p in predicates(self.condition):
+            if isinstance(p, PairCompare):
+                found.append(p.event)
+            elif is_paired(p.attribute):
+                found += fields_of_pair(p.attribute)[0]
+        return list(dict.fromkeys(found))
 
     @property
     def document_attributes(self) -> list[str]:
         """The attributes of documents that it reads."""
-        asked = [name for name in (self.attribute, self.by) if name is not None]
-        return list(dict.fromkeys([*asked, *(p.attribute for p in predicates(self.condition))]))
+        found = [name for name in (self.attribute, self.by) if name is not None]
+        for p in predicates(self.condition):
+            found += fields_of_pair(p.attribute)[1] if is_paired(p.attribute) else [p.attribute]
+        return list(dict.fromkeys(found))
 
 
 def joins_in(expression: Expression) -> Iterator[str]:
@@ -110,15 +123,28 @@ def text_of(join: Join) -> str:
     holds the document."""
     alias = _alias(join.condition)
     where = ""
+
+    def named(name: str) -> str:
+        return document_text(name, alias)
+
     if join.condition != TRUE:
-        where = " WHERE " + "".join(pieces(join.condition, lambda name: f"{alias}.{name_text(name)}"))
+        where = " WHERE " + "".join(pieces(join.condition, named))
     if join.function == EXISTS:
         return f"EXISTS (SELECT 1 FROM history {alias}{where})"
-    asked = ", ".join(f"{alias}.{name_text(name)}" for name in (join.attribute, join.by) if name is not None) or "*"
-    query = f"(SELECT {join.function}({asked}) FROM history {alias}{where})"
+    asked = ", ".join(named(name) for name in (join.attribute, join.by) if name is not None) or "*"
+    asked = f"{join.function} {asked})" if join.function == COUNT_DISTINCT else f"{join.function}({asked})"
+    query = f"(SELECT {asked} FROM history {alias}{where})"
     if join.factor is not None:
         query = f"{_factor_text(join.factor)} * {query}"
     return query if join.event is None else f"{name_text(join.event)} {join.operator} {query}"
+
+
+def document_text(name: str, alias: str) -> str:
+    """An attribute of the document of this alias, or what is computed from it, or from it and the event."""
+    if not is_computed(name) and not is_paired(name):
+        return f"{alias}.{name_text(name)}"
+    # Behind JOIN stands what is written as it is.
+    return text_of_scalar(in_text(name, lambda field: f"{JOIN}{alias}.{name_text(field)}", lambda field: field))
 
 
 def _factor_text(factor: float) -> str:
@@ -129,7 +155,8 @@ def _factor_text(factor: float) -> str:
 
 def _alias(condition: Expression) -> str:
     """d, or the first of d1, d2, ... that no attribute of the event inside begins with."""
-    first = {p.event.split(".")[0] for p in predicates(condition) if isinstance(p, PairCompare)}
+    names = read_attributes(Join(EXISTS, condition).event_attributes)
+    first = {name.split(".")[0] for name in names}
     alias, number = "d", 0
     while alias in first:
         number += 1

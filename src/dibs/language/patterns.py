@@ -19,8 +19,6 @@ STRING_TESTS = frozenset(["STARTSWITH", "ENDSWITH", "CONTAINS"])
 class PatternReader(CallReader):
     """Predicates with patterns."""
 
-    takes_constants_only = False  # in lists, BETWEEN and patterns
-
     def pattern(self, left: Operand, operator: str, negated: bool) -> Expression:
         """What stands behind LIKE, ILIKE or RLIKE."""
         place = self.tokens[self.at - 1]
@@ -58,7 +56,7 @@ class PatternReader(CallReader):
     def matches(
         self, left: Operand, operator: str, negated: bool, pattern: Operand, escape: str, place: Token, at: Token
     ) -> Expression:
-        if pattern.attribute is not None and not (is_join(pattern.attribute) or self.takes_constants_only):
+        if pattern.attribute is not None and not is_join(pattern.attribute):
             arguments = [self.as_scalar(left), self.as_scalar(pattern)]
             if operator != "RLIKE":
                 arguments.append(text_value(escape))

@@ -372,9 +372,7 @@ class PredicateReader(PatternReader):
             self.advance()
             return Operand(None, Literal(Kind.STRING, place.value), place.start, place.end)
         found = self.operand("a constant")
-        if found.attribute is not None and (
-            is_join(found.attribute) or found.attribute.upper() in NOT_FINITE or self.takes_constants_only
-        ):
+        if found.attribute is not None and (is_join(found.attribute) or found.attribute.upper() in NOT_FINITE):
             what, advice = self.describe_no_constant(place, found.attribute)
             self.problems.add(f"a constant is expected, not {what}", advice, found.start, found.end)
             return found._replace(attribute=None)
@@ -444,7 +442,7 @@ class PredicateReader(PatternReader):
             raise Refused("the escape of LIKE is one character", "write LIKE(name, '10!%', '!')", at.start, at.end)
         if word not in STRING_TESTS:
             return Condition(self.matches(subject, word, False, text, escape, name, at), 0, name.start)
-        if text.attribute is not None and not (is_join(text.attribute) or self.takes_constants_only):
+        if text.attribute is not None and not is_join(text.attribute):
             self.refuse_joins(subject)
             called = self.make_call(word, [self.as_scalar(subject), self.as_scalar(text)], name)
             return Condition(self.holds(called), 0, name.start)

@@ -41,6 +41,11 @@ TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 JOIN = "\0"
 # So is a value that is computed from the event (scalars.py): COMPUTED, or CONDITION where it is true or false.
 COMPUTED, CONDITION = "\0\1", "\0\2"
+# And what is computed from an event and an earlier document together, inside a join (pairing.py): PAIRED and the name
+# of what is computed, over `e.attribute` of the event and `d.attribute` of the document.
+PAIRED = "\0\3"
+_MARKS = (COMPUTED, CONDITION, PAIRED)
+QUERY = f"{JOIN}(SELECT"  # how a join begins that has a value
 YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
@@ -109,7 +114,9 @@ def name_text(name: str) -> str:
     """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); joins and computed
     values say themselves."""
     if name[:1] == JOIN:
-        return name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
+        if name[:2] == PAIRED:
+            return f"PAIR {name_text(name[2:])}"  # which tells it from others
+        return name[2:] if name[:2] in _MARKS else name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
     parts = name.split(".")
@@ -119,7 +126,12 @@ def name_text(name: str) -> str:
 
 
 def is_join(name: str) -> bool:
-    return name[:1] == JOIN and name[:2] not in (COMPUTED, CONDITION)
+    return name[:1] == JOIN and name[:2] not in _MARKS
+
+
+def is_paired(name: str) -> bool:
+    """Whether it is computed from an event and an earlier document together."""
+    return name[:2] == PAIRED
 
 
 def is_derived(name: str) -> bool:
@@ -132,7 +144,9 @@ def is_condition(name: str) -> bool:
     (SELECT COUNT(*) ...) has."""
     if name[:1] != JOIN or name[:2] == COMPUTED:
         return False
-    return name[:2] == CONDITION or name[1:2] != "("
+    if name[:2] == PAIRED:
+        return is_condition(name[2:])
+    return name[:2] == CONDITION or not name.startswith(QUERY)
 
 
 _UNITS = (

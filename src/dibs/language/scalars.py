@@ -86,6 +86,15 @@ def _fields(scalar: Scalar) -> Iterator[str]:
             yield from _fields(argument)
 
 
+def map_fields(scalar: Scalar, renamed: Callable[[str], str]) -> Scalar:
+    """The same of other attributes."""
+    if isinstance(scalar, Field):
+        return Field(renamed(scalar.name))
+    if isinstance(scalar, Call):
+        return Call(scalar.function, tuple(map_fields(argument, renamed) for argument in scalar.arguments))
+    return scalar
+
+
 def size_of(scalar: Scalar) -> int:
     """How many nodes it has."""
     return 1 + sum(map(size_of, scalar.arguments)) if isinstance(scalar, Call) else 1

@@ -1,12 +1,11 @@
 """Reading joins over history from the tokens of a text:
 
     condition = EXISTS ( SELECT 1 FROM history d [WHERE pairs] )  | EXISTS d ( pairs )  | FORALL d ( pairs )
-    operand   = ( SELECT COUNT(*) | COUNT(d.attribute) | MIN(d.attribute) | MAX(d.attribute)
-                         | MAX_BY(d.attribute, d.attribute) FROM history d [WHERE pairs] )
-                | number * operand | operand * number
-    pairs     = AND, OR, NOT, parentheses over
-                d.attribute (= == <> != < <= > >=) attribute [+ - INTERVAL number unit], or the other way round
-                any predicate of sql.py on an attribute of d
+    operand   = ( SELECT aggregate FROM history d [WHERE pairs] )  | number * operand  | operand * number
+    aggregate = COUNT(*) | COUNT([DISTINCT] value) | MIN, MAX, SUM, AVG, STDDEV, STDDEV_POP (value)
+                | MAX_BY, MIN_BY (value, value)  | LAST, FIRST (value ORDER BY value)
+    pairs     = AND, OR, NOT, parentheses over predicates of sql.py, each with an attribute of d
+    value     = computed from attributes of d alone
 
 The alias d is any name; names without it are the event's. FORALL d (p) is NOT EXISTS d (NOT (p)). No subquery stands
 within another, so that the reader of what is inside is the only one that is ever opened.
@@ -29,20 +28,45 @@ from dibs.language.expression import (
     IsNull,
     Kind,
     Not,
+    Truth,
+    number,
     number_key,
     predicates,
 )
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX_BY, Join, canonical, name_of
+from dibs.language.joins import (
+    AVG,
+    COUNT,
+    COUNT_DISTINCT,
+    COUNTS,
+    ENDS,
+    EXISTS,
+    EXTREMES,
+    MAX_BY,
+    MIN_BY,
+    STDDEV,
+    TOTALS,
+    Join,
+    canonical,
+    name_of,
+)
 from dibs.language.operands import Operand
-from dibs.language.pairs import PairReader, below
+from dibs.language.pairing import Side, below, is_boolean, name_of_value, side_of
+from dibs.language.pairs import PairReader
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Problems, Refused
-from dibs.language.scalars import is_computed
+from dibs.language.scalars import Field, Scalar, map_fields
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, Tokens, refuse_unexpected, show_token
+from dibs.language.values import OR
 
-AGGREGATES = (COUNT, *EXTREMES, MAX_BY)
+AGGREGATES = {name: name for name in (COUNT, *EXTREMES, *ENDS, *TOTALS)} | {
+    "MEAN": AVG,
+    "STD": STDDEV,
+    "STDDEV_SAMP": STDDEV,
+    "LAST": MAX_BY,
+    "FIRST": MIN_BY,
+}
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
 _FORALL_FORM = "write FORALL d (d.price > price)"
 _TIMES_FORM = "write price < 0.9 * (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
@@ -128,10 +152,6 @@ class SubscriptionReader(ConditionReader):
             self.check_no_multiple(left)
             self.check_no_multiple(right)
             return super().comparison(left, operator, right)
-        for side in (left, right):
-            if side.attribute is not None and is_computed(side.attribute):
-                advice = "compare the subquery with an attribute of the event or with a constant"
-                raise Refused("a subquery is compared with a computed value", advice, left.start, right.end)
         if joins[0]:
             left, operator, right = right, FLIPPED_OPERATOR[operator], left
         assert left.attribute is not None and right.attribute is not None
@@ -150,8 +170,10 @@ class SubscriptionReader(ConditionReader):
         if not isinstance(test, IsNull) or not is_join(test.attribute):
             return test
         join = self.joins[test.attribute]
-        if join.attribute is None:  # a number is always there
+        if join.function in COUNTS:  # a number is always there
             return TRUE if test.negated else FALSE
+        if join.function in TOTALS:  # also NULL of what are no numbers, and beyond 64 bits; no number is above NaN
+            return Truth(Compare(test.attribute, "<=", number(math.nan)), True, not test.negated)
         asked = (IsNull(name, True) for name in (join.attribute, join.by) if name is not None)
         some = Join(EXISTS, canonical(And((join.condition, *asked))))
         return Compare(self.attribute_of(some), "=" if test.negated else "<>", YES)
@@ -211,43 +233,66 @@ class SubscriptionReader(ConditionReader):
         if not (is_subquery and self.at and self.tokens.kind(self.at - 1) == "("):
             return super().atom(expected, negative)
         start = self.advance().start
-        function = self.take("name", "COUNT, MIN or MAX", _SELECT_FORM)
-        if function.word not in AGGREGATES:
-            message = f"{show_token(function)} is not supported in a subquery"
-            asks_one = function.word in LAST_WORDS or self.next.kind != "("  # one value of one document
-            raise Refused(message, _LAST_FORM if asks_one else _SELECT_FORM, function.start, function.end)
+        word = self.take("name", "COUNT, MIN or MAX", _SELECT_FORM)
+        if word.word not in AGGREGATES:
+            message = f"{show_token(word)} is not supported in a subquery"
+            asks_one = word.word in LAST_WORDS or self.next.kind != "("  # one value of one document
+            raise Refused(message, _LAST_FORM if asks_one else _SELECT_FORM, word.start, word.end)
         self.take("(", "(", _SELECT_FORM)
-        asked = self.next
-        if asked.kind != "name" and not (asked.value == "*" and function.word == COUNT):
-            raise refuse_unexpected(asked, "an attribute of the documents", _SELECT_FORM)
-        self.advance()
-        if asked.word == "DISTINCT" and self.next.kind == "name":
-            raise Refused("DISTINCT is not supported", _SELECT_FORM, asked.start, asked.end)
-        last = None
-        if function.word == MAX_BY:
-            self.take(",", "a comma", _LAST_FORM)
-            last = self.take("name", "an attribute of the documents", _LAST_FORM)
+        function, asked = self.aggregate(word)
         self.take(")", ")", _SELECT_FORM)
         alias, condition = self.from_history(_SELECT_FORM)
-        attribute = self.read_asked(asked, alias, function) if asked.kind == "name" else None
-        by = None if last is None else self.read_asked(last, alias, function)
-        if attribute is not None and function.word == COUNT:
+        names = [self.read_asked(scalar, alias, word, place) for scalar, place in asked]
+        attribute, by = [*names, None, None][:2]
+        if attribute is not None and function == COUNT:
             condition, attribute = And((condition, IsNull(attribute, True))), None
-        join = Join(function.word, canonical(condition), attribute, by)
+        join = Join(function, canonical(condition), attribute, by)
         return Operand(self.attribute_of(join), None, start, self.tokens[self.at - 1].end)
+
+    def aggregate(self, word: Token) -> tuple[str, list[tuple[Scalar, Token]]]:
+        """The function, and what it is taken of, up to the parenthesis that closes it."""
+        function = AGGREGATES[word.word]
+        if self.next.value == "*" and function == COUNT:
+            self.advance()
+            return function, []
+        if self.next.word == "DISTINCT" and self.tokens.kind(self.at + 1) in ("name", "("):
+            distinct = self.advance()
+            if function != COUNT:
+                advice = "leave it out, or write COUNT(DISTINCT d.price)"
+                raise Refused("DISTINCT is for COUNT alone", advice, distinct.start, distinct.end)
+            function = COUNT_DISTINCT
+        asked = [self.asked()]
+        if function in ENDS:
+            if word.word in ("FIRST", "LAST"):
+                self.take_word("ORDER", _LAST_FORM)
+                self.take_word("BY", _LAST_FORM)
+            else:
+                self.take(",", "a comma", _LAST_FORM)
+            asked.append(self.asked())
+        return function, asked
+
+    def asked(self) -> tuple[Scalar, Token]:
+        place = self.next
+        if place.kind not in ("name", "(", "reserved", "-") and place.value != "~":
+            raise refuse_unexpected(place, "an attribute of the documents", _SELECT_FORM)
+        return self.value(OR, 0), place
 
     def describe_no_constant(self, place: Token, attribute: str) -> tuple[str, str]:
         if is_join(attribute):
             return "a subquery", "compare with it by >= and <=, joined by AND"
         return super().describe_no_constant(place, attribute)
 
-    def read_asked(self, name: Token, alias: str, function: Token) -> str:
-        """The attribute of documents that an argument names."""
-        attribute = below(name.value, alias)
-        if attribute is None:
+    def read_asked(self, scalar: Scalar, alias: str, function: Token, place: Token) -> str:
+        """The attribute of documents that an argument is, or what is computed from them."""
+        if side_of(scalar, alias) != Side.DOCUMENT:
             message = f"{function.word} is taken of an attribute of the documents"
-            self.problems.add(message, f"write {alias}.{name.value}", name.start, name.end)
-        return attribute or name.value
+            advice = f"write {alias}.{scalar.name if isinstance(scalar, Field) else 'attribute'}"
+            self.problems.add(message, advice, place.start, place.end)
+            return "unknown"
+        if is_boolean(scalar):
+            message, advice = f"{function.word} is taken of a value, not of a condition", "put it behind WHERE"
+            self.problems.add(message, advice, place.start, place.end)
+        return name_of_value(map_fields(scalar, lambda name: below(name, alias) or name))
 
     def from_history(self, form: str) -> tuple[str, Expression]:
         """FROM history d [WHERE ...], up to the parenthesis that closes it: the alias, and the condition."""

@@ -25,7 +25,7 @@ from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import EventError
 from dibs.history.history import History
-from dibs.language.joins import join_of
+from dibs.language.joins import join_of, read_attributes
 from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, show_problems
 from dibs.past.sources import StoredBatch, Wanted
@@ -187,7 +187,8 @@ def _joins(matcher: Matching) -> set[str]:
 
 def _names(matcher: Matching) -> frozenset[str]:
     """The attributes that are asked of events, and of those before them."""
-    return frozenset(matcher.attributes).union(*(join_of(name).document_attributes for name in _joins(matcher)))
+    asked = (name for join in _joins(matcher) for name in join_of(join).document_attributes)
+    return frozenset(matcher.attributes).union(read_attributes(asked))
 
 
 class _Rest:

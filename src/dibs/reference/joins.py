@@ -2,8 +2,8 @@
 code but the language.
 
     join_values(join, values, documents)   what the attribute that stands for the join has for values: [True] or [False]
-                                           for a condition, the number for COUNT, for MIN and MAX one value of each
-                                           kind, for MAX_BY the values of the last document
+                                           for a condition, the number for COUNT and SUM, for MIN and MAX one value of
+                                           each kind, for MAX_BY the values of the last document
 
 `values` and `documents` are what reference.values_of makes of the event and of the documents.
 """
@@ -16,8 +16,12 @@ from typing import Any
 
 from dibs.coding.values import Range
 from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Expression, Kind, PairCompare, Predicate
-from dibs.language.joins import COUNT, EXISTS, MIN, Join
+from dibs.language.joins import COUNT, COUNT_DISTINCT, EXISTS, MAX_BY, MIN, TOTALS, Join
+from dibs.language.pairing import fields_of_pair, name_in_pair
+from dibs.language.printer import PAIRED, is_paired
+from dibs.reference.computed import with_computed
 from dibs.reference.predicates import range_ends, truth_of
+from dibs.reference.totals import total
 from dibs.reference.tree import truth_of_tree
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside
 
@@ -30,8 +34,16 @@ def values_of_found(join: Join, values: ValuesByName, found: list[ValuesByName])
     """The same, where these are the documents that satisfy the condition."""
     if join.function == EXISTS:
         return [bool(found)]
-    result = [len(found)] if join.function == COUNT else last(join, found) if join.by else extremes(join, found)
-    return compared(join, values, result)
+    return compared(join, values, result_of(join, found))
+
+
+def result_of(join: Join, found: list[ValuesByName]) -> list[Any]:
+    """What is found, before that is compared with the event."""
+    if join.function == COUNT:
+        return [len(found)]
+    if join.function in (*TOTALS, COUNT_DISTINCT):
+        return total(join, found)
+    return end(join, found) if join.by else extremes(join, found)
 
 
 def compared(join: Join, values: ValuesByName, result: list[Any]) -> list[Any]:
@@ -63,9 +75,20 @@ def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
 
 def is_true(condition: Expression, values: ValuesByName, document: ValuesByName) -> bool:
     def truth_of_leaf(leaf: Predicate) -> bool | None:
-        return truth_of(leaf, document) if not isinstance(leaf, PairCompare) else any(pairs(leaf, values, document))
+        if isinstance(leaf, PairCompare):
+            return any(pairs(leaf, values, document))
+        return truth_of(*in_pair(leaf, values, document)) if is_paired(leaf.attribute) else truth_of(leaf, document)
 
     return truth_of_tree(condition, truth_of_leaf) is True
+
+
+def in_pair(leaf: Predicate, values: ValuesByName, document: ValuesByName) -> tuple[Predicate, ValuesByName]:
+    """A test of what is computed from both, as one of an event that has the attributes of both."""
+    events, documents = fields_of_pair(leaf.attribute)
+    both = {name_in_pair(name, True): values.get(name, []) for name in events}
+    both |= {name_in_pair(name, False): document.get(name, []) for name in documents}
+    name = leaf.attribute[len(PAIRED) :]
+    return leaf._replace(attribute=name), with_computed(both, [name])
 
 
 def pairs(leaf: PairCompare, values: ValuesByName, document: ValuesByName) -> Iterator[tuple[Any, Any]]:
@@ -120,14 +143,16 @@ def extremes(join: Join, found: list[ValuesByName]) -> list[Any]:
     return [choose(values, key=lambda value: find_key(value)[1]) for values in by_kind.values()]
 
 
-def last(join: Join, found: list[ValuesByName]) -> list[Any]:
-    """The values of the document that is greatest by the other attribute (within each kind); of equal ones, of the one
-    that came last. Documents that lack one of the two do not count."""
+def end(join: Join, found: list[ValuesByName]) -> list[Any]:
+    """The values of the document that is greatest, or least, by the other attribute (within each kind); of equal ones,
+    of the one that came last, or first. Documents that lack one of the two do not count."""
     assert join.attribute is not None and join.by is not None
+    is_last = join.function == MAX_BY
     best: dict[Kind, tuple[Any, list[Any]]] = {}
-    for document in found:
+    for document in found if is_last else reversed(found):
         own = [value for value in document.get(join.attribute, []) if not isinstance(value, (Range, OfNoKind))]
         for kind, key in (find_key(v) for v in document.get(join.by, []) if not isinstance(v, (Range, OfNoKind))):
-            if own and (kind not in best or key >= best[kind][0]):
+            is_better = kind not in best or (key >= best[kind][0] if is_last else key <= best[kind][0])
+            if own and is_better:
                 best[kind] = key, own
     return [value for _, own in best.values() for value in own]

@@ -178,6 +178,8 @@ def _join(matcher: Matcher) -> None:
     matcher.add("window", "EXISTS d (d.at > at - INTERVAL 1 DAY)")
     matcher.add("least", "price < (SELECT MIN(d.price) FROM history d WHERE d.model LIKE '%5s')")
     matcher.add("count", "(SELECT COUNT(*) FROM history d WHERE d.price < price) > 5")
+    matcher.add("total", "(SELECT SUM(d.price) FROM history d WHERE d.brand = brand) > 5")
+    matcher.add("near", "EXISTS d (d.brand = brand AND abs(d.price - price) < 3)")
     matcher.history.load(UNUSUAL[:-1] * 60)
     for _ in range(3):
         matcher.match_batch(EVENTS * 30, remember=True)

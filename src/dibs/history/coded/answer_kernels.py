@@ -9,7 +9,9 @@ from dibs.history.coded.document_kernels import take_conjunction
 from dibs.history.coded.layout import (
     FUNCTION_COUNT,
     FUNCTION_EXISTS,
+    FUNCTION_FIRST,
     FUNCTION_LAST,
+    FUNCTION_SUM,
     IS_FALSE,
     IS_TRUE,
     NUMBER,
@@ -17,6 +19,7 @@ from dibs.history.coded.layout import (
     UNREADABLE,
     Result,
 )
+from dibs.history.coded.total_kernels import IS_SECOND, end_total, start_total
 from dibs.jit.bits import bits_of_number, number_of_bits
 from dibs.jit.kernel import kernel, phase
 
@@ -67,7 +70,7 @@ def _truth(asked, j, e, result):
     for kind in range(UNREADABLE):
         if not result.has[kind]:
             continue
-        if function != FUNCTION_LAST:
+        if function != FUNCTION_LAST and function != FUNCTION_FIRST:
             truth |= _compare_one(asked, j, e, kind, result.key[kind], result.tie[kind])
             continue
         column, row = joins.attribute[j], result.row[kind]
@@ -95,6 +98,26 @@ def _emit(asked, j, e, result, answers, n):
     return n
 
 
+@phase(inline=False)
+def _take_documents(asked, j, e, result):
+    result.counts[2] += 1
+    for c in range(asked.joins.first[j], asked.joins.last[j]):
+        if take_conjunction(asked, j, c, e, result):
+            break
+
+
+@phase(inline=False)
+def _find_total(asked, j, e, result):
+    tally, function = asked.tally, asked.joins.function[j]
+    tally.counts[IS_SECOND] = 0
+    while True:
+        start_total(tally)
+        _take_documents(asked, j, e, result)
+        if not end_total(tally, function, result):
+            return
+        tally.counts[IS_SECOND] = 1
+
+
 @phase
 def _find(asked, j, e, memo, result):
     """What join j is for event e."""
@@ -106,12 +129,12 @@ def _find(asked, j, e, memo, result):
             result.key[kind], result.tie[kind] = memo.key[j, kind], memo.tie[j, kind]
         return
     result.counts[0], result.counts[1] = 0, -1
-    result.counts[2] += 1
     for kind in range(UNREADABLE):
         result.has[kind] = 0
-    for c in range(asked.joins.first[j], asked.joins.last[j]):
-        if take_conjunction(asked, j, c, e, result):
-            break
+    if asked.joins.function[j] >= FUNCTION_SUM:
+        _find_total(asked, j, e, result)
+    else:
+        _take_documents(asked, j, e, result)
     if is_fixed:
         memo.counts[j, 0], memo.counts[j, 1] = result.counts[0], result.counts[1]
         for kind in range(UNREADABLE):

@@ -19,7 +19,12 @@ from dibs.history.coded.answer_kernels import answer_joins
 from dibs.history.coded.columns import Snapshot, order_bits
 from dibs.history.coded.layout import (
     BOOLEAN,
+    DIGITS,
+    FUNCTION_DISTINCT,
+    FUNCTION_FIRST,
     FUNCTION_LAST,
+    FUNCTION_ROWS,
+    FUNCTION_SUM,
     IS_FALSE,
     IS_TRUE,
     NUMBER,
@@ -32,11 +37,13 @@ from dibs.history.coded.layout import (
     Memo,
     Operands,
     Program,
+    Tally,
     View,
 )
 from dibs.history.coded.operands import operands_of
 from dibs.history.coded.program import Compiled, Ends, compile_plans
 from dibs.history.plan import Plan
+from dibs.jit.hashing import slots_for
 
 if TYPE_CHECKING:
     from dibs.history.state import State
@@ -169,8 +176,25 @@ def run(
         view,
         program.slots,
         np.zeros(snapshot.size, np.int32),
+        room_for_totals(program.joins.function, snapshot.size + snapshot.extras),
     )
     return answers, int(answer_joins(asked, offsets, places, memo, answers))
+
+
+def room_for_totals(functions: NDArray[np.uint8], values: int) -> Tally:
+    """values: the most that an attribute has, not less than there are documents."""
+    has_sums = ((functions >= FUNCTION_SUM) & (functions < FUNCTION_DISTINCT)).any()
+    slots = slots_for(2 * values) if (functions == FUNCTION_DISTINCT).any() else 0
+    return Tally(
+        np.zeros(DIGITS if has_sums else 0, np.int64),
+        np.zeros(8, np.int64),
+        np.zeros(1),
+        np.zeros(slots, np.int32),
+        np.zeros(slots, np.uint8),
+        np.zeros(slots, np.int64),
+        np.zeros(slots, np.int32),
+        np.empty(values if (functions == FUNCTION_ROWS).any() else 0, np.int32),
+    )
 
 
 # ---- answers as values of events ----
@@ -196,10 +220,10 @@ def with_answers(
     if not found:
         return values
     event, join, kind, key, tie, row = map(np.concatenate, zip(*found))
-    last = joins.function[join] == FUNCTION_LAST
+    last = np.isin(joins.function[join], (FUNCTION_LAST, FUNCTION_FIRST))
     if last.any():
         event, join, kind, key, tie = _last_values(event, join, kind, key, tie, row, last, joins, snapshot)
-    return _with_values(values, event, codes[join], kind, key, tie, snapshot)
+    return with_values(values, event, codes[join], kind, key, tie, snapshot)
 
 
 def _last_values(
@@ -226,7 +250,7 @@ def _last_values(
     return columns
 
 
-def _with_values(
+def with_values(
     values: EventValues, event: Any, name: Any, kind: Any, key: Any, tie: Any, snapshot: Snapshot
 ) -> EventValues:
     n, s, t, b = values.numbers, values.strings, values.times, values.booleans

@@ -19,8 +19,10 @@ from dibs.history.coded.layout import (
     FIRST_RUN,
     FUNCTION_COUNT,
     FUNCTION_EXISTS,
+    FUNCTION_FIRST,
     FUNCTION_LAST,
     FUNCTION_MIN,
+    FUNCTION_SUM,
     INDEX,
     IS_MULTIPLE,
     LAST_COLUMN,
@@ -51,6 +53,7 @@ from dibs.history.coded.search_kernels import (
     search,
     upper_end,
 )
+from dibs.history.coded.total_kernels import count_document
 from dibs.jit.borrowing import array_at, number_at
 from dibs.jit.kernel import phase
 
@@ -83,14 +86,16 @@ def compare_values(docs, kind, key, tie, other_key, other_tie):
 
 @phase
 def _offer(docs, function, kind, key, tie, row, result):
-    """A value of a document that counts, for MIN, MAX and the last value."""
+    """A value of a document that counts, for MIN, MAX, and the last and the first value."""
     if kind >= UNREADABLE:
         return
     if result.has[kind]:
         c = compare_values(docs, kind, key, tie, result.key[kind], result.tie[kind])
-        if function == FUNCTION_MIN:
+        if function == FUNCTION_MIN or function == FUNCTION_FIRST:
             c = -c
-        if c < 0 or (c == 0 and (function != FUNCTION_LAST or row < result.row[kind])):
+        is_later = function == FUNCTION_LAST and row >= result.row[kind]
+        is_earlier = function == FUNCTION_FIRST and row <= result.row[kind]
+        if c < 0 or (c == 0 and not is_later and not is_earlier):
             return
     result.has[kind], result.key[kind], result.tie[kind], result.row[kind] = 1, key, tie, row
 
@@ -123,7 +128,14 @@ def _take(asked, j, row, is_new, result):
             asked.seen[row] = result.counts[2]
         return False
     column = asked.joins.attribute[j]
-    if function == FUNCTION_LAST:
+    if function >= FUNCTION_SUM:
+        if not is_new:
+            if asked.seen[row] == result.counts[2]:
+                return False
+            asked.seen[row] = result.counts[2]
+        count_document(docs, asked.tally, function, column, row, result.counts[2])
+        return False
+    if function == FUNCTION_LAST or function == FUNCTION_FIRST:
         if not has_value(docs, column, row):
             return False
         column = asked.joins.by[j]
@@ -142,7 +154,8 @@ def _take_ends(asked, run, stretch, j, e, result):
     """The least (greatest) entry of each kind whose document is there."""
     docs, joins = asked.docs, asked.joins
     start, stop = stretch.start, stretch.stop
-    is_least = joins.function[j] == FUNCTION_MIN
+    function = joins.function[j]
+    is_least = function == FUNCTION_MIN or function == FUNCTION_FIRST
     while start < stop:
         at = start if is_least else stop - 1
         step = 1 if is_least else -1
@@ -151,11 +164,11 @@ def _take_ends(asked, run, stretch, j, e, result):
         while start <= at < stop and run.kind[at] == kind:
             row = np.int64(run.row[at])
             there = is_visible(asked.sight, e, row)
-            if there and joins.function[j] == FUNCTION_LAST:
+            if there and (function == FUNCTION_LAST or function == FUNCTION_FIRST):
                 there = has_value(docs, joins.attribute[j], row)
             if there:
                 tie = run.tie[at] if len(run.tie) else np.int32(0)
-                _offer(docs, joins.function[j], kind, run.key[at], tie, row, result)
+                _offer(docs, function, kind, run.key[at], tie, row, result)
                 break
             at += step
         if is_least:
@@ -307,8 +320,10 @@ def take_conjunction(asked, j, c, e, result):
     is_alone = total == 1 and asked.joins.last[j] - asked.joins.first[j] == 1 and not is_multiple
     rest, stop = np.int64(conjunctions.rest[c]), np.int64(conjunctions.stop[c])
     function = asked.joins.function[j]
-    last = asked.joins.by[j] if function == FUNCTION_LAST else asked.joins.attribute[j]
-    has_ends = function > FUNCTION_COUNT and last == number_at(table, at + LAST_COLUMN) and rest == stop
+    is_by = function == FUNCTION_LAST or function == FUNCTION_FIRST
+    last = asked.joins.by[j] if is_by else asked.joins.attribute[j]
+    has_ends = FUNCTION_COUNT < function < FUNCTION_SUM
+    has_ends = has_ends and last == number_at(table, at + LAST_COLUMN) and rest == stop
     has_ends = has_ends and not (is_multiple and conjunctions.order[c] < rest)
     first_run = number_at(table, at + FIRST_RUN)
     for combination in range(total):

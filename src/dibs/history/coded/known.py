@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses, runs
 from dibs.coding.domain import NUMBER_BASE, Domains
-from dibs.history.coded.columns import order_bits
+from dibs.history.coded.columns import TIMED, order_bits
 from dibs.history.coded.layout import BOOLEAN, NUMBER, OPEN_HIGH, OPEN_LOW, STRING, TIME, Operands
 from dibs.history.coded.program import Compiled, Ends
 from dibs.history.implied import MOST_VALUES
@@ -50,8 +50,8 @@ class KnownValues:
 
     @classmethod
     def read(cls, domains: Domains, clauses: Clauses, rows: Ints, names: Sequence[str]) -> KnownValues:
-        """What rows, which are conjunctions, say of these attributes."""
-        number_of = {name: number for number, (name, facet) in enumerate(domains.attributes) if facet == Facet.VALUE}
+        """What rows, which are conjunctions, say of these attributes; of TIMED ones, what they say of their times."""
+        number_of = numbers_of(domains)
         attribute = np.array([number_of.get(name, -1) for name in names], np.int64)
         spans = _read_spans(clauses, rows, attribute)
         own = attribute[spans.place % max(len(names), 1)]
@@ -100,6 +100,13 @@ class KnownValues:
             np.append(constants.data, ends.data),
             at + len(compiled.kind),
         )
+
+
+def numbers_of(domains: Domains) -> dict[str, int]:
+    """The domains by the name of the attribute; those of strings that are read as times under TIMED and the name."""
+    marks = {Facet.VALUE: "", Facet.TIME: TIMED}
+    numbered = enumerate(domains.attributes)
+    return {marks[facet] + name: number for number, (name, facet) in numbered if facet in marks}
 
 
 def _read_spans(clauses: Clauses, rows: Ints, attribute: Ints) -> _Spans:

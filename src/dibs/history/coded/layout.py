@@ -29,7 +29,10 @@ ANYTHING = 7  # of an operand: whatever value the event might have
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST, NOT_IN, IS_NULL, NOT_NULL, PATTERN, NEVER = range(11)
 OPERATORS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
 
-FUNCTION_EXISTS, FUNCTION_COUNT, FUNCTION_MIN, FUNCTION_MAX, FUNCTION_LAST = range(5)
+# Those from FUNCTION_SUM on are totals: see total_kernels.py. FUNCTION_ROWS lists documents: see candidates.py.
+(FUNCTION_EXISTS, FUNCTION_COUNT, FUNCTION_MIN, FUNCTION_MAX, FUNCTION_LAST, FUNCTION_FIRST, FUNCTION_SUM, FUNCTION_AVG,
+ FUNCTION_STDDEV, FUNCTION_STDDEV_POP, FUNCTION_DISTINCT, FUNCTION_ROWS) = range(12)  # fmt: skip
+DIGITS = 72  # of 32 bits, of a sum
 IS_TRUE, IS_FALSE = 1, 2  # bits of a truth: both where an event has several values
 OPEN_LOW, OPEN_HIGH = 1, 2  # bits of an interval: the end does not belong to it
 
@@ -92,8 +95,8 @@ class JoinTable(NamedTuple):
     function: NDArray[np.uint8]
     first: NDArray[np.int32]  # conjunctions
     last: NDArray[np.int32]
-    attribute: NDArray[np.int32]  # column of MIN, MAX and the last value; -1
-    by: NDArray[np.int32]  # column by which the last document is told; -1
+    attribute: NDArray[np.int32]  # column of MIN, MAX, totals and the last or first value; -1
+    by: NDArray[np.int32]  # column by which the last or first document is told; -1
     slot: NDArray[np.int32]  # the attribute of the event that is compared with the result; -1
     operator: NDArray[np.uint8]  # result OPERATOR event's value
     negated: NDArray[np.uint8]  # the operator for which that is false
@@ -173,6 +176,19 @@ class Answers(NamedTuple):
 RUN_GROUP, RUN_KIND, RUN_KEY, RUN_TIE, RUN_ROW, RUN_BITS, RUN_BEFORE, RUN_OLDEST, RUN_NEWEST, RUN = range(10)
 
 
+class Tally(NamedTuple):
+    """Room for totals; empty where none is asked for."""
+
+    digits: NDArray[np.int64]  # DIGITS of them
+    counts: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    stamp: NDArray[np.int32]  # a table of values by hash: the number of the result that each was met for
+    kind: NDArray[np.uint8]
+    key: NDArray[np.int64]
+    tie: NDArray[np.int32]
+    rows: NDArray[np.int32]  # documents, of which there is room for all
+
+
 class Asked(NamedTuple):
     """All that answering reads."""
 
@@ -185,3 +201,4 @@ class Asked(NamedTuple):
     sight: View  # (Numba takes "view" for that of an array)
     slots: int
     seen: np.ndarray  # by document: the count (Result.counts[2]) in which it was met last
+    tally: Tally

@@ -3,7 +3,8 @@
 A condition becomes conjunctions of tests (its OR multiplied out). Numbers of columns, indexes and patterns are the
 program's own until it is bound to a snapshot, which has numbers of its own for them.
 
-Not taken: a condition that would be more than MOST conjunctions. Such a join is answered by the reference.
+Not taken: a condition that would be more than MOST conjunctions, which is answered by the reference, or that has values
+which are computed from the event and the document together (candidates.py).
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from dibs.history.coded.columns import Snapshot, order_bits, read_as_times
 from dibs.history.coded.indexes import IndexKey
 from dibs.history.coded.layout import (
     EQUAL,
+    FUNCTION_AVG,
     FUNCTION_COUNT,
+    FUNCTION_DISTINCT,
     FUNCTION_EXISTS,
+    FUNCTION_FIRST,
     FUNCTION_LAST,
     FUNCTION_MAX,
     FUNCTION_MIN,
+    FUNCTION_ROWS,
+    FUNCTION_STDDEV,
+    FUNCTION_STDDEV_POP,
+    FUNCTION_SUM,
     IS_NULL,
     NEVER,
     NOT_IN,
@@ -54,7 +62,21 @@ from dibs.language.expression import (
     Predicate,
     number_key,
 )
-from dibs.language.joins import COUNT, EXISTS, EXTREMES, MAX, MAX_BY, MIN
+from dibs.language.joins import (
+    AVG,
+    COUNT,
+    COUNT_DISTINCT,
+    EXISTS,
+    EXTREMES,
+    MAX,
+    MAX_BY,
+    MIN,
+    MIN_BY,
+    STDDEV,
+    STDDEV_POP,
+    SUM,
+)
+from dibs.language.printer import is_paired
 
 MOST = 64  # conjunctions of a join
 FUNCTIONS = {
@@ -63,6 +85,12 @@ FUNCTIONS = {
     MIN: FUNCTION_MIN,
     MAX: FUNCTION_MAX,
     MAX_BY: FUNCTION_LAST,
+    MIN_BY: FUNCTION_FIRST,
+    SUM: FUNCTION_SUM,
+    AVG: FUNCTION_AVG,
+    STDDEV: FUNCTION_STDDEV,
+    STDDEV_POP: FUNCTION_STDDEV_POP,
+    COUNT_DISTINCT: FUNCTION_DISTINCT,
 }
 
 
@@ -130,10 +158,17 @@ class Builder:
 
     def add_exists(self, conjunctions: Iterable[Conjunction]) -> int:
         """Adds the join that asks for a document that satisfies one of these; its number."""
+        return self._add_search(FUNCTION_EXISTS, conjunctions)
+
+    def add_rows(self, conjunctions: Iterable[Conjunction]) -> int:
+        """Adds the join that lists the documents that satisfy one of these; its number."""
+        return self._add_search(FUNCTION_ROWS, conjunctions)
+
+    def _add_search(self, function: int, conjunctions: Iterable[Conjunction]) -> int:
         first = len(self.conjunctions)
         for conjunction in conjunctions:
             self._add_conjunction(conjunction)
-        self.joins.append((FUNCTION_EXISTS, first, len(self.conjunctions), -1, -1, -1, 0, 0, np.nan, False))
+        self.joins.append((function, first, len(self.conjunctions), -1, -1, -1, 0, 0, np.nan, False))
         return len(self.joins) - 1
 
     def add_name(self, name: str) -> int:
@@ -289,7 +324,7 @@ def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:
     left: list[int] = []
     for place, plan in enumerate(plans):
         forms = conjunctions_of(plan.join.condition)
-        if forms is None:
+        if forms is None or any(is_paired(predicate.attribute) for form in forms for predicate in form):
             left.append(place)
         else:
             builder.add(plan, forms)

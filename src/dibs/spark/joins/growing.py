@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 
 from dibs.errors import DibsError
 from dibs.history.retention import check_retain
+from dibs.language.joins import read_attributes
 from dibs.language.printer import JOIN
 from dibs.matcher import Matcher
 from dibs.spark.events import as_frame, attribute_places, event_place, is_for_arrow
@@ -160,7 +161,7 @@ class GrowingHistory:
         if all(asked <= set(part.keys) for part in parts):
             return parts
         id_place = event_place(events, self._asked.event_id, "event_id")
-        places = attribute_places(events, asked, id_place, self._asked.attributes)
+        places = attribute_places(events, frozenset(read_attributes(asked)), id_place, self._asked.attributes)
         names = [events.columns[place] for place in places]
         given = (names, self._asked.attributes, keys.key_attributes)
         return tuple(part if asked <= set(part.keys) else rekey_part(self._log.parts, part, *given) for part in parts)

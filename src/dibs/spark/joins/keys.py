@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from dibs.history.coded.program import conjunctions_of
 from dibs.language.expression import Expression, PairCompare
-from dibs.language.joins import MAX_BY, join_of, text_of
+from dibs.language.joins import ENDS, document_text, join_of, read_attributes, text_of
+from dibs.language.printer import name_text
 
 
 class Pair(NamedTuple):
@@ -23,7 +24,7 @@ class Pair(NamedTuple):
     document: str
 
     def __str__(self) -> str:
-        return f"d.{self.document} = {self.event}"
+        return f"{document_text(self.document, 'd')} = {name_text(self.event)}"
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ def find_keys(names: Iterable[str]) -> Keys:
     return Keys(
         tuple(pair for pair, _ in sorted(chosen.items(), key=lambda item: (-item[1], item[0]))),
         tuple(unkeyed),
-        tuple(text_of(join) for join in joins.values() if join.function == MAX_BY),
-        frozenset(name for join in joins.values() for name in join.event_attributes),
-        frozenset(name for join in joins.values() for name in join.document_attributes),
+        tuple(text_of(join) for join in joins.values() if join.function in ENDS),
+        frozenset(read_attributes(name for join in joins.values() for name in join.event_attributes)),
+        frozenset(read_attributes(name for join in joins.values() for name in join.document_attributes)),
         len(joins),
     )
 

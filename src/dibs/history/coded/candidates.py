@@ -1,0 +1,202 @@
+"""Joins with values that are computed from the event and a document together (language.pairing).
+
+Each conjunction is answered in two steps: kernels list the documents that satisfy what does not mix both, through
+indexes as always; for each of these pairs the values are computed, over columns, by what computes those of events
+(coding.computed): a pair is an event with the attributes of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dibs.coding.clauses import runs
+from dibs.coding.computed import compute
+from dibs.coding.events.wanted import WantedNames
+from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times, Unreadable
+from dibs.history.coded.answers import room_for_totals, with_values
+from dibs.history.coded.candidate_kernels import count_candidates, list_candidates
+from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.known import Ints
+from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
+from dibs.history.coded.operands import operands_of
+from dibs.history.coded.program import Builder, conjunctions_of
+from dibs.history.plan import Plan, conjunction_of
+from dibs.language.expression import TRUE, And, Compare, IsNull, Predicate
+from dibs.language.pairing import fields_of_pair, name_in_pair
+from dibs.language.printer import PAIRED, is_paired
+from dibs.thresholds import thresholds
+
+
+class _Listed(NamedTuple):
+    """One conjunction of a join."""
+
+    place: int  # of the join among the plans
+    number: int  # of the join that lists its candidates
+    leaves: tuple[Predicate, ...]  # what is left to be computed for each of them
+
+
+class PairedJoins:
+    """Those of the plans at these places that can be answered so."""
+
+    def __init__(self, plans: Sequence[Plan], places: Sequence[int]):
+        builder = Builder()
+        self._parts: list[_Listed] = []
+        for place in places:
+            for form in conjunctions_of(plans[place].join.condition) or ():
+                tests = tuple(predicate for predicate in form if not is_paired(predicate.attribute))
+                number = builder.add_rows([conjunction_of(And(tests) if tests else TRUE, None)])
+                leaves = tuple(predicate for predicate in form if is_paired(predicate.attribute))
+                self._parts.append(_Listed(place, number, leaves))
+        self.places = sorted({part.place for part in self._parts})
+        names = [leaf.attribute for part in self._parts for leaf in part.leaves]
+        fields = [fields_of_pair(name) for name in names]
+        self._events = sorted({name for event, _ in fields for name in event})
+        self._documents = sorted({name for _, document in fields for name in document})
+        for name in self._documents:
+            builder.add_name(name)
+        self.compiled = builder.compile()
+        self._wanted = WantedNames(name[len(PAIRED) :] for name in names)
+
+    def find(
+        self, values: EventValues, snapshot: Snapshot, view: View, needed: NDArray[np.bool_] | None
+    ) -> Iterator[tuple[int, Ints, Ints]]:
+        """(place, events, documents) of all pairs that satisfy a join, by event and document. needed: event, place."""
+        program, ends = self.compiled.bind(snapshot)
+        operands = operands_of(values, self.compiled, ends, snapshot)
+        tally = room_for_totals(program.joins.function, snapshot.size)
+        tests, conjunctions, joins, slots = program.tests, program.conjunctions, program.joins, program.slots
+        seen = np.zeros(snapshot.size, np.int32)
+        asked = Asked(
+            snapshot.table.address, snapshot.documents, operands, tests, conjunctions, joins, view, slots, seen, tally
+        )
+        for place in self.places:
+            events = np.arange(values.events) if needed is None else np.flatnonzero(needed[:, place])
+            found = [
+                pairs
+                for part in self._parts
+                if part.place == place
+                for pairs in self._satisfy(part, asked, events, values, snapshot)
+            ]
+            event, row = (np.concatenate([np.empty(0, np.int64), *each]) for each in (list(zip(*found)) or [(), ()]))
+            order = np.lexsort((row, event))
+            event, row = event[order], row[order]
+            is_new = np.append(True, (event[1:] != event[:-1]) | (row[1:] != row[:-1]))[: len(event)]
+            yield place, event[is_new], row[is_new]
+
+    def _satisfy(
+        self, part: _Listed, asked: Asked, events: Ints, values: EventValues, snapshot: Snapshot
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """The pairs that satisfy a conjunction, some at a time."""
+        asked.seen[:] = 0
+        counts = count_candidates(asked, events, part.number)
+        total = np.append(0, np.cumsum(counts))
+        first = 0
+        while first < len(events):
+            end = max(first + 1, int(np.searchsorted(total, total[first] + thresholds.derived_at_once, "right")) - 1)
+            offsets = total[first : end + 1] - total[first]
+            asked.seen[:] = 0
+            row = list_candidates(asked, events[first:end], part.number, offsets).astype(np.int64)
+            event = np.repeat(events[first:end], counts[first:end])
+            if part.leaves and len(event):
+                both = compute_pairs(values, snapshot, event, row, self._events, self._documents, self._wanted)
+                held = np.ones(len(event), np.bool_)
+                for leaf in part.leaves:
+                    held &= _holds(both, leaf)
+                event, row = event[held], row[held]
+            yield event, row
+            first = end
+
+
+def compute_pairs(
+    values: EventValues,
+    snapshot: Snapshot,
+    event: Ints,
+    row: Ints,
+    events: Sequence[str],
+    documents: Sequence[str],
+    wanted: WantedNames,
+) -> EventValues:
+    """Pairs of events (in order) and documents as events, with what is computed from both."""
+    codes, own_codes = wanted.codes, values.names.codes  # type: ignore[attr-defined]
+    place = np.full(len(values.names), -1, np.int64)
+    for name in events:
+        place[own_codes[name]] = codes[name_in_pair(name, True)]
+    both = _of_events(values, event, place, wanted)
+    found: list[tuple[Ints, ...]] = []
+    for name in documents:
+        found += _of_documents(snapshot, snapshot.columns[name], row, codes[name_in_pair(name, False)])
+    if found:
+        pair, code, kind, key, tie = (np.concatenate(each) for each in zip(*found))
+        bad = kind == UNREADABLE
+        own = [each[~bad] for each in (pair, code, kind, key, tie)]
+        both = with_values(both, own[0], own[1], own[2], own[3], own[4], snapshot)
+        u = both.unreadable
+        lost = Unreadable(np.append(u.event, pair[bad]).astype(np.int32), np.append(u.name, code[bad]).astype(np.int32))
+        both = replace(both, unreadable=lost)
+    assert wanted.computed is not None
+    return compute(both, wanted.computed)
+
+
+def _of_events(values: EventValues, event: Ints, place: Ints, wanted: WantedNames) -> EventValues:
+    """The values of events, once for each of their pairs. place: by name, that of the pair, or -1."""
+    numbers = np.arange(values.events + 1)
+    start = np.searchsorted(event, numbers)
+    size = np.diff(start)
+
+    def repeat(rows: Any) -> tuple[Ints, Ints, Ints]:
+        """The rows that are taken, their pairs, and their names."""
+        kept = np.flatnonzero(place[rows.name] >= 0)
+        times = size[rows.event[kept]]
+        taken = np.repeat(kept, times)
+        pair = runs(start[rows.event[kept]], times).astype(np.int32)
+        return taken, pair, place[rows.name[taken]].astype(np.int32)
+
+    n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
+    at, pair, name = repeat(n)
+    made: dict[str, Any] = {"numbers": Numbers(pair, name, n.value[at], n.rest[at])}
+    at, pair, name = repeat(t)
+    made["times"] = Times(pair, name, t.microseconds[at])
+    at, pair, name = repeat(b)
+    made["booleans"] = Booleans(pair, name, b.value[at])
+    at, pair, name = repeat(s)
+    sizes = s.offsets[at + 1] - s.offsets[at]
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    data = s.data[np.repeat(s.offsets[at] - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    made["strings"] = Strings(pair, name, offsets, data)
+    ranges = np.array([(e, c) for e, c, _ in values.ranges], np.int32).reshape(-1, 2)
+    _, pair, name = repeat(Unreadable(np.append(u.event, ranges[:, 0]), np.append(u.name, ranges[:, 1])))
+    made["unreadable"] = Unreadable(pair, name)
+    return EventValues(len(event), wanted.names, **made)
+
+
+def _of_documents(snapshot: Snapshot, column: int, row: Ints, code: int) -> Iterator[tuple[Ints, ...]]:
+    """(pair, name, kind, key, tie) of the values of an attribute of documents."""
+    kind, key, tie = snapshot.kind[column, row], snapshot.key[column, row], snapshot.tie[column, row]
+    single = np.flatnonzero(kind <= UNREADABLE)
+    yield single, np.full(len(single), code), kind[single], key[single], tie[single]
+    several = np.flatnonzero(kind == SEVERAL)
+    pair = np.repeat(several, tie[several])
+    at = runs(key[several], tie[several].astype(np.int64))
+    yield pair, np.full(len(pair), code), *(each[at] for each in snapshot.extra)
+
+
+def _holds(both: EventValues, leaf: Predicate) -> NDArray[np.bool_]:
+    """Which pairs satisfy a test of what was computed: a condition, or IS [NOT] NULL."""
+    code = both.names.codes[leaf.attribute[len(PAIRED) :]]  # type: ignore[attr-defined]
+    held = np.zeros(both.events, np.bool_)
+    if isinstance(leaf, Compare):
+        b = both.booleans
+        held[b.event[(b.name == code) & (b.value == (leaf.operator == "="))]] = True
+        return held
+    assert isinstance(leaf, IsNull)
+    for rows in (both.numbers, both.strings, both.times, both.booleans):
+        held[rows.event[rows.name == code]] = True
+    if leaf.negated:
+        return held
+    held[both.unreadable.event[both.unreadable.name == code]] = True
+    return ~held
