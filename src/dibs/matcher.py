@@ -38,6 +38,7 @@ from dibs.index import AUTO
 from dibs.intake import check_choice
 from dibs.jit.undisturbed import bring
 from dibs.language.joins import joins_in
+from dibs.language.present import Now, Present, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
 from dibs.matches import Matches
@@ -106,11 +107,21 @@ class Matcher(StandingQueries):
 
     # ---- matching ----
 
-    def match(self, event: Event, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
+    def match(
+        self,
+        event: Event,
+        top: int | None = None,
+        remember: bool = False,
+        key: Key | None = None,
+        now: Now = None,
+    ) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
-        of that key is there. Raises EventError when it cannot be read."""
+        of that key is there. now: what now() is: an instant (a datetime, or a string as '2024-05-01T12:00:00Z'; by
+        default the clock's), or the name of the attribute that holds the event's own time. Raises EventError when it
+        cannot be read."""
+        present = None if now is None else read_now(now)
         if remember is not False:
             check_flag("remember", remember)
         if key is not None and not remember:
@@ -119,16 +130,17 @@ class Matcher(StandingQueries):
         if top is None and remember is False and text is not None:
             self._news()
             state = self._layers.read(few_wait=True)
-            ids = self._matching.match_text(state, text)
+            ids = self._matching.match_text(state, text, present)
             if ids is None and state.waiting:
-                ids = self._matching.match_text(self.snapshot(), text)
+                ids = self._matching.match_text(self.snapshot(), text, present)
             if ids is not None:
                 return ids
         if key is not None:
             k = None if top is None else min(check_number("top", top), MOST_ROWS)
-            matches = self._remember(Remembering(self.history, [dict_of(event)], None, [check_key(key)]), "raise", k)
+            turn = Remembering(self.history, [dict_of(event)], None, [check_key(key)])
+            matches = self._remember(turn, "raise", k, present)
         else:
-            matches = self.match_batch([dict_of(event)], top=top, remember=remember)
+            matches = self.match_batch([dict_of(event)], top=top, remember=remember, now=now)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
@@ -139,6 +151,7 @@ class Matcher(StandingQueries):
         top: int | None = None,
         remember: bool = False,
         key: str | None = None,
+        now: Now = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -150,18 +163,19 @@ class Matcher(StandingQueries):
         remember: as if the events came one after the other, each added to the history before the next is matched; all
         of them or, when one cannot be read or kept (a Range, a key that is no string), none. key: the column
         (attribute) that holds their keys, as in history.load; an event whose key is there already, or came before in
-        the batch, is matched and not added again.
+        the batch, is matched and not added again. now: as in match, one instant for all events unless it is a name.
         """
+        present = read_now(now)
         top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
         check_text("key", key)
         matching = self._matching
         if not remember:
             check_no_key(key)
-            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
+            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error, now=present), top)
         turn = Remembering(self.history, events, attributes)
         turn.keys = None if key is None else keys_of(turn.rows, key)
-        return self._remember(turn, on_error, top)
+        return self._remember(turn, on_error, top, present)
 
     def match_after(
         self,
@@ -171,23 +185,25 @@ class Matcher(StandingQueries):
         on_error: OnError,
         keys: Sequence[Key | None] | None = None,
         then: Callable[[Matches], None] | None = None,
+        now: Now = None,
     ) -> Matches:
         """Matches events one after the other, each on this history, to which it is then added; all of them or none.
         keys: of each event; one that is there already is not added again. then: is told the matches before anything is
         added, and nothing is if it raises."""
-        return self._remember(Remembering(history, events, attributes, keys), on_error, None, then)
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, read_now(now), then)
 
     def _remember(
         self,
         turn: Remembering,
         on_error: OnError,
         top: int | None,
+        now: Present = None,
         then: Callable[[Matches], None] | None = None,
     ) -> Matches:
         def match() -> Matches:
             own = None if turn.are_all_known() else turn
             matches = self._matching.matches(
-                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own), top
+                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own, now), top
             )
             if then is not None:
                 then(matches)
@@ -203,21 +219,25 @@ class Matcher(StandingQueries):
         wanted = self._matching.find_wanted([layer.segment for layer in self.snapshot().layers])
         return read_events(events, wanted, attributes).events
 
-    def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
-        """How many subscriptions each event satisfies, without making the pairs."""
+    def count(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
+    ) -> NDArray[np.int64]:
+        """How many subscriptions each event satisfies, without making the pairs. now: as in match_batch."""
         matching = self._matching
-        return matching.count(matching.read(self.snapshot(), events, attributes, on_error))
+        return matching.count(matching.read(self.snapshot(), events, attributes, on_error, now=read_now(now)))
 
-    def explain(self, id: Id, event: Event) -> Explanation:
-        """Why the subscription matches the event, or why not, predicate by predicate."""
-        return self.explain_text(self.expression(id), event, id)
+    def explain(self, id: Id, event: Event, now: Now = None) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
+        return self.explain_text(self.expression(id), event, id, now)
 
-    def explain_text(self, text: str, event: Event, id: Id | None = None) -> Explanation:
+    def explain_text(self, text: str, event: Event, id: Id | None = None, now: Now = None) -> Explanation:
         """The same of an expression that need not be added, on the history as it is."""
+        present = read_now(now)
         event = read_event(event)
         expression = parse(text)
         self.history.follow()
-        return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
+        joins = explain_join(joins_in(expression), event, self.history.state)
+        return explain_expression(expression, event, id, joins, present)
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
@@ -255,6 +275,7 @@ class Matcher(StandingQueries):
         progress: Callable[[int], None] | None = None,
         on_matches: Callable[[int, Matches], None] | None = None,
         history: Any = None,
+        now: Now = None,
     ) -> Replay:
         """Runs stored events (whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines file, or of a
         folder of them) through all subscriptions: how often each matched, and which never did. Batch by batch, so
@@ -262,9 +283,10 @@ class Matcher(StandingQueries):
         how many more events are done. For an expression that is not added yet: dibs.backtest.
 
         history: what joins over history see before the first event: documents, as history.load takes them (none by
-        default). Each event sees those before it, within what the matcher retains; its own history is left alone."""
+        default). Each event sees those before it, within what the matcher retains; its own history is left alone.
+        now: as in match_batch; now="at" gives each event its own time, in its attribute `at`."""
         replay: Callable[..., Replay] = bring("dibs.past.replay").replay
-        options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history}
+        options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history, "now": now}
         return replay(self, events, attributes=attributes, on_error=on_error, **options)
 
     # ---- upkeep and files ----

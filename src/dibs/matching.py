@@ -25,6 +25,7 @@ from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
 from dibs.index import Pairs, Sink
+from dibs.language.present import Present
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
@@ -58,9 +59,9 @@ class Matching:
         self._wake = wake
         self.history = history
 
-    def match_text(self, state: State, text: bytes) -> list[Id] | None:
+    def match_text(self, state: State, text: bytes, now: Present = None) -> list[Id] | None:
         """The ids for the event of a JSON text; None: it must be read as a batch."""
-        return self.singles.match(state, text, self.find_wanted)
+        return self.singles.match(state, text, self.find_wanted, now)
 
     def read(
         self,
@@ -69,11 +70,13 @@ class Matching:
         attributes: str | None,
         on_error: OnError,
         turn: Remembering | None = None,
+        now: Present = None,
     ) -> ReadEvents:
-        """turn: see match_batch(remember=True)."""
+        """turn: see match_batch(remember=True). now: the time of the match (language.present)."""
         check_on_error(on_error)
         segments = [x.segment for x in state.layers]
-        values = read_events(events, self.find_wanted(segments), attributes=attributes, on_error=on_error)
+        wanted = self.find_wanted(segments)
+        values = read_events(events, wanted, attributes=attributes, on_error=on_error, now=now)
         if turn is not None or any(s.joins for s in segments):
             values = self._join(segments, values, turn)
         dead = None

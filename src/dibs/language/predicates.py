@@ -32,7 +32,7 @@ from dibs.language.operands import Operand
 from dibs.language.patterns import STRING_TESTS, PatternReader
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Refused
-from dibs.language.scalars import Call, Field, Scalar, Value, is_computed, scalar_of, text_of
+from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, is_computed, scalar_of, text_of
 from dibs.language.tokens import refuse_unexpected
 from dibs.language.values import OR, functions, kinds_of, may_be_true
 
@@ -220,7 +220,17 @@ class PredicateReader(PatternReader):
             if side.attribute is not None and side.attribute.upper() in NOT_FINITE:
                 advice = f"compare with a constant; {as_constant(side.attribute)}"
                 self.problems.add("an attribute is compared with an attribute", advice, left.start, right.end)
-        return self.holds(Call(operator, (self.as_scalar(left), self.as_scalar(right))))
+        a, b = self.as_scalar(left), self.as_scalar(right)
+        since = since_present(a)
+        if since is not None:
+            a, b, operator = b, a, FLIPPED_OPERATOR[operator]
+        else:
+            since = since_present(b)
+        if since is not None and not isinstance(a, Value):
+            # at > now() - INTERVAL 1 HOUR: how long ago it is, which all tests of this kind share, beside a constant
+            passed = Call("INTERVAL_MICROSECONDS", (Call("-", (a, Call("NOW", (Field(PRESENT),)))),))
+            return Compare(self.named(passed), operator, number(since))
+        return self.holds(Call(operator, (a, b)))
 
     def same(self, left: Operand, right: Operand, negated: bool) -> Expression:
         """a <=> b, IS [NOT] DISTINCT FROM: NULL is like NULL, and nothing else is."""
@@ -453,6 +463,22 @@ class PredicateReader(PatternReader):
         constant = self.constant_text(text, name.word)
         tested = StringTest(subject.attribute or "", word, constant) if constant is not None else UNKNOWN
         return Condition(tested, 0, name.start, whole=True)
+
+
+def since_present(scalar: Scalar) -> int | None:
+    """Of now(), and now() with an interval of a fixed length: microseconds after now()."""
+    if not isinstance(scalar, Call):
+        return None
+    if scalar.function == "NOW":
+        return 0
+    if scalar.function not in ("+", "-"):
+        return None
+    first, *rest = scalar.arguments
+    if isinstance(first, Interval) and scalar.function == "+":
+        first, rest = rest[0], [first]
+    if not rest or first != Call("NOW", (Field(PRESENT),)) or not isinstance(rest[0], Interval) or rest[0].months:
+        return None
+    return rest[0].microseconds if scalar.function == "+" else -rest[0].microseconds
 
 
 def _can_be_doubled(expression: Expression) -> bool:

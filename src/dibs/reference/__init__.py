@@ -19,6 +19,7 @@ from typing import Any
 
 from dibs.language.expression import Expression, attributes
 from dibs.language.joins import join_of, joins_in
+from dibs.language.present import Present
 from dibs.language.printer import is_join
 from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
@@ -48,18 +49,27 @@ __all__ = [
 ]
 
 
-def matches(expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> bool:
+def matches(
+    expression: Expression,
+    event: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]] = (),
+    now: Present = None,
+) -> bool:
     """Whether the expression is TRUE for the event."""
-    return evaluate(expression, event, history) is True
+    return evaluate(expression, event, history, now) is True
 
 
 def evaluate(
-    expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
+    expression: Expression,
+    event: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]] = (),
+    now: Present = None,
 ) -> bool | None:
-    """TRUE, FALSE or UNKNOWN (None)."""
+    """TRUE, FALSE or UNKNOWN (None). now: the time of the match (language.present)."""
     values: ValuesByName = {name: found for name, found in values_of(event).items() if not is_join(name)}
     joins = {name: join_of(name) for name in joins_in(expression)}
-    values = with_computed(values, [*attributes(expression), *(n for j in joins.values() for n in j.event_attributes)])
+    asked = [*attributes(expression), *(name for join in joins.values() for name in join.event_attributes)]
+    values = with_computed(values, asked, now)
     if joins:
         asked = [name for join in joins.values() for name in join.document_attributes]
         documents = [with_computed(values_of(document), asked) for document in history]

@@ -156,7 +156,9 @@ class RecentEvents:
     def backtest(self, expression: str, examples: int) -> Past:
         compiled = Expressions([expression], None)
         table, events = self._as_table()
-        values = Before(compiled.joins).read(table, WantedNames(compiled.names), EVENT)  # each after those before it
+        came = table[RECEIVED].cast(pa.int64()).to_numpy()  # what now() was for each of them
+        # Each after those before it.
+        values = Before(compiled.joins, now=came).read(table, WantedNames(compiled.names), EVENT)
         [found] = compiled.find(values)
         places = found.tolist()
         now = time.time()

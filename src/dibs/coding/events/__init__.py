@@ -24,6 +24,7 @@ from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import has_lines
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
+from dibs.language.present import Instants, Present
 from dibs.thresholds import thresholds
 
 __all__ = ["WantedNames", "read_events"]
@@ -36,6 +37,7 @@ def read_events(
     wanted: WantedNames | Collection[str],
     attributes: str | None = None,
     on_error: str = "raise",
+    now: Present | Instants = None,
 ) -> EventValues:
     """The values of the wanted attributes of a batch of events.
 
@@ -46,13 +48,16 @@ def read_events(
     attributes  the column (or key) that holds the attributes: a map or struct (an object), or JSON text.
     on_error    "raise": EventError for the first event with something unreadable. "skip": the value becomes
                 `unreadable` (or the event one of `unreadable_events`, with no values at all) and is told in `problems`.
+    now         the time of the match (language.present).
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
     if not isinstance(wanted, WantedNames):
         wanted = WantedNames(wanted)
+    if isinstance(now, str):
+        wanted, now = wanted.at_time_of(now), None
     values = _read(events, wanted, attributes, on_error)
-    return values if wanted.computed is None else compute(values, wanted.computed)
+    return values if wanted.computed is None else compute(values, wanted.computed, now)
 
 
 def _read(events: object, wanted: WantedNames, attributes: str | None, on_error: str) -> EventValues:

@@ -14,6 +14,7 @@ from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
+from dibs.language.present import Present
 from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id, IdIndex
@@ -43,7 +44,7 @@ class Singles:
         self._pending = NOTHING  # the records of what waited last
         self.served = 0  # events that were matched this way
 
-    def match(self, state: State, text: bytes, wanted: Wanted) -> list[Id] | None:
+    def match(self, state: State, text: bytes, wanted: Wanted, now: Present = None) -> list[Id] | None:
         """The ids of the event that the text says, sorted; None: batches know what to do with it."""
         plan = state.single
         if plan is None or self._calls % thresholds.single_looks == 0:
@@ -52,7 +53,7 @@ class Singles:
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
         if plan.computed is not None:
-            with_values = add_computed(text, plan.computed)
+            with_values = add_computed(text, plan.computed, now)
             if with_values is None:
                 return None
             text = with_values

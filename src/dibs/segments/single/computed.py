@@ -13,20 +13,27 @@ import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.language.functions import evaluate
-from dibs.language.functions.plain import Plain, plain_value
+from dibs.language.functions.plain import Moment, Plain, plain_value
+from dibs.language.present import Present, read_clock
+from dibs.language.scalars import PRESENT
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
 
 
-def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
-    """The text of an event with what is computed from it; None: the batch knows what to do with it."""
+def add_computed(text: bytes, names: ComputedNames, now: Present = None) -> bytes | None:
+    """The text of an event with what is computed from it; None: the batch knows what to do with it. now: the time of
+    the match (language.present)."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if type(event) is not dict or any(key[:1] == "\0" for key in event):
         return None
+    if names.present is not None:
+        if isinstance(now, str):
+            return None
+        event[PRESENT] = Moment(read_clock() if now is None else now)
     members = []
     for scalar, fields, key in zip(names.scalars, names.fields, names.keys):
         values = _values(event, fields)
@@ -45,7 +52,7 @@ def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
     if not members:
         return text
     whole = text.rstrip()
-    return b"%b%b%b}" % (whole[:-1], b"," if event else b"", b",".join(members))
+    return b"%b%b%b}" % (whole[:-1], b"," if len(event) > (names.present is not None) else b"", b",".join(members))
 
 
 def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:
