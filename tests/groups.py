@@ -15,6 +15,7 @@ SPARK = {
         "spark/test_first_use.py",
         "spark/test_functions_spark.py",
         "spark/test_plans.py",
+        "spark/test_present_spark.py",
         "spark/test_spark.py",
         "spark/test_spark_uses.py",
         "spark/test_walks_spark.py",

@@ -11,7 +11,7 @@ import typer
 
 from dibs.cli.csv_tables import CsvTable, choose_types
 from dibs.cli.documents import HISTORY_HELP, RETAIN_HELP
-from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, Reading, advising_longer_lines
+from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
     ENDINGS,
     STANDARD,
@@ -98,6 +98,7 @@ def backtest(
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
 ) -> None:
     with outcome():
         names = list(words or [])
@@ -108,7 +109,7 @@ def backtest(
                 raise typer.BadParameter("there is nothing to try: give an expression, or --subscriptions")
             expression = [names.pop(0)]
         if server is not None:
-            if names or subscriptions is not None or expression_file is not None or history or time:
+            if names or subscriptions is not None or expression_file is not None or history or time or now:
                 raise typer.BadParameter("a service tries expressions on its own recent events", param_hint="--server")
             _ask_service(server, expression or [], examples, json)
             return
@@ -121,10 +122,10 @@ def backtest(
         if how.types and not any(format_of(name, format) is Format.csv for name in names):
             raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
         if subscriptions is not None:
-            _replay(subscriptions, names, attributes, on_error, how, json, threads, history, retain)
+            _replay(subscriptions, names, attributes, on_error, how, json, threads, history, retain, now)
         else:
             texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
-            before = {"history": history, "retain": retain}
+            before = {"history": history, "retain": retain, "now": now}
             _backtest(texts, names, attributes, examples, time, on_error, how, json, threads, before)
 
 
@@ -187,6 +188,7 @@ def _replay(
     threads: int | None,
     history: str | None,
     retain: int | None,
+    now: str | None,
 ) -> None:
     from dibs.history.retention import Retain
     from dibs.past.replay import replay
@@ -198,7 +200,7 @@ def _replay(
         matcher.history.retain = Retain(count=retain)
 
     def work(progress: Callable[[int], None]) -> Replay:
-        options: dict[str, Any] = {"attributes": attributes, "progress": progress, "history": history}
+        options: dict[str, Any] = {"attributes": attributes, "progress": progress, "history": history, "now": now}
         return replay(matcher, source, on_error=on_error.value, **options)
 
     result = _run(source, work)

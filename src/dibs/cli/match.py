@@ -10,7 +10,7 @@ import typer
 
 from dibs.cli.csv_tables import choose_types
 from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
-from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read_events, total_of
+from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, EventBatch, Reading, one_time, read_events, total_of
 from dibs.cli.formats import STANDARD, Format, format_of, show_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
@@ -91,6 +91,7 @@ def match(
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     remember: Annotated[bool, typer.Option("--remember", help=REMEMBER_HELP)] = False,
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
 ) -> None:
     with outcome():
         if (subscriptions is None) == (server is None):
@@ -105,17 +106,20 @@ def match(
             if history is not None or remember or retain is not None:
                 advice = "the history of a service is its own"
                 raise typer.BadParameter(advice, param_hint="--history, --remember, --retain")
-            _match_served(str(server), events, format, output, matched_only, top, on_error)
+            _match_served(str(server), events, format, output, matched_only, top, on_error, now)
             return
         matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
         prepare_history(matcher, history, remember, retain)
         unread = _Unread(show_name(events), on_error)
+        present = one_time(now)
         elsewhere = [] if id_kind is None else ["id"]
         how = Reading(format, kinds, elsewhere, event_id, matcher.attributes, max_line << 20)
         total = total_of(events, format)
         with open_writer(output, matched_only) as writer, bar("matching", total, output == STANDARD) as advance:
             for batch in read_events(events, how):
-                matches = matcher.match_batch(batch.data, attributes=attributes, on_error="skip", remember=remember)
+                matches = matcher.match_batch(
+                    batch.data, attributes=attributes, on_error="skip", remember=remember, now=present
+                )
                 unread.note(batch, matches)
                 numbers = range(batch.first, batch.first + batch.count)
                 names = numbers if event_id is None else batch.values(event_id)
@@ -128,7 +132,14 @@ def match(
 
 
 def _match_served(
-    server: str, events: str, format: Format | None, output: str, matched_only: bool, top: int | None, on_error: OnError
+    server: str,
+    events: str,
+    format: Format | None,
+    output: str,
+    matched_only: bool,
+    top: int | None,
+    on_error: OnError,
+    now: str | None,
 ) -> None:
     """By a service, which reads JSON lines."""
     if format_of(events, format) is not Format.jsonl:
@@ -138,10 +149,11 @@ def _match_served(
     from dibs.client import Client
     from dibs.coding.lines import read_lines
 
+    present = one_time(now)
     first = 0
     with Client(server) as client, open_writer(output, matched_only) as writer:
         for lines in read_lines(open_input(events), show_name(events)):
-            matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top)
+            matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top, now=present)
             writer.write(range(first, first + len(matches)), cast("Matches", matches), top)
             first += len(matches)
             if matches.problems:

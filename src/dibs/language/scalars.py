@@ -87,6 +87,11 @@ def inputs_of(scalar: Scalar) -> list[str]:
     return list(dict.fromkeys(_fields(scalar)))
 
 
+def asks_for_now(name: str) -> bool:
+    """Whether an attribute is computed from the time of the match."""
+    return is_computed(name) and PRESENT in inputs_of(scalar_of(name))
+
+
 def at_time_of(scalar: Scalar, field: str) -> Scalar:
     """The value, where the time of the match is what an attribute of the event says."""
     if isinstance(scalar, Call):

@@ -97,7 +97,7 @@ MATCHED = _object(
     problems=_list(ANYTHING),
 )
 PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=COUNT, subscriptions=_list(ID))
-TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING)
+TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING, now=STRING)
 TO_MISS = _just(("event",), event=EVENT, limit={"type": "integer", "minimum": 1, "maximum": 1_000})
 MISSES = _object(
     ("matched", "misses"),

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from dibs.errors import DamagedError, FormatError
 from dibs.language.joins import read_attributes
 from dibs.language.printer import is_join
+from dibs.language.scalars import asks_for_now
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Choice, Segment
@@ -78,6 +79,11 @@ class Version:
     def attributes(self) -> frozenset[str]:
         """Those of events that subscriptions read."""
         return frozenset(read_attributes(name for name in self.kinds if not is_join(name)))
+
+    @property
+    def asks_for_now(self) -> bool:
+        """Whether some subscription speaks of the time of the match."""
+        return any(map(asks_for_now, self.kinds))
 
     @property
     def joins(self) -> list[str]:

@@ -21,6 +21,7 @@ from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
 from dibs.history.state import Part as HistoryPart
 from dibs.history.state import State
+from dibs.language.present import Now
 from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.growing_parts import (
@@ -176,16 +177,21 @@ class Reading:
 
 
 def match(
-    batches: Iterable[pa.RecordBatch], reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
+    batches: Iterable[pa.RecordBatch],
+    reading: Reading,
+    matcher: Matcher,
+    output: MatchColumns,
+    count: Count,
+    now: Now = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of matches. batches: numbers of homes, whose events are matched here."""
+    """Rows of matches. batches: numbers of homes, whose events are matched here. now: the time of the match."""
     for batch in batches:
         for home in batch.column(0).to_pylist():
-            yield from match_home(home, reading, matcher, output, count)
+            yield from match_home(home, reading, matcher, output, count, now)
 
 
 def match_home(
-    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
+    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count, now: Now = None
 ) -> Iterator[pa.RecordBatch]:
     began = time.perf_counter()
     own = open_part(Path(reading.folder), reading.own)
@@ -213,7 +219,7 @@ def match_home(
     _hold(history, name_columns(held, reading.names, reading.attributes), reading.attributes)
     matches = malformed = 0
     for first in range(0, len(rows), AT_ONCE):
-        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip")
+        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip", now=now)
         here = at_home[first : first + AT_ONCE]
         pairs = list_pairs(found, output)
         pairs = pairs.filter(pa.array(here[pairs["event"].to_numpy()]))
