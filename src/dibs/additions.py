@@ -87,7 +87,7 @@ def _add_few(
         seen: set[Id] = set()
         for id, text, weight, place in zip(ids, texts, weights, places):
             try:
-                form = form_of(text, changes.no_joins)
+                form = form_of(text, changes.no_joins, changes.types)
                 if id in seen or changes.has(id):
                     raise DuplicateId(id)
                 good.append((id, text, weight, form))
@@ -121,7 +121,7 @@ def add_columns(
         columns = by_type(ids)
         must_wait = changes.batching or len(columns) > 1
         few = len(texts) <= thresholds.changes_for_a_segment
-        compiled = compile_texts(texts, progress, keep_forms=must_wait or few, no_joins=changes.no_joins)
+        compiled = compile_texts(texts, progress, must_wait or few, changes.no_joins, changes.types)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
             if compiled.errors:  # those leave their ids to later rows
@@ -151,7 +151,8 @@ def add_columns(
         if errors:
             kept = from_numpy(keep)
             weighted = None if weights is None else weights[keep]
-            changes.add_columns(compile_texts(texts.take(kept)), column.take(kept), texts.take(kept), weighted)
+            again = compile_texts(texts.take(kept), types=changes.types)
+            changes.add_columns(again, column.take(kept), texts.take(kept), weighted)
         else:
             changes.add_columns(compiled, column, texts, weights)
         return bad

@@ -41,6 +41,7 @@ from dibs.language.joins import joins_in
 from dibs.language.present import Now, Present, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse
+from dibs.language.types import check_types
 from dibs.matches import Matches
 from dibs.matching import Matching
 from dibs.segments.ids import Id
@@ -48,6 +49,7 @@ from dibs.segments.single.texts import dict_of, read_event, text_of
 from dibs.segments.state import Layer, State, Waiting
 from dibs.standing import StandingQueries
 from dibs.storage import store, versions
+from dibs.storage.declared import keep_types
 from dibs.storage.history_rows import HistoryNews
 
 if TYPE_CHECKING:
@@ -70,7 +72,8 @@ class Matcher(StandingQueries):
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
-    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
+    {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -82,10 +85,12 @@ class Matcher(StandingQueries):
         memory: int | None = None,
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
+        types: Mapping[str, str] | None = None,
     ):
-        super().__init__(index, check_choice(index, threads, memory, options))
-        history = History(check_retain(retain))
-        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history)
+        declared = check_types(types)
+        super().__init__(index, check_choice(index, threads, memory, options), declared)
+        history = History(check_retain(retain), declared)
+        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history, declared)
 
     @property
     def threads(self) -> int:
@@ -217,7 +222,7 @@ class Matcher(StandingQueries):
         """Reads a batch as match_batch does, and matches nothing: how many events it has. Raises EventError for the
         first that cannot be read."""
         wanted = self._matching.find_wanted([layer.segment for layer in self.snapshot().layers])
-        return read_events(events, wanted, attributes).events
+        return read_events(events, wanted, attributes, types=self._types).events
 
     def count(
         self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
@@ -234,10 +239,10 @@ class Matcher(StandingQueries):
         """The same of an expression that need not be added, on the history as it is."""
         present = read_now(now)
         event = read_event(event)
-        expression = parse(text)
+        expression = parse(text, self._types)
         self.history.follow()
         joins = explain_join(joins_in(expression), event, self.history.state)
-        return explain_expression(expression, event, id, joins, present)
+        return explain_expression(expression, event, id, joins, present, self._types)
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far."""
@@ -311,7 +316,7 @@ class Matcher(StandingQueries):
                 segments = [x.segment for x in state.layers]
                 history = read_stored(self.history)
                 options = dict(self._choice.options)
-                store.save_all(segments, target, self.index, state.version, options, history)
+                store.save_all(segments, target, self.index, state.version, options, history, self.types)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -345,13 +350,15 @@ class Matcher(StandingQueries):
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
             version = versions.read_version(source)
-            return cls.of_state(versions.load_state(source, version), version.index, threads, version.options)
+            state = versions.load_state(source, version)
+            return cls.of_state(state, version.index, threads, version.options, types=version.types)
         manifest, segments, documents = store.load_saved(source)
         if documents is not None and manifest.history is not None and history:
             check_whole(documents, source / manifest.history)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         state = State(manifest.version, tuple(layers))
-        return cls.of_state(state, manifest.index, threads, manifest.options, documents if history else None)
+        kept = documents if history else None
+        return cls.of_state(state, manifest.index, threads, manifest.options, kept, manifest.types)
 
     @classmethod
     def of_state(
@@ -361,14 +368,15 @@ class Matcher(StandingQueries):
         threads: int | None = None,
         options: Mapping[str, Any] | None = None,
         documents: HistoryNews | None = None,
+        types: Mapping[str, str] | None = None,
     ) -> Matcher:
         """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
         they are, unless compact() is called, so that processes share their pages."""
-        matcher = cls(index=index, threads=threads, options=options)
+        matcher = cls(index=index, threads=threads, options=options, types=types)
         matcher._layers.restore(state)
         matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
-        matcher.history = StoredHistory(documents)
+        matcher.history = StoredHistory(documents, matcher._types)
         matcher.history.refused = "its matcher was opened from saved files and is read-only"
         return matcher
 
@@ -382,6 +390,7 @@ class Matcher(StandingQueries):
         memory: int | None = None,
         options: Mapping[str, Any] | None = None,
         retain: Retention = None,
+        types: Mapping[str, str] | None = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
@@ -389,22 +398,27 @@ class Matcher(StandingQueries):
 
         index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
+        types: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
         history_module = bring("dibs.history.durable")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
-        kept = check_retain(retain)
+        kept, given = check_retain(retain), None if types is None else check_types(types)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
             check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+        is_new = not store.is_durable(folder)
         durable = storage_module.Durable.open(folder, read_only, index, options)
         try:
-            matcher = cls(durable.index, threads, memory, options=durable.options)
+            declared = keep_types(folder, given, is_new)
+            matcher = cls(durable.index, threads, memory, options=durable.options, types=declared)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable
-            matcher.history = history = history_module.DurableHistory(durable.catalog.history(), matcher._changes)
+            matcher.history = history = history_module.DurableHistory(
+                durable.catalog.history(), matcher._changes, declared
+            )
             durable.history = weakref.ref(history)
             if read_only:
                 matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"

@@ -26,6 +26,7 @@ from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
 from dibs.index import Pairs, Sink
 from dibs.language.present import Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
@@ -48,10 +49,11 @@ class ReadEvents(NamedTuple):
 class Matching:
     """Any number of threads may match at once. `wake` is called when an index would like to have something done."""
 
-    def __init__(self, threads: int, wake: Callable[[], None], history: History):
+    def __init__(self, threads: int, wake: Callable[[], None], history: History, types: Types = NO_TYPES):
+        self.types = types  # of attributes, where they are declared
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.names = WantedNames(())
-        self.singles = Singles(self.counters, wake)
+        self.singles = Singles(self.counters, wake, types)
         self.costs = Costs()  # of answering joins
         self.prefilter = PreFilter()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
@@ -76,7 +78,7 @@ class Matching:
         check_on_error(on_error)
         segments = [x.segment for x in state.layers]
         wanted = self.find_wanted(segments)
-        values = read_events(events, wanted, attributes=attributes, on_error=on_error, now=now)
+        values = read_events(events, wanted, attributes=attributes, on_error=on_error, now=now, types=self.types)
         if turn is not None or any(s.joins for s in segments):
             values = self._join(segments, values, turn)
         dead = None

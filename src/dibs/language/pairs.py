@@ -52,9 +52,12 @@ class PairReader(ConditionReader):
     def __init__(self, outer: OperandReader, alias: str):
         super().__init__(outer.tokens, outer.problems)
         self.at, self.next = outer.at, outer.next
-        self.numbers = outer.numbers
+        self.numbers, self.types = outer.numbers, outer.types
         self.name = alias
         self.offsets: dict[int, int] = {}  # what is added to the attribute that begins at this character
+
+    def declared(self, attribute: str | None) -> str | None:
+        return super().declared(attribute if attribute is None else below(attribute, self.name) or attribute)
 
     def operator(self) -> tuple[str, int, int]:
         """Intervals that are added to an attribute are read by `operand`, as offsets."""

@@ -193,9 +193,9 @@ class PredicateReader(PatternReader):
         if left.attribute is not None and right.attribute is not None:
             return self.compare_values(left, operator, right)
         if left.attribute is not None:
-            return self.compare_constant(left.attribute, operator, right.literal)
+            return self.compare_constant(left.attribute, operator, self.beside(left, right))
         if right.attribute is not None:
-            return self.compare_constant(right.attribute, FLIPPED_OPERATOR[operator], left.literal)
+            return self.compare_constant(right.attribute, FLIPPED_OPERATOR[operator], self.beside(right, left))
         for side in (left, right):
             if self.problems.text[side.start] == '"':
                 advice = "double quotes make a string; a name is quoted with backticks"
@@ -203,6 +203,12 @@ class PredicateReader(PatternReader):
         if left.literal is None or right.literal is None:
             return UNKNOWN
         return compare(left.literal, operator, right.literal)
+
+    def beside(self, named: Operand, constant: Operand) -> Literal | None:
+        """A constant that an attribute is compared with, as one of its type."""
+        if not self.types or constant.literal is None:
+            return constant.literal
+        return self.typed(named.attribute, constant.literal, constant.start, constant.end)
 
     def compare_constant(self, attribute: str, operator: str, literal: Literal | None) -> Expression:
         if literal is None:
@@ -244,7 +250,8 @@ class PredicateReader(PatternReader):
             self.has_folded = True
             return Constant(functions().evaluate(Call("<=>", (a, b)), {}) is not negated)
         if right.literal is not None and left.attribute is not None:
-            return Truth(Compare(left.attribute, "=", right.literal), True, negated)  # which an index can answer
+            literal = self.beside(left, right) or right.literal
+            return Truth(Compare(left.attribute, "=", literal), True, negated)  # which an index can answer
         # In parentheses a condition would not be compared: so the constant stands first.
         sides = (b, a) if isinstance(b, Value) and self.is_condition(a) else (a, b)
         return self.holds(Call("<=>", sides), negated)
@@ -321,7 +328,7 @@ class PredicateReader(PatternReader):
         literal = operand.literal
         expression: Expression = UNKNOWN
         if operand.attribute is not None:
-            expression = Compare(operand.attribute, "=", YES)
+            expression = Compare(operand.attribute, "=", self.typed(operand.attribute, YES, operand.start, operand.end))
             if is_computed(operand.attribute):
                 scalar = scalar_of(operand.attribute)
                 if self.is_condition(scalar):
@@ -364,6 +371,8 @@ class PredicateReader(PatternReader):
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
         if self.all_constants(left, *values):
             attribute = self.subject(left, "IN")
+            if self.declared(left.attribute) is not None:
+                literals = [self.typed(left.attribute, each, *place) for each, place in zip(literals, places)]
             literals = self.as_times(literals, places)
             return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
         self.refuse_joins(left)
@@ -412,7 +421,7 @@ class PredicateReader(PatternReader):
             self.refuse_joins(left)
             return self.holds(self.make_call("BETWEEN", [self.as_scalar(left), *bounds], place), negated)
         attribute = self.subject(left, "BETWEEN")
-        low, high = first.literal, last.literal
+        low, high = self.beside(left, first), self.beside(left, last)
         if low is not None and high is not None:
             ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
             low, high = ends if len(ends) == 2 else (low, high)  # else it is reported
@@ -460,6 +469,7 @@ class PredicateReader(PatternReader):
             return Condition(self.holds(called), 0, name.start)
         if subject.attribute is None:
             self.problems.add(f"the first argument of {name.word} is an attribute", form, subject.start, subject.end)
+        self.typed_text(subject.attribute, name.word, subject.start, subject.end)
         constant = self.constant_text(text, name.word)
         tested = StringTest(subject.attribute or "", word, constant) if constant is not None else UNKNOWN
         return Condition(tested, 0, name.start, whole=True)

@@ -33,6 +33,7 @@ The shape of the tree is canonical:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import nullcontext
 
 from dibs.errors import ExpressionError, Problem
@@ -42,6 +43,7 @@ from dibs.language.problems import Problems
 from dibs.language.scanner import scan
 from dibs.language.subqueries import SubscriptionReader
 from dibs.language.tokens import KEYWORDS
+from dibs.language.types import NO_TYPES, Types, check_types
 
 __all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "validate"]
 
@@ -53,12 +55,13 @@ _PIECE = re.compile(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`]*
 _LONG = 10_000  # characters of a text for whose tokens and nodes the garbage collector is paused
 
 
-def parse(text: str) -> Expression:
-    """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one."""
-    return read(text)[0]
+def parse(text: str, types: Types = NO_TYPES) -> Expression:
+    """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one.
+    types: of attributes, where they are declared."""
+    return read(text, types)[0]
 
 
-def read(text: str) -> tuple[Expression, bool]:
+def read(text: str, types: Types = NO_TYPES) -> tuple[Expression, bool]:
     """The tree of a text, and whether all its constants are as they were written: none is computed."""
     problems = _check(text)
     tree: Expression = UNKNOWN
@@ -68,6 +71,7 @@ def read(text: str) -> tuple[Expression, bool]:
             tokens = scan(text, problems)
             if len(tokens):
                 reader = SubscriptionReader(tokens, problems)
+                reader.types = types
                 tree = reader.tree()
                 is_written = not reader.has_folded
     if problems:
@@ -75,10 +79,11 @@ def read(text: str) -> tuple[Expression, bool]:
     return tree, is_written
 
 
-def validate(text: str) -> list[Problem]:
-    """The problems of a text, from left to right; none when parse accepts it."""
+def validate(text: str, types: Mapping[str, str] | None = None) -> list[Problem]:
+    """The problems of a text, from left to right; none when it is accepted. types: of attributes, where they are
+    declared, as in Matcher."""
     try:
-        parse(text)
+        parse(text, check_types(types))
     except ExpressionError as error:
         return error.problems
     return []

@@ -22,6 +22,7 @@ from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Problems, Refused
 from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, computed_name, is_computed, scalar_of
 from dibs.language.tokens import Token, Tokens, show_token
+from dibs.language.types import KINDS
 
 MAX_NESTED = 64  # values within values: they are computed by recursion
 MAX_SIZE = 10_000  # attributes, constants and operators of one value
@@ -266,7 +267,7 @@ class ValueReader(OperandReader):
         known = table.FUNCTIONS[function]
         self.check_count(known, len(arguments), place)
         for number, argument in enumerate(arguments):
-            wanted, given = known.kinds_of(number), kinds_of(argument)
+            wanted, given = known.kinds_of(number), self.kinds(argument)
             if wanted & table.Kinds.TIME:
                 wanted |= table.Kinds.STRING
             if given and not given & wanted:
@@ -284,6 +285,14 @@ class ValueReader(OperandReader):
             advice = "no condition on it is ever TRUE: write another constant"
             self.problems.add(f"{show_token(place)} of these constants is NULL", advice, place.start, place.end)
         return result if isinstance(result, Interval) else Value(table.literal_of(result))
+
+    def kinds(self, scalar: Scalar) -> Any:
+        """Which kinds its values may have, as far as types are declared."""
+        type_ = self.declared(scalar.name) if isinstance(scalar, Field) else None
+        if type_ is None:
+            return kinds_of(scalar)
+        kinds = functions().Kinds
+        return (kinds.BOOLEAN, kinds.NUMBER, kinds.STRING, kinds.TIME)[KINDS[type_]]
 
     @staticmethod
     def parts(scalar: Scalar, function: str) -> tuple[Scalar, ...]:

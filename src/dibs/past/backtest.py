@@ -22,6 +22,7 @@ from dibs.coding.values import EventProblem
 from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, show
 from dibs.history.retention import Retention
 from dibs.language.present import Now, Present, read_now
+from dibs.language.types import Types, check_types
 from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
 from dibs.past.diagnosis import Diagnosis, KeptBatches, diagnose, matches_little
@@ -117,6 +118,7 @@ def backtest(
     history: Any = None,
     retain: Retention = None,
     now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtest: ...
 
 
@@ -134,6 +136,7 @@ def backtest(
     history: Any = None,
     retain: Retention = None,
     now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtests: ...
 
 
@@ -150,6 +153,7 @@ def backtest(
     history: Any = None,
     retain: Retention = None,
     now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtest | Backtests:
     """What an expression would have matched: how many events, which share, when, and some of them.
 
@@ -183,6 +187,7 @@ def backtest(
     retain      how much of that is kept, as in Matcher (all by default).
     now         what now() is: an instant for all events (by default the clock's), or the name of the attribute that
                 holds each event's own time.
+    types       of attributes, where they are declared, as in Matcher.
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
@@ -193,8 +198,10 @@ def backtest(
     present = read_now(now)
     present = clock.time_ns() // 1_000 if present is None else present
     ids, texts = _name(expression)
-    compiled = Expressions(texts, None if isinstance(expression, str) else ids)
-    run = _Run(compiled, texts, open_events(events), (history, retain, present), attributes, time, examples, on_error)
+    declared = check_types(types)
+    compiled = Expressions(texts, None if isinstance(expression, str) else ids, declared)
+    before = (history, retain, present, declared)
+    run = _Run(compiled, texts, open_events(events), before, attributes, time, examples, on_error)
     results = run.through(progress, threads)
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
@@ -236,7 +243,7 @@ class _Run:
         compiled: Expressions,
         texts: list[str],
         source: StoredEvents,
-        history: tuple[Any, Retention, Present],
+        history: tuple[Any, Retention, Present, Types],
         attributes: str | None,
         time: str | None,
         examples: int,
@@ -276,10 +283,10 @@ class _Run:
 
     def _diagnose(self, expression: str) -> Diagnosis | None:
         """None: what joins have seen has passed by."""
-        history, retain, now = self.history
+        history, retain, now, types = self.history
         if self.compiled.joins and isinstance(history, Iterator):
             return None
-        return diagnose(expression, self.kept or self.source, self.wanted.attributes, history, retain, now)
+        return diagnose(expression, self.kept or self.source, self.wanted.attributes, history, retain, now, types)
 
     def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""

@@ -47,6 +47,7 @@ from dibs.language.expression import RLike as RLikePredicate
 from dibs.language.present import Present
 from dibs.language.printer import is_derived, to_sql
 from dibs.language.sql import parse
+from dibs.language.types import NO_TYPES, Types
 from dibs.past.before import Before
 from dibs.past.columns import Expressions
 from dibs.past.shown import share
@@ -161,14 +162,15 @@ def diagnose(
     history: Any = None,
     retain: Retention = None,
     now: Present = None,
+    types: Types = NO_TYPES,
 ) -> Diagnosis:
     """events: that can be read again; the first MOST of them are looked into. attributes: the column that holds the
     attributes. history, retain: what joins see before the first event. now: the time of the match.
     Raises ExpressionError."""
-    tree = parse(expression)
+    tree = parse(expression, types)
     joined, conditions = _split(tree)
     shown = conditions[:CONDITIONS]
-    looking = _Looking(shown, attributes, history, retain, now)
+    looking = _Looking(shown, attributes, history, retain, now, types)
     for batch in _first(events.batches(looking.wanted, ROWS), MOST):
         looking.look(batch)
     asked = [p for p in _needed(tree) if not is_derived(p.attribute)]
@@ -232,12 +234,14 @@ class _Looking:
         history: Any,
         retain: Retention,
         now: Present,
+        types: Types,
     ):
         self.conditions, self.attributes = conditions, attributes
-        self.compiled = Expressions([to_sql(condition) for condition in conditions], range(1, len(conditions) + 1))
+        texts = [to_sql(condition) for condition in conditions]
+        self.compiled = Expressions(texts, range(1, len(conditions) + 1), types)
         self.names = WantedNames([*self.compiled.names, *([now] if isinstance(now, str) else [])])
         self.wanted = Wanted(self.names, attributes)
-        self.before = Before(self.compiled.joins, history, retain, now)
+        self.before = Before(self.compiled.joins, history, retain, now, types)
         self.events = 0
         self.satisfied: list[list[NDArray[np.bool_]]] = [[] for _ in conditions]
         self.kinds: dict[str, Counter[Kind]] = {}  # of the attributes that are asked for: events by kind

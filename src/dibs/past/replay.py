@@ -155,7 +155,7 @@ def replay_batches(
     check_on_error(on_error)
     check_text("attributes", attributes)
     batch_size = None if batch_size is None else check_number("batch_size", batch_size)
-    before = History(matcher.history.retain)
+    before = History(matcher.history.retain, matcher.history.types)
     if history is not None:
         before.load(history)
     present = read_now(now)

@@ -43,14 +43,14 @@ def computed_values(scalar: Scalar, values: ValuesByName) -> list[Any]:
         return [OfNoKind(f"computed from more than {MOST_COMBINATIONS:,} combinations of values")]
     found = []
     for combination in itertools.product(*(some or [None] for some in given)):
-        row: Mapping[str, Plain] = dict(zip(fields, map(_plain, combination)))
+        row: Mapping[str, Plain] = dict(zip(fields, map(as_plain, combination)))
         result = evaluate(scalar, row)
         if result is not None:
-            found.append(_shown(result))
+            found.append(as_value(result))
     return found
 
 
-def _plain(value: Any) -> Plain:
+def as_plain(value: Any) -> Plain:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
@@ -60,7 +60,7 @@ def _plain(value: Any) -> Plain:
     return Moment(key)
 
 
-def _shown(value: Plain) -> Any:
+def as_value(value: Plain) -> Any:
     """A result as values_of gives values."""
     if isinstance(value, Moment):
         day = datetime_of(value)

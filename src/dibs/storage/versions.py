@@ -70,6 +70,7 @@ class Version:
     sharding: dict[str, Any] = field(default_factory=dict, hash=False)
     about: dict[str, Any] = field(default_factory=dict, hash=False)  # what made it: for people
     options: dict[str, Any] = field(default_factory=dict, hash=False)  # of the index, those that differ from defaults
+    types: dict[str, str] = field(default_factory=dict, hash=False)  # of attributes, where they are declared
 
     @property
     def choice(self) -> Choice:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dibs.arguments import check_on_error, check_text, is_several
 from dibs.coding.computed import compute
 from dibs.coding.events.arrow import read_arrow
+from dibs.coding.events.declared import convert
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import JsonTexts, attributes_of, json_content, json_lines
 from dibs.coding.events.json_lane import read_json_lines, read_json_texts
@@ -25,6 +26,7 @@ from dibs.coding.lines import has_lines
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
 from dibs.language.present import Instants, Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.thresholds import thresholds
 
 __all__ = ["WantedNames", "read_events"]
@@ -38,6 +40,7 @@ def read_events(
     attributes: str | None = None,
     on_error: str = "raise",
     now: Present | Instants = None,
+    types: Types = NO_TYPES,
 ) -> EventValues:
     """The values of the wanted attributes of a batch of events.
 
@@ -49,6 +52,7 @@ def read_events(
     on_error    "raise": EventError for the first event with something unreadable. "skip": the value becomes
                 `unreadable` (or the event one of `unreadable_events`, with no values at all) and is told in `problems`.
     now         the time of the match (language.present).
+    types       of attributes, where they are declared: values are converted, and one that does not fit is unreadable.
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
@@ -57,6 +61,9 @@ def read_events(
     if isinstance(now, str):
         wanted, now = wanted.at_time_of(now), None
     values = _read(events, wanted, attributes, on_error)
+    if types:
+        declared = wanted.declared(types)
+        values = values if declared is None else convert(values, declared, on_error)
     return values if wanted.computed is None else compute(values, wanted.computed, now)
 
 

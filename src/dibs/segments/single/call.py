@@ -15,6 +15,7 @@ from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
 from dibs.language.present import Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id, IdIndex
@@ -36,7 +37,8 @@ Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names th
 class Singles:
     """The single events of a matcher."""
 
-    def __init__(self, counters: dict[str, int], wake: Callable[[], None]):
+    def __init__(self, counters: dict[str, int], wake: Callable[[], None], types: Types = NO_TYPES):
+        self._types = types  # of attributes, where they are declared
         self._counters = counters  # of the matcher
         self._wake = wake  # there is work in the background
         self._spaces = Pool()
@@ -52,8 +54,8 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
-        if plan.computed is not None:
-            with_values = add_computed(text, plan.computed, now)
+        if plan.computed is not None or plan.declared is not None:
+            with_values = add_computed(text, plan.computed, now, plan.declared)
             if with_values is None:
                 return None
             text = with_values
@@ -142,11 +144,15 @@ class Singles:
         if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
             return plan
         parts = parts_of(state)
-        found = None if parts is None else gather_waiting(state.waiting, partial(wanted, segments), self._pending)
+        found = (
+            None
+            if parts is None
+            else gather_waiting(state.waiting, partial(wanted, segments), self._pending, self._types)
+        )
         plan = NO_PLAN
         if parts is not None and found is not None:
             self._pending = found[0]
-            plan = Plan(state, parts, found[1], found[0])
+            plan = Plan(state, parts, found[1], found[0], self._types)
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 

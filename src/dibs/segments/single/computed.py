@@ -12,47 +12,92 @@ from typing import Any
 import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.events.declared import FACTORS, DeclaredNames
 from dibs.language.functions import evaluate
-from dibs.language.functions.plain import Moment, Plain, plain_value
+from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
 from dibs.language.present import Present, read_clock
 from dibs.language.scalars import PRESENT
+from dibs.language.types import fit
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
 
 
-def add_computed(text: bytes, names: ComputedNames, now: Present = None) -> bytes | None:
+def add_computed(
+    text: bytes, names: ComputedNames | None, now: Present = None, declared: DeclaredNames | None = None
+) -> bytes | None:
     """The text of an event with what is computed from it; None: the batch knows what to do with it. now: the time of
-    the match (language.present)."""
+    the match (language.present). declared: the attributes whose types are."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if type(event) is not dict or any(key[:1] == "\0" for key in event):
         return None
+    is_empty = not event
+    members: list[bytes] = []
+    if declared is not None and not _convert(event, declared, members):
+        return None
+    if names is not None and not _compute(event, names, now, members):
+        return None
+    if not members:
+        return text
+    whole = text.rstrip()
+    return b"%b%b%b}" % (whole[:-1], b"" if is_empty else b",", b",".join(members))
+
+
+def _convert(event: dict[str, Any], declared: DeclaredNames, members: list[bytes]) -> bool:
+    """Puts values of declared types in place of others; False: one does not fit, or there is something unusual. Of a
+    key that is there twice the last value counts. Times stay strings: all tests of such attributes read these."""
+    for name, key, type_ in declared.plain:
+        value = event.get(name)
+        if type(value) in (list, dict):
+            return False
+        if value is None:
+            continue
+        found = fit(_number(value), type_)
+        if found is None:
+            return False
+        event[name] = found
+        if isinstance(found, Moment):
+            if type_ in FACTORS:
+                day = datetime_of(found)
+                if day is None:
+                    return False
+                members.append(key + orjson.dumps(day))
+        elif type(found) is not type(value):
+            if type(found) is float and not math.isfinite(found):
+                return False
+            members.append(key + orjson.dumps(found))
+    return not any(_has(event, name) for name in declared.paths)
+
+
+def _has(event: dict[str, Any], path: str) -> bool:
+    found: list[Plain] = []
+    return not _find(event, path, 0, found) or bool(found)
+
+
+def _compute(event: dict[str, Any], names: ComputedNames, now: Present, members: list[bytes]) -> bool:
+    """False: the batch knows what to do."""
     if names.present is not None:
         if isinstance(now, str):
-            return None
+            return False
         event[PRESENT] = Moment(read_clock() if now is None else now)
-    members = []
     for scalar, fields, key in zip(names.scalars, names.fields, names.keys):
         values = _values(event, fields)
         if values is None:
-            return None
+            return False
         found: list[Plain] = []
         for combination in itertools.product(*values):
             value = evaluate(scalar, dict(zip(fields, combination)))
             if value is None:
                 continue
             if type(value) not in _PLAIN or (type(value) is float and not math.isfinite(value)):
-                return None
+                return False
             found.append(value)
         if found:
             members.append(key + orjson.dumps(found[0] if len(found) == 1 else found))
-    if not members:
-        return text
-    whole = text.rstrip()
-    return b"%b%b%b}" % (whole[:-1], b"," if len(event) > (names.present is not None) else b"", b",".join(members))
+    return True
 
 
 def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:
