@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
 from dibs.cli.documents import HISTORY_HELP
-from dibs.cli.events import NOW_HELP
+from dibs.cli.events import NOW_HELP, TYPES_HELP
 from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.served import SERVER_HELP
@@ -47,6 +48,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
 ) -> None:
     with outcome():
         if sum(given is not None for given in (expression, subscriptions, server)) != 1:
@@ -61,6 +63,8 @@ def explain(
 
         from dibs.front import Matcher  # needs no kernels for this
 
+        if types and expression is None and (server is not None or _is_durable(Path(str(subscriptions)))):
+            raise typer.BadParameter("a service, or a durable folder, has its own types", param_hint="--types")
         if server is not None:
             explanation = _explain_served(server, str(id), _read_event(event), now)
         elif subscriptions is not None and _is_durable(Path(subscriptions)):
@@ -71,7 +75,7 @@ def explain(
             found: Any = "expression"
             if expression is None:
                 found, expression = _find(str(subscriptions), str(id))
-            matcher = Matcher()
+            matcher = Matcher(types=declared_types(types) or None)
             matcher.add(found, expression)
             if history is not None:
                 matcher.history.load(history)

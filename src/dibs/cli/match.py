@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dibs.cli.csv_tables import choose_types
+from dibs.cli.csv_tables import choose_types, declared_types
 from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
 from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, EventBatch, Reading, one_time, read_events, total_of
 from dibs.cli.formats import STANDARD, Format, format_of, show_name
@@ -99,16 +99,21 @@ def match(
         if subscriptions == events == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --events can be standard input")
         kinds = choose_types(types)
-        id_kind = _kind_of_ids(kinds, subscriptions, format_of(events, format))
+        id_kind = _kind_of_ids(kinds, subscriptions)
+        declared = declared_types(types)
+        if id_kind is not None and format_of(events, format) is not Format.csv:
+            del declared["id"]
         from dibs.cli.output import open_writer
 
         if subscriptions is None:
+            if declared:
+                raise typer.BadParameter("the types of a service are its own", param_hint="--types")
             if history is not None or remember or retain is not None:
                 advice = "the history of a service is its own"
                 raise typer.BadParameter(advice, param_hint="--history, --remember, --retain")
             _match_served(str(server), events, format, output, matched_only, top, on_error, now)
             return
-        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
+        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember, types=declared)
         prepare_history(matcher, history, remember, retain)
         unread = _Unread(show_name(events), on_error)
         present = one_time(now)
@@ -160,13 +165,9 @@ def _match_served(
                 say_problems("what could not be read:", [str(problem.message) for problem in matches.problems])
 
 
-def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str | None, events: Format) -> Kind | None:
+def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str | None) -> Kind | None:
     """What --types says of the subscriptions' ids, if they are in CSV."""
     in_csv = subscriptions is not None and not Path(subscriptions).is_dir() and format_of(subscriptions) is Format.csv
-    if kinds and not in_csv and events is not Format.csv:
-        raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
-    if events is not Format.csv and kinds.keys() - {"id"}:
-        raise typer.BadParameter("of subscriptions only the id has a type to choose", param_hint="--types")
     kind = kinds.get("id") if in_csv else None
     if kind is not None and kind.value not in ("text", "number"):
         raise typer.BadParameter(f"ids are text or number, not {kind.value}", param_hint="--types")

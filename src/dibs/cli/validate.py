@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
+from dibs.cli.events import TYPES_HELP
 from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, show_name
 from dibs.cli.outcome import NO, outcome, results, say
 from dibs.cli.served import SERVER_HELP, ask
@@ -50,6 +53,7 @@ def validate(
     format: Annotated[Format | None, typer.Option(help="Format of the file, where the ending does not tell.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each expression.")] = False,
     server: Annotated[str | None, typer.Option("--server", help=SERVER_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
 ) -> None:
     with outcome():
         if expressions and file:
@@ -57,7 +61,9 @@ def validate(
         given: list[_Line] = [(f"expression {n}", None, text, "") for n, text in enumerate(expressions or [], 1)]
         source = iter(given) if given else _from_file(file or STANDARD, format)
         total = bad = 0
-        for checked in _check(source, server):
+        if server is not None and types:
+            raise typer.BadParameter("the types of a service are its own", param_hint="--types")
+        for checked in _check(source, server, declared_types(types)):
             total += 1
             bad += bool(checked.problems)
             if json:
@@ -71,12 +77,12 @@ def validate(
             raise typer.Exit(NO)
 
 
-def _check(source: Iterator[_Line], server: str | None) -> Iterator[_Checked]:
+def _check(source: Iterator[_Line], server: str | None, types: dict[str, str]) -> Iterator[_Checked]:
     """By this process, or by a service, which has limits of its own."""
     if server is None:
         import dibs
 
-        yield from _check_with(source, dibs.validate)
+        yield from _check_with(source, partial(dibs.validate, types=types))
     else:
         with ask(server) as client:
             yield from _check_with(source, client.validate)

@@ -21,6 +21,6 @@ def _typed(value: Any, name: str, types: Types) -> Any:
     if isinstance(value, OfNoKind):
         return value
     if isinstance(value, Range):
-        return value if types.kind_of(name) in (Kind.NUMBER, Kind.TIME) else OfNoKind(f"no {types[name]}")
+        return value if types.kind_of(name) != Kind.BOOLEAN else OfNoKind(f"no {types[name]}")
     found = fit(as_plain(value), types[name])
     return OfNoKind(f"no {types[name]}") if found is None else as_value(found)

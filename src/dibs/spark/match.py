@@ -24,6 +24,7 @@ from dibs.errors import DibsError
 from dibs.intake import check_choice
 from dibs.jit.parcel import pack
 from dibs.language.present import Now, read_now
+from dibs.language.types import check_types
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
@@ -62,7 +63,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ..., now: Now = ...,
+    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
 ) -> DataFrame: ...  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ..., now: Now = ...,
+    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
 ) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def match(
     history: Any = None,
     strict: bool = False,
     now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
@@ -139,6 +141,7 @@ def match(
     now            what now() is: an instant (by default Spark's current_timestamp(): one for a query, and in a stream
                    one for a micro-batch, also when it is repeated), or the name of the column or attribute that holds
                    each event's own time.
+    types          of attributes, where they are declared, as for a Matcher; what is compiled already has its own.
 
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
@@ -147,7 +150,7 @@ def match(
     output = check_output(how, top, keep, explain, count_only)
     present = read_now(now)
     given = (events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
-    matching = _open(*given, may_be_texts=not explain and on_error == "raise", now=present)
+    matching = _open(*given, may_be_texts=not explain and on_error == "raise", now=present, types=types)
     chosen = matching.plan(plan, memory)
     past = matching.plan_history(history, chosen)
     if observe is None and matching.streaming:
@@ -156,7 +159,7 @@ def match(
         raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
     known = matching.source.version
     mistakes = Mistakes(matching.given, matching.events.attributes)
-    found = mistakes.find({name: known.kinds[name] for name in known.attributes})
+    found = mistakes.find({name: 0 if name in known.types else known.kinds[name] for name in known.attributes})
     mistakes.tell(found, strict, 3, matching.source.count_uses)
     rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:
@@ -347,6 +350,7 @@ def _open(
     keep: Sequence[str],
     may_be_texts: bool = False,
     now: int | str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> _Matching:
     check_on_error(on_error)
     session = session_of(events, subscriptions)
@@ -355,7 +359,8 @@ def _open(
     event_id = column_name(given, event_id, "event_id")
     attributes = None if attributes is None else column_name(given, attributes, "attributes")
     keep = [column_name(given, name, "keep") for name in keep]
-    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts)
+    declared = None if types is None else check_types(types)
+    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts, declared)
     columns = event_columns(given, source.version, event_id, attributes, keep, now)
     return _Matching(source, columns, given, not is_frame(events), now)
 

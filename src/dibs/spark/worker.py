@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
+from dibs.language.expression import Kind
 from dibs.language.present import Now, datetime_at
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.matches import Matches, Part
 from dibs.spark.cold import open_texts
@@ -135,14 +137,21 @@ def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
         yield pa.RecordBatch.from_arrays(columns, names=["shard", "problem", *batch.schema.names])
 
 
+_CONSTANTS = {Kind.BOOLEAN: "TRUE", Kind.NUMBER: "0", Kind.STRING: "''", Kind.TIME: "DATE '1970-01-01'"}
+
+
 @lru_cache(maxsize=4)
 def make_router(text: str) -> Matcher:
     """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. Those behind
     them mention all attributes, so that whatever is wrong with one of them is found here: conjunctions of very many, as
     an event looks at each through one of its predicates only."""
     version = _version(text)
-    router = Matcher(threads=1)
-    names = [f"`{name.replace('`', '``')}` IN (TRUE)" for name in sorted(version.attributes)]
+    router = Matcher(threads=1, types=version.types)
+    types = check_types(version.types)
+    names = [
+        f"`{name.replace('`', '``')}` IN ({_CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]})"
+        for name in sorted(version.attributes)
+    ]
     mentions = (" AND ".join(names[i : i + MENTIONED_TOGETHER]) for i in range(0, len(names), MENTIONED_TOGETHER))
     router.add_many(enumerate([*version.routes, *mentions]))
     return router

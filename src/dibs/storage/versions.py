@@ -209,10 +209,16 @@ def of_saved(folder: Path, manifest: Manifest, segments: list[Segment]) -> Versi
     notices that: the files are others then."""
     stored = tuple(VersionSegment(s.file, s.rows, s.head, (folder / s.file).stat().st_size) for s in manifest.segments)
     choice = Choice(manifest.index, options=tuple(manifest.options.items()))
-    return describe(manifest.version, choice, stored, segments)
+    return describe(manifest.version, choice, stored, segments, manifest.types)
 
 
-def describe(number: int, choice: Choice, stored: tuple[VersionSegment, ...], segments: list[Segment]) -> Version:
+def describe(
+    number: int,
+    choice: Choice,
+    stored: tuple[VersionSegment, ...],
+    segments: list[Segment],
+    declared: dict[str, str] | None = None,
+) -> Version:
     """The version of stored segments, which are these."""
     types = {str(s.ids.ids.type) for s in segments}
     ids = "mixed" if len(types) > 1 else "int64" if types == {"int64"} else "string"
@@ -220,7 +226,9 @@ def describe(number: int, choice: Choice, stored: tuple[VersionSegment, ...], se
     for segment in segments:
         add_kinds(kinds, kinds_in(segment))
     weighted = any(s.weights is not None for s in segments)
-    return Version(number, choice.name, ids, weighted, kinds, stored, options=dict(choice.options))
+    return Version(
+        number, choice.name, ids, weighted, kinds, stored, options=dict(choice.options), types=declared or {}
+    )
 
 
 def kinds_in(segment: Segment) -> dict[str, int]:

@@ -74,7 +74,7 @@ class _Conversion:
         self._take("booleans", b, Kind.BOOLEAN, lambda row: bool(b.value[row]))
         for event, name, range_ in values.ranges:
             kind = self.names.kind[name]
-            if kind != NOT_DECLARED and kind not in (Kind.NUMBER, Kind.TIME):
+            if kind == Kind.BOOLEAN:
                 self.bad.append((event, name, str(range_)))
 
     def _text(self, row: int) -> str:
@@ -152,7 +152,7 @@ class _Conversion:
         places = np.array([(event, name) for event, name, _ in self.bad], np.int32).reshape(-1, 2)
         made["unreadable"] = type(u)(np.append(u.event, places[:, 0]), np.append(u.name, places[:, 1]))
         problems = [EventProblem(e, values.names[n], self._message(n, value)) for e, n, value in self.bad]
-        ranges = [row for row in values.ranges if self.names.kind[row[1]] in (NOT_DECLARED, Kind.NUMBER, Kind.TIME)]
+        ranges = [row for row in values.ranges if self.names.kind[row[1]] != Kind.BOOLEAN]
         everything = sorted([*values.problems, *problems], key=lambda problem: problem.event)
         return replace(values, **made, ranges=ranges, problems=everything)
 

@@ -12,6 +12,7 @@ import orjson
 from dibs.arguments import Id
 from dibs.errors import EventError, UnknownId
 from dibs.language.present import datetime_at, read_clock
+from dibs.language.types import check_types
 from dibs.matches import Matches
 from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame, IdColumns
 from dibs.service.call import Answer, Call
@@ -36,7 +37,7 @@ async def check_expression(call: Call) -> Answer:
 def _check_expression(call: Call) -> Answer:
     text = call.json()["expression"]
     call.tenant.subscriptions.check_size(text)
-    return Answer(call.service.expressions.validate(text))
+    return Answer(call.service.expressions.validate(text, check_types(call.tenant.matcher.types)))
 
 
 # ---- matching ----
