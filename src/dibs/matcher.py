@@ -37,10 +37,11 @@ from dibs.history.witness import explain_join
 from dibs.index import AUTO
 from dibs.intake import check_choice
 from dibs.jit.undisturbed import bring
+from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
 from dibs.language.present import Now, Present, read_now
 from dibs.language.printer import JOIN
-from dibs.language.sql import parse
+from dibs.language.sql import parse, parse_kept
 from dibs.language.types import check_types
 from dibs.matches import Matches
 from dibs.matching import Matching
@@ -233,13 +234,15 @@ class Matcher(StandingQueries):
 
     def explain(self, id: Id, event: Event, now: Now = None) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
-        return self.explain_text(self.expression(id), event, id, now)
+        return self._explain(parse_kept(self.expression(id), self._types), event, id, now)
 
     def explain_text(self, text: str, event: Event, id: Id | None = None, now: Now = None) -> Explanation:
         """The same of an expression that need not be added, on the history as it is."""
+        return self._explain(parse(text, self._types), event, id, now)
+
+    def _explain(self, expression: Expression, event: Event, id: Id | None, now: Now) -> Explanation:
         present = read_now(now)
         event = read_event(event)
-        expression = parse(text, self._types)
         self.history.follow()
         joins = explain_join(joins_in(expression), event, self.history.state)
         return explain_expression(expression, event, id, joins, present, self._types)

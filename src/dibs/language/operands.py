@@ -44,6 +44,7 @@ class OperandReader:
         self.at = 0
         self.next = tokens[0]
         self.numbers: dict[tuple[str, bool], Literal] = {}  # that were read: one object each
+        self.is_kept = False  # the text may be one of an earlier version (sql.parse_kept)
         self.types = NO_TYPES  # of attributes, where they are declared
 
     # -- moving on ---------------------------------------------------------------------------------------------------

@@ -373,7 +373,9 @@ class PredicateReader(PatternReader):
             attribute = self.subject(left, "IN")
             if self.declared(left.attribute) is not None:
                 literals = [self.typed(left.attribute, each, *place) for each, place in zip(literals, places)]
+            given = len(literals)
             literals = self.as_times(literals, places)
+            null = null or len(literals) < given  # of a kept text: what is no time beside times is never equal
             return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
         self.refuse_joins(left)
         return self.holds(self.make_call("IN", [self.as_scalar(left), *values], opening), negated)
@@ -408,7 +410,8 @@ class PredicateReader(PatternReader):
             try:
                 result.append(listed_time(literal))
             except LiteralError as error:
-                self.problems.add(error.message, error.advice, *place)
+                if not self.is_kept:
+                    self.problems.add(error.message, error.advice, *place)
         return result
 
     def between(self, left: Operand, negated: bool) -> Expression:
@@ -424,7 +427,9 @@ class PredicateReader(PatternReader):
         low, high = self.beside(left, first), self.beside(left, last)
         if low is not None and high is not None:
             ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
-            low, high = ends if len(ends) == 2 else (low, high)  # else it is reported
+            if len(ends) < 2:  # it is reported, or kept
+                return UNKNOWN
+            low, high = ends
             return Between(attribute, low, high, negated)
         if low is None and high is None:
             return UNKNOWN

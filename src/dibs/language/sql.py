@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from dibs.errors import ExpressionError, Problem
 from dibs.language.conditions import MAX_DEPTH, MAX_PARENTHESES
@@ -45,7 +45,7 @@ from dibs.language.subqueries import SubscriptionReader
 from dibs.language.tokens import KEYWORDS
 from dibs.language.types import NO_TYPES, Types, check_types
 
-__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "validate"]
+__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "parse_kept", "validate"]
 
 MAX_LENGTH = 3_000_000  # characters of a text
 MAX_TOKENS = 1_250_000  # words, numbers, strings and signs of a text; reading takes up to 300 bytes for each
@@ -61,7 +61,18 @@ def parse(text: str, types: Types = NO_TYPES) -> Expression:
     return read(text, types)[0]
 
 
-def read(text: str, types: Types = NO_TYPES) -> tuple[Expression, bool]:
+def parse_kept(text: str, types: Types = NO_TYPES) -> Expression:
+    """The tree of a text that an earlier version of Dibs may have accepted, with what is a problem today: a string
+    beside a time, in a list, that is no time. It never matches, as it never did."""
+    try:
+        return parse(text, types)
+    except ExpressionError:
+        with suppress(ExpressionError):
+            return read(text, types, is_kept=True)[0]
+        raise
+
+
+def read(text: str, types: Types = NO_TYPES, is_kept: bool = False) -> tuple[Expression, bool]:
     """The tree of a text, and whether all its constants are as they were written: none is computed."""
     problems = _check(text)
     tree: Expression = UNKNOWN
@@ -71,7 +82,7 @@ def read(text: str, types: Types = NO_TYPES) -> tuple[Expression, bool]:
             tokens = scan(text, problems)
             if len(tokens):
                 reader = SubscriptionReader(tokens, problems)
-                reader.types = types
+                reader.types, reader.is_kept = types, is_kept
                 tree = reader.tree()
                 is_written = not reader.has_folded
     if problems:

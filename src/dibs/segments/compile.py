@@ -20,7 +20,7 @@ from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.reading import Reading, read
 from dibs.language.rows import Row, read_row
-from dibs.language.sql import parse
+from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
 from dibs.language.typed_tables import is_typed, rows_to_read_again
 from dibs.language.types import NO_TYPES, Types
@@ -45,9 +45,10 @@ def compile_texts(
     keep_forms: bool = False,
     no_joins: str = "",
     types: Types = NO_TYPES,
+    are_kept: bool = False,
 ) -> Compiled:
     """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`. types:
-    of attributes, where they are declared."""
+    of attributes, where they are declared. are_kept: an earlier version may have accepted them (sql.parse_kept)."""
     bulk = _read_bulk(texts, types)
     if progress:
         progress(len(bulk.order))
@@ -55,7 +56,8 @@ def compile_texts(
     errors: dict[int, ExpressionError] = {}
     for i in np.flatnonzero(~bulk.taken).tolist():
         try:
-            forms[i] = tree_of(texts[i].as_py(), no_joins, types)
+            text = texts[i].as_py()
+            forms[i] = normal_form(parse_kept(text, types)) if are_kept else tree_of(text, no_joins, types)
         except ExpressionError as e:
             errors[i] = e
         if progress:
@@ -101,7 +103,7 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = 
     unread = np.array([i for i in range(len(forms)) if i not in trees], np.int64)  # to read a row is to code it
     bulk = _read_bulk(texts.take(from_numpy(unread)) if trees else texts, types)
     for i in unread[~bulk.taken].tolist():
-        trees[i] = normal_form(parse(texts[i].as_py(), types))
+        trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
     return _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
 
 
@@ -110,6 +112,14 @@ def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], NDArra
     plain = {i: form for i, form in forms.items() if is_conjunction(form)}
     other = {i: form for i, form in forms.items() if i not in plain}
     return [conjunction_table(plain.values()), program_table(other.values())], np.array([*plain, *other], np.int64)
+
+
+def kept_form(text: str, types: Types = NO_TYPES) -> Form:
+    """The same of a text that is in a matcher already."""
+    try:
+        return form_of(text, types=types)
+    except ExpressionError:
+        return normal_form(parse_kept(text, types))
 
 
 def form_of(text: str, no_joins: str = "", types: Types = NO_TYPES) -> Form:

@@ -31,7 +31,7 @@ from dibs.language.printer import is_join
 from dibs.language.rows import Row, RowValue, Step
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
 from dibs.language.types import NO_TYPES, Types
-from dibs.segments.compile import form_of
+from dibs.segments.compile import kept_form
 from dibs.segments.ids import Id
 from dibs.segments.state import Waiting
 
@@ -135,7 +135,7 @@ def _needed(steps: Sequence[Step], codes: Mapping[str, int]) -> int:
 
 def steps_of(item: Waiting, types: Types = NO_TYPES) -> list[Step] | None:
     """The predicates of a subscription; None: there are some that speak of patterns, or of a history."""
-    form = form_of(item.text, types=types) if item.form is None else item.form
+    form = kept_form(item.text, types) if item.form is None else item.form
     return form.steps(item.text) if isinstance(form, Row) else _steps(form)
 
 
