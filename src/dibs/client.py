@@ -50,7 +50,7 @@ from dibs.explain import Explanation, explain, explain_as_told
 from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.joins import joins_in
 from dibs.language.present import Now, datetime_at, read_now
-from dibs.language.sql import parse
+from dibs.language.sql import Validation, parse
 from dibs.segments.state import Subscription
 
 if TYPE_CHECKING:
@@ -357,10 +357,12 @@ class Client:
         told = orjson.loads(self._ask("POST", "/v1/explain", body, JSON).content)
         return explain_as_told(expression, event, id, told)
 
-    def validate(self, expression: str) -> list[Problem]:
+    def validate(self, expression: str) -> Validation:
         """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""
         answer = self._ask("POST", "/v1/validate", json_of({"expression": expression}), JSON)
-        return [Problem(**each) for each in orjson.loads(answer.content)["problems"]]
+        found = orjson.loads(answer.content)
+        told = [[Problem(**each) for each in found.get(key, ())] for key in ("problems", "warnings")]
+        return Validation(*told)
 
     def backtest(self, expression: str, examples: int = 5) -> dict[str, Any]:
         """What the expression would have matched of the service's recent events."""

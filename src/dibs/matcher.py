@@ -248,9 +248,12 @@ class Matcher(StandingQueries):
         return explain_expression(expression, event, id, joins, present, self._types)
 
     def stats(self) -> dict[str, Any]:
-        """What is stored and what matching has cost so far."""
+        """What is stored and what matching has cost so far; disagreements: attributes seen only in other kinds than
+        subscriptions compare them with, in the batches that were looked at."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._matching.counters)}
         result = own | describe(self.snapshot(), self._layers.upkeep)
+        segments = [layer.segment for layer in self.snapshot().layers]
+        result["disagreements"] = self._matching.seen.disagreements(segments)
         result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}

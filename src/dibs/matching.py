@@ -20,6 +20,7 @@ from dibs.coding.batch import number_names
 from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
+from dibs.disagreements import SeenKinds
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
@@ -56,6 +57,7 @@ class Matching:
         self.singles = Singles(self.counters, wake, types)
         self.costs = Costs()  # of answering joins
         self.prefilter = PreFilter()
+        self.seen = SeenKinds()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
         self._wake = wake
@@ -79,6 +81,7 @@ class Matching:
         segments = [x.segment for x in state.layers]
         wanted = self.find_wanted(segments)
         values = read_events(events, wanted, attributes=attributes, on_error=on_error, now=now, types=self.types)
+        self.seen.look(values)
         if turn is not None or any(s.joins for s in segments):
             values = self._join(segments, values, turn)
         dead = None

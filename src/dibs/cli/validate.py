@@ -45,6 +45,7 @@ class _Checked(NamedTuple):
     id: Any
     expression: Any
     problems: list[Problem]
+    warnings: list[Problem]
 
 
 def validate(
@@ -72,6 +73,10 @@ def validate(
                 name = "" if checked.id is None else f", subscription {checked.id!r}"
                 typer.echo(f"{checked.place}{name}:")
                 typer.echo("\n".join("  " + str(problem).replace("\n", "\n  ") for problem in checked.problems))
+            elif checked.warnings:
+                name = "" if checked.id is None else f", subscription {checked.id!r}"
+                typer.echo(f"{checked.place}{name}: warning")
+                typer.echo("\n".join(f"  {warning.message}\n    {warning.advice}" for warning in checked.warnings))
         say(f"{total - bad:,} of {total:,} expression{'s' * (total != 1)} {'is' if total == 1 else 'are'} fine")
         if bad:
             raise typer.Exit(NO)
@@ -93,14 +98,15 @@ def _check_with(source: Iterator[_Line], find_problems: Callable[[str], list[Pro
 
     seen: dict[Any, str] = {}
     for place, id, expression, wrong in source:
-        problems = [Problem(wrong)] if wrong else list(find_problems(expression))
+        found = [Problem(wrong)] if wrong else find_problems(expression)
+        problems, warnings = list(found), getattr(found, "warnings", [])
         if id is not None and not wrong:
             first = seen.setdefault((isinstance(id, str), id), place)
             if first != place:
                 problems.append(
                     Problem(f"the id {id!r} is taken already, at {first}", "give every subscription its own id")
                 )
-        yield _Checked(place, id, expression, problems)
+        yield _Checked(place, id, expression, problems, warnings)
 
 
 def _from_file(name: str, format: Format | None) -> Iterator[_Line]:
@@ -146,5 +152,6 @@ def _print_json(checked: _Checked) -> None:
         "expression": checked.expression,
         "valid": not checked.problems,
         "problems": [{name: getattr(problem, name) for name in names} for problem in checked.problems],
+        "warnings": [{name: getattr(warning, name) for name in names} for warning in checked.warnings],
     }
     results().write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))

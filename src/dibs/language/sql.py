@@ -33,12 +33,13 @@ The shape of the tree is canonical:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 
 from dibs.errors import ExpressionError, Problem
 from dibs.language.conditions import MAX_DEPTH, MAX_PARENTHESES
 from dibs.language.expression import UNKNOWN, Expression, collection_paused
+from dibs.language.never import find_warnings
 from dibs.language.problems import Problems
 from dibs.language.scanner import scan
 from dibs.language.subqueries import SubscriptionReader
@@ -90,14 +91,22 @@ def read(text: str, types: Types = NO_TYPES, is_kept: bool = False) -> tuple[Exp
     return tree, is_written
 
 
-def validate(text: str, types: Mapping[str, str] | None = None) -> list[Problem]:
-    """The problems of a text, from left to right; none when it is accepted. types: of attributes, where they are
-    declared, as in Matcher."""
+class Validation(list[Problem]):
+    """The problems of a text; `warnings`: of one that is accepted, what was hardly meant."""
+
+    def __init__(self, problems: Iterable[Problem] = (), warnings: Iterable[Problem] = ()):
+        super().__init__(problems)
+        self.warnings = list(warnings)
+
+
+def validate(text: str, types: Mapping[str, str] | None = None) -> Validation:
+    """The problems of a text, from left to right; none when it is accepted, and then `.warnings` of the result tells
+    what of it can never be TRUE. types: of attributes, where they are declared, as in Matcher."""
     try:
-        parse(text, check_types(types))
+        tree = parse(text, check_types(types))
     except ExpressionError as error:
-        return error.problems
-    return []
+        return Validation(error.problems)
+    return Validation((), find_warnings(tree, text))
 
 
 def _check(text: object) -> Problems:

@@ -17,6 +17,7 @@ import orjson
 
 from dibs.errors import ExpressionError
 from dibs.language.joins import attributes_of_event
+from dibs.language.never import find_warnings
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.language.types import NO_TYPES, Types
@@ -33,9 +34,11 @@ def validate_text(text: str, types: Types = NO_TYPES) -> bytes:
         tree = parse(text, types)
     except ExpressionError as error:
         problems = [problem_of(problem) for problem in error.problems]
-        return orjson.dumps({"valid": False, "problems": problems, "canonical": None, "attributes": []})
+        return orjson.dumps({"valid": False, "problems": problems, "warnings": [], "canonical": None, "attributes": []})
     named = sorted(attributes_of_event(tree))
-    return orjson.dumps({"valid": True, "problems": [], "canonical": to_sql(tree), "attributes": named})
+    told = [problem_of(problem) for problem in find_warnings(tree, text)]
+    found = {"valid": True, "problems": [], "warnings": told, "canonical": to_sql(tree), "attributes": named}
+    return orjson.dumps(found)
 
 
 class ExpressionReader:

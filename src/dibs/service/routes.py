@@ -46,7 +46,8 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
                                              ?on_error=raise (all or none, 422) or skip; ?mode=put (default) or add
                                              (an id that is taken is an error)
                                              -> {"put": n, "removed": n, "rejected": [...], "version": n}
-    POST   /v1/validate             read     {"expression"} -> {"valid", "problems": [...], "canonical": text or
+    POST   /v1/validate             read     {"expression"} -> {"valid", "problems": [...],
+                                             "warnings": [...] (never TRUE), "canonical": text or
                                              null, "attributes": [...]}
     POST   /v1/match                read     an event -> {"subscriptions": [ids]} sorted; or JSON lines -> JSON
                                              lines {"event": n, "subscriptions": [ids]}. ?top=k (heaviest first),

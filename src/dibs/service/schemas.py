@@ -78,8 +78,9 @@ CHANGED = _object(
 )
 EXPRESSION = _just(("expression",), expression=STRING)
 VALIDATED = _object(
-    ("valid", "problems"),
+    ("valid", "problems", "warnings"),
     valid=FLAG,
+    warnings=_list(PROBLEM_IN_TEXT),
     problems=_list(PROBLEM_IN_TEXT),
     canonical=_or_null(STRING),
     attributes=_list(STRING),
