@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
 
 import dibs
-from dibs.language.expression import Expression
+from dibs.language.expression import Expression, attributes
 from dibs.language.never import find_warnings
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse, validate

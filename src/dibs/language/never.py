@@ -64,8 +64,7 @@ def find_warnings(tree: Expression, text: str) -> list[Problem]:
 def _reason(form: Expression) -> tuple[str, str] | None:
     """Why a normal form is never TRUE, and what to do; None: it may be."""
     if isinstance(form, Constant):
-        always = {False: "it is always FALSE", None: "it is always UNKNOWN"}
-        return None if form.value is True else (always[form.value], _NEVER)
+        return None if form.value is True else ("it is always FALSE or UNKNOWN", _NEVER)
     if isinstance(form, Or):
         reasons = [_reason(child) for child in form.children]
         return reasons[0] if reasons and all(reasons) else None
