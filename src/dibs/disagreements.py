@@ -43,7 +43,7 @@ class SeenKinds:
         )
         for kind, rows in groups:
             if len(rows.name):
-                for code in np.unique(rows.name).tolist():
+                for code in np.flatnonzero(np.bincount(rows.name)).tolist():
                     name = values.names[code]
                     self._kinds[name] = self._kinds.get(name, 0) | _BITS[kind]
 
