@@ -13,11 +13,13 @@ import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.coding.events.declared import FACTORS, DeclaredNames
+from dibs.language.expression import Kind
 from dibs.language.functions import evaluate
 from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
+from dibs.language.functions.time_texts import read_moment
 from dibs.language.present import Present, read_clock
 from dibs.language.scalars import PRESENT
-from dibs.language.types import fit
+from dibs.language.types import KINDS, fit
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
@@ -36,8 +38,15 @@ def add_computed(
         return None
     is_empty = not event
     members: list[bytes] = []
-    if declared is not None and not _convert(event, declared, members):
-        return None
+    if declared is not None:
+        converted = _convert(event, declared)
+        if converted is None:
+            return None
+        if converted:
+            text = orjson.dumps({**event, **converted})
+            event.update(converted)
+        if names is not None:
+            event.update({name: moment for name, _, type_ in declared.plain if (moment := _moment(event, name, type_))})
     if names is not None and not _compute(event, names, now, members):
         return None
     if not members:
@@ -46,30 +55,34 @@ def add_computed(
     return b"%b%b%b}" % (whole[:-1], b"" if is_empty else b",", b",".join(members))
 
 
-def _convert(event: dict[str, Any], declared: DeclaredNames, members: list[bytes]) -> bool:
-    """Puts values of declared types in place of others; False: one does not fit, or there is something unusual. Of a
-    key that is there twice the last value counts. Times stay strings: all tests of such attributes read these."""
-    for name, key, type_ in declared.plain:
+def _convert(event: dict[str, Any], declared: DeclaredNames) -> dict[str, Any] | None:
+    """The values that are of another type than is declared, as JSON has them; None: one does not fit, or there is
+    something unusual. Times are strings in a text: all tests of such attributes read these."""
+    converted: dict[str, Any] = {}
+    for name, _, type_ in declared.plain:
         value = event.get(name)
         if type(value) in (list, dict):
-            return False
+            return None
         if value is None:
             continue
         found = fit(_number(value), type_)
-        if found is None:
-            return False
-        event[name] = found
+        if found is None or (type(found) is float and not math.isfinite(found)):
+            return None
         if isinstance(found, Moment):
             if type_ in FACTORS:
                 day = datetime_of(found)
                 if day is None:
-                    return False
-                members.append(key + orjson.dumps(day))
+                    return None
+                converted[name] = day.isoformat() + "Z"
         elif type(found) is not type(value):
-            if type(found) is float and not math.isfinite(found):
-                return False
-            members.append(key + orjson.dumps(found))
-    return not any(_has(event, name) for name in declared.paths)
+            converted[name] = found
+    return None if any(_has(event, name) for name in declared.paths) else converted
+
+
+def _moment(event: dict[str, Any], name: str, type_: str) -> Moment | None:
+    """The time of a declared attribute, whose value is a string that says it: for what is computed with it."""
+    value = event.get(name)
+    return read_moment(value) if KINDS[type_] == Kind.TIME and isinstance(value, str) else None
 
 
 def _has(event: dict[str, Any], path: str) -> bool:
