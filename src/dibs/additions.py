@@ -116,7 +116,7 @@ def _add_few(
         seen: set[Id] = set()
         for id, text, weight, place in zip(ids, texts, weights, places):
             try:
-                form = form_of(text, changes.no_joins)
+                form = form_of(text, changes.no_joins, changes.types)
                 if id in seen or changes.has(id):
                     raise DuplicateId(id)
                 good.append((id, text, weight, form))
@@ -152,7 +152,7 @@ def add_columns(
         must_wait = changes.batching or len(columns) > 1
         few = len(texts) <= thresholds.changes_for_a_segment
         told = Told(progress, len(texts))
-        compiled = compile_texts(texts, told.read, keep_forms=must_wait or few, no_joins=changes.no_joins)
+        compiled = compile_texts(texts, told.read, must_wait or few, changes.no_joins, changes.types)
         errors: dict[int, DibsError] = dict(compiled.errors)
         for rows, column in columns:
             if compiled.errors:  # those leave their ids to later rows
@@ -183,8 +183,8 @@ def add_columns(
         if errors:
             kept = from_numpy(keep)
             weighted = None if weights is None else weights[keep]
-            compiled, column, texts_kept = compile_texts(texts.take(kept)), column.take(kept), texts.take(kept)
-            changes.add_columns(compiled, column, texts_kept, weighted, told.all)
+            compiled = compile_texts(texts.take(kept), types=changes.types)
+            changes.add_columns(compiled, column.take(kept), texts.take(kept), weighted, told.all)
         else:
             changes.add_columns(compiled, column, texts, weights, told.all)
         return bad

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from dibs.errors import DibsError, UnknownId
 from dibs.jit.threads import survive_forks
+from dibs.language.types import Types
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
@@ -51,6 +52,11 @@ class Changes:
         self._batch: Batch | None = None
         self._writer: int | None = None  # the thread that is between catalog and layers, or was interrupted there
         survive_forks(self)
+
+    @property
+    def types(self) -> Types:
+        """Of attributes, where they are declared."""
+        return self._layers.types
 
     def change(self, make: Callable[[], T]) -> T:
         """Calls make, which checks and makes changes, while nobody else makes any."""

@@ -49,7 +49,8 @@ from dibs.errors import (
 from dibs.explain import Explanation, explain, explain_as_told
 from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.joins import joins_in
-from dibs.language.sql import parse
+from dibs.language.present import Now, datetime_at, read_now
+from dibs.language.sql import Validation, parse
 from dibs.segments.state import Subscription
 
 if TYPE_CHECKING:
@@ -306,19 +307,22 @@ class Client:
 
     # ---- matching ----
 
-    def match(self, event: Any, top: int | None = None) -> list[Id]:
+    def match(self, event: Any, top: int | None = None, now: Now = None) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight first,
-        at most so many. Raises EventError."""
-        params = {} if top is None else {"top": str(check_number("top", top))}
+        at most so many. now: what now() is, as in Matcher. Raises EventError."""
+        params = ({} if top is None else {"top": str(check_number("top", top))}) | _present(now)
         answer = self._ask("POST", "/v1/match", event_of(event), JSON, params)
         found: list[Id] = orjson.loads(answer.content)["subscriptions"]
         return found
 
-    def match_batch(self, events: Any, on_error: OnError = "raise", top: int | None = None) -> ServedMatches:
+    def match_batch(
+        self, events: Any, on_error: OnError = "raise", top: int | None = None, now: Now = None
+    ) -> ServedMatches:
         """Matches a batch: a list of dicts or JSON texts, or JSON lines as bytes. on_error="skip": what cannot be read
-        is listed in .problems."""
+        is listed in .problems. now: what now() is, as in Matcher."""
         check_on_error(on_error)
         params = {"on_error": on_error} | ({} if top is None else {"top": str(check_number("top", top))})
+        params |= _present(now)
         found: list[list[Id]] = []
         problems: list[EventProblem] = []
         for body in batches_of(events):
@@ -340,22 +344,25 @@ class Client:
         found: dict[str, Any] = orjson.loads(answer.content)
         return found
 
-    def explain(self, id: Id, event: Mapping[str, Any]) -> Explanation:
-        """Why the subscription matches the event, or why not, predicate by predicate."""
+    def explain(self, id: Id, event: Mapping[str, Any], now: Now = None) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
+        present = read_now(now)
         if not isinstance(event, Mapping):
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
         text = self.expression(id)
         expression = parse(text)
         if next(joins_in(expression), None) is None:
-            return explain(expression, event, id)
-        body = json_of({"event": dict(event), "expression": text})
+            return explain(expression, event, id, now=present)
+        body = json_of({"event": dict(event), "expression": text} | _present(now))
         told = orjson.loads(self._ask("POST", "/v1/explain", body, JSON).content)
         return explain_as_told(expression, event, id, told)
 
-    def validate(self, expression: str) -> list[Problem]:
+    def validate(self, expression: str) -> Validation:
         """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""
         answer = self._ask("POST", "/v1/validate", json_of({"expression": expression}), JSON)
-        return [Problem(**each) for each in orjson.loads(answer.content)["problems"]]
+        found = orjson.loads(answer.content)
+        told = [[Problem(**each) for each in found.get(key, ())] for key in ("problems", "warnings")]
+        return Validation(*told)
 
     def backtest(self, expression: str, examples: int = 5) -> dict[str, Any]:
         """What the expression would have matched of the service's recent events."""
@@ -428,6 +435,14 @@ def _check_token(token: Any) -> str:
     if not (found.isascii() and found.isprintable()) or " " in found:
         raise ArgumentError(f"the token has a character that no token has: look at what {TOKEN} or token= was given")
     return found
+
+
+def _present(now: Now) -> dict[str, str]:
+    """The parameter that says what now() is."""
+    found = read_now(now)
+    if found is None:
+        return {}
+    return {"now": found if isinstance(found, str) else datetime_at(found).isoformat()}
 
 
 def _subscription(found: dict[str, Any]) -> Subscription:

@@ -17,8 +17,19 @@ from dibs.coding.values import Range
 from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Truth
 from dibs.language.joins import read_attributes
+from dibs.language.present import Present
 from dibs.language.printer import TRUTHS, is_join, to_sql
-from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of, with_computed
+from dibs.language.types import NO_TYPES, Types
+from dibs.reference import (
+    OfNoKind,
+    children_first,
+    truth_of,
+    truth_of_and,
+    truth_of_or,
+    values_of,
+    with_computed,
+    with_types,
+)
 
 LINES = 50  # that are shown; everything is in .parts
 INDENT = 30  # characters; what lies deeper is shown in one line
@@ -71,15 +82,19 @@ def explain(
     event: Mapping[str, Any],
     id: Any = None,
     joins: Mapping[str, tuple[list[Any], str]] | None = None,
+    now: Present = None,
+    types: Types = NO_TYPES,
 ) -> Explanation:
     """Why the event matches the expression, or why not. `id` is only printed. joins: of each join over history that the
-    expression mentions, the values and the reason."""
+    expression mentions, the values and the reason. now: the time of the match. types: of
+    attributes, where they are declared."""
     found = joins or {}
     nodes = list(children_first(expression))
     # As matching does: what is not asked for is not looked at, whatever is wrong with it.
     asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Truth, Constant))}
-    read = values_of(event, read_attributes(asked))
-    values = dict(with_computed({name: of_name for name, of_name in read.items() if not is_join(name)}, asked))
+    own_time = [now] if isinstance(now, str) else []
+    read = with_types(values_of(event, [*read_attributes(asked), *own_time]), types)
+    values = dict(with_computed({name: of_name for name, of_name in read.items() if not is_join(name)}, asked, now))
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
     for node in nodes:

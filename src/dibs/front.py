@@ -93,7 +93,8 @@ class Matcher(metaclass=_Either):
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
-    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
+    {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -105,9 +106,11 @@ class Matcher(metaclass=_Either):
         memory: int | None = None,
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
+        types: Mapping[str, str] | None = None,
     ) -> Any:
-        if _is_loaded() or index != AUTO or memory is not None or retain is not None or options is not None:
-            return _full()(index, threads, memory, retain, options)
+        others = (memory, retain, options, types)
+        if _is_loaded() or index != AUTO or any(given is not None for given in others):
+            return _full()(index, threads, *others)
         return cold_matcher(threads, stays=False)
 
     index = AUTO

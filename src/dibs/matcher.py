@@ -37,9 +37,12 @@ from dibs.history.witness import explain_join
 from dibs.index import AUTO
 from dibs.intake import check_choice
 from dibs.jit.undisturbed import bring
+from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
+from dibs.language.present import Now, Present, read_now
 from dibs.language.printer import JOIN
-from dibs.language.sql import parse
+from dibs.language.sql import parse, parse_kept
+from dibs.language.types import check_types
 from dibs.matches import Matches
 from dibs.matching import Matching
 from dibs.segments.ids import Id
@@ -47,6 +50,7 @@ from dibs.segments.single.texts import dict_of, read_event, text_of
 from dibs.segments.state import Layer, State, Waiting
 from dibs.standing import StandingQueries
 from dibs.storage import store, versions
+from dibs.storage.declared import keep_types
 from dibs.storage.history_rows import HistoryNews
 
 if TYPE_CHECKING:
@@ -69,7 +73,8 @@ class Matcher(StandingQueries):
     index: a name in dibs.indexes(). threads: how many cores a batch may use (all by default). memory: how many bytes of
     each segment's index may be kept in memory, for an index that lies in files (index="pbtree"). retain: how much
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
-    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}.
+    options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
+    {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -81,10 +86,12 @@ class Matcher(StandingQueries):
         memory: int | None = None,
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
+        types: Mapping[str, str] | None = None,
     ):
-        super().__init__(index, check_choice(index, threads, memory, options))
-        history = History(check_retain(retain))
-        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history)
+        declared = check_types(types)
+        super().__init__(index, check_choice(index, threads, memory, options), declared)
+        history = History(check_retain(retain), declared)
+        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history, declared)
 
     @property
     def threads(self) -> int:
@@ -106,11 +113,21 @@ class Matcher(StandingQueries):
 
     # ---- matching ----
 
-    def match(self, event: Event, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
+    def match(
+        self,
+        event: Event,
+        top: int | None = None,
+        remember: bool = False,
+        key: Key | None = None,
+        now: Now = None,
+    ) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
-        of that key is there. Raises EventError when it cannot be read."""
+        of that key is there. now: what now() is: an instant (a datetime, or a string as '2024-05-01T12:00:00Z'; by
+        default the clock's), or the name of the attribute that holds the event's own time. Raises EventError when it
+        cannot be read."""
+        present = None if now is None else read_now(now)
         if remember is not False:
             check_flag("remember", remember)
         if key is not None and not remember:
@@ -119,16 +136,17 @@ class Matcher(StandingQueries):
         if top is None and remember is False and text is not None:
             self._news()
             state = self._layers.read(few_wait=True)
-            ids = self._matching.match_text(state, text)
+            ids = self._matching.match_text(state, text, present)
             if ids is None and state.waiting:
-                ids = self._matching.match_text(self.snapshot(), text)
+                ids = self._matching.match_text(self.snapshot(), text, present)
             if ids is not None:
                 return ids
         if key is not None:
             k = None if top is None else min(check_number("top", top), MOST_ROWS)
-            matches = self._remember(Remembering(self.history, [dict_of(event)], None, [check_key(key)]), "raise", k)
+            turn = Remembering(self.history, [dict_of(event)], None, [check_key(key)])
+            matches = self._remember(turn, "raise", k, present)
         else:
-            matches = self.match_batch([dict_of(event)], top=top, remember=remember)
+            matches = self.match_batch([dict_of(event)], top=top, remember=remember, now=now)
         return next(iter(matches)) if top is None else matches.top(top)[0]
 
     def match_batch(
@@ -139,6 +157,7 @@ class Matcher(StandingQueries):
         top: int | None = None,
         remember: bool = False,
         key: str | None = None,
+        now: Now = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -150,18 +169,19 @@ class Matcher(StandingQueries):
         remember: as if the events came one after the other, each added to the history before the next is matched; all
         of them or, when one cannot be read or kept (a Range, a key that is no string), none. key: the column
         (attribute) that holds their keys, as in history.load; an event whose key is there already, or came before in
-        the batch, is matched and not added again.
+        the batch, is matched and not added again. now: as in match, one instant for all events unless it is a name.
         """
+        present = read_now(now)
         top = None if top is None else min(check_number("top", top), MOST_ROWS)
         check_flag("remember", remember)
         check_text("key", key)
         matching = self._matching
         if not remember:
             check_no_key(key)
-            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error), top)
+            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error, now=present), top)
         turn = Remembering(self.history, events, attributes)
         turn.keys = None if key is None else keys_of(turn.rows, key)
-        return self._remember(turn, on_error, top)
+        return self._remember(turn, on_error, top, present)
 
     def match_after(
         self,
@@ -171,23 +191,25 @@ class Matcher(StandingQueries):
         on_error: OnError,
         keys: Sequence[Key | None] | None = None,
         then: Callable[[Matches], None] | None = None,
+        now: Now = None,
     ) -> Matches:
         """Matches events one after the other, each on this history, to which it is then added; all of them or none.
         keys: of each event; one that is there already is not added again. then: is told the matches before anything is
         added, and nothing is if it raises."""
-        return self._remember(Remembering(history, events, attributes, keys), on_error, None, then)
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, read_now(now), then)
 
     def _remember(
         self,
         turn: Remembering,
         on_error: OnError,
         top: int | None,
+        now: Present = None,
         then: Callable[[Matches], None] | None = None,
     ) -> Matches:
         def match() -> Matches:
             own = None if turn.are_all_known() else turn
             matches = self._matching.matches(
-                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own), top
+                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own, now), top
             )
             if then is not None:
                 then(matches)
@@ -201,28 +223,37 @@ class Matcher(StandingQueries):
         """Reads a batch as match_batch does, and matches nothing: how many events it has. Raises EventError for the
         first that cannot be read."""
         wanted = self._matching.find_wanted([layer.segment for layer in self.snapshot().layers])
-        return read_events(events, wanted, attributes).events
+        return read_events(events, wanted, attributes, types=self._types).events
 
-    def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
-        """How many subscriptions each event satisfies, without making the pairs."""
+    def count(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
+    ) -> NDArray[np.int64]:
+        """How many subscriptions each event satisfies, without making the pairs. now: as in match_batch."""
         matching = self._matching
-        return matching.count(matching.read(self.snapshot(), events, attributes, on_error))
+        return matching.count(matching.read(self.snapshot(), events, attributes, on_error, now=read_now(now)))
 
-    def explain(self, id: Id, event: Event) -> Explanation:
-        """Why the subscription matches the event, or why not, predicate by predicate."""
-        return self.explain_text(self.expression(id), event, id)
+    def explain(self, id: Id, event: Event, now: Now = None) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
+        return self._explain(parse_kept(self.expression(id), self._types), event, id, now)
 
-    def explain_text(self, text: str, event: Event, id: Id | None = None) -> Explanation:
+    def explain_text(self, text: str, event: Event, id: Id | None = None, now: Now = None) -> Explanation:
         """The same of an expression that need not be added, on the history as it is."""
+        return self._explain(parse(text, self._types), event, id, now)
+
+    def _explain(self, expression: Expression, event: Event, id: Id | None, now: Now) -> Explanation:
+        present = read_now(now)
         event = read_event(event)
-        expression = parse(text)
         self.history.follow()
-        return explain_expression(expression, event, id, explain_join(joins_in(expression), event, self.history.state))
+        joins = explain_join(joins_in(expression), event, self.history.state)
+        return explain_expression(expression, event, id, joins, present, self._types)
 
     def stats(self) -> dict[str, Any]:
-        """What is stored and what matching has cost so far."""
+        """What is stored and what matching has cost so far; disagreements: attributes seen only in other kinds than
+        subscriptions compare them with, in the batches that were looked at."""
         own = {"index": self.index, "threads": self.threads, "matching": dict(self._matching.counters)}
         result = own | describe(self.snapshot(), self._layers.upkeep)
+        segments = [layer.segment for layer in self.snapshot().layers]
+        result["disagreements"] = self._matching.seen.disagreements(segments)
         result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
@@ -255,6 +286,7 @@ class Matcher(StandingQueries):
         progress: Callable[[int], None] | None = None,
         on_matches: Callable[[int, Matches], None] | None = None,
         history: Any = None,
+        now: Now = None,
     ) -> Replay:
         """Runs stored events (whatever match_batch takes, or the path of a Parquet, Arrow or JSON lines file, or of a
         folder of them) through all subscriptions: how often each matched, and which never did. Batch by batch, so
@@ -262,9 +294,10 @@ class Matcher(StandingQueries):
         how many more events are done. For an expression that is not added yet: dibs.backtest.
 
         history: what joins over history see before the first event: documents, as history.load takes them (none by
-        default). Each event sees those before it, within what the matcher retains; its own history is left alone."""
+        default). Each event sees those before it, within what the matcher retains; its own history is left alone.
+        now: as in match_batch; now="at" gives each event its own time, in its attribute `at`."""
         replay: Callable[..., Replay] = bring("dibs.past.replay").replay
-        options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history}
+        options: dict[str, Any] = {"progress": progress, "on_matches": on_matches, "history": history, "now": now}
         return replay(self, events, attributes=attributes, on_error=on_error, **options)
 
     # ---- upkeep and files ----
@@ -289,7 +322,7 @@ class Matcher(StandingQueries):
                 segments = [x.segment for x in state.layers]
                 history = read_stored(self.history)
                 options = dict(self._choice.options)
-                store.save_all(segments, target, self.index, state.version, options, history)
+                store.save_all(segments, target, self.index, state.version, options, history, self.types)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -323,13 +356,15 @@ class Matcher(StandingQueries):
             return cls.open(source, threads=threads, read_only=True)
         if versions.is_versioned(source):
             version = versions.read_version(source)
-            return cls.of_state(versions.load_state(source, version), version.index, threads, version.options)
+            state = versions.load_state(source, version)
+            return cls.of_state(state, version.index, threads, version.options, types=version.types)
         manifest, segments, documents = store.load_saved(source)
         if documents is not None and manifest.history is not None and history:
             check_whole(documents, source / manifest.history)
         layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
         state = State(manifest.version, tuple(layers))
-        return cls.of_state(state, manifest.index, threads, manifest.options, documents if history else None)
+        kept = documents if history else None
+        return cls.of_state(state, manifest.index, threads, manifest.options, kept, manifest.types)
 
     @classmethod
     def of_state(
@@ -339,14 +374,15 @@ class Matcher(StandingQueries):
         threads: int | None = None,
         options: Mapping[str, Any] | None = None,
         documents: HistoryNews | None = None,
+        types: Mapping[str, str] | None = None,
     ) -> Matcher:
         """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
         they are, unless compact() is called, so that processes share their pages."""
-        matcher = cls(index=index, threads=threads, options=options)
+        matcher = cls(index=index, threads=threads, options=options, types=types)
         matcher._layers.restore(state)
         matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
-        matcher.history = StoredHistory(documents)
+        matcher.history = StoredHistory(documents, matcher._types)
         matcher.history.refused = "its matcher was opened from saved files and is read-only"
         return matcher
 
@@ -360,6 +396,7 @@ class Matcher(StandingQueries):
         memory: int | None = None,
         options: Mapping[str, Any] | None = None,
         retain: Retention = None,
+        types: Mapping[str, str] | None = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
@@ -367,22 +404,27 @@ class Matcher(StandingQueries):
 
         index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
+        types: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
         history_module = bring("dibs.history.durable")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
-        kept = check_retain(retain)
+        kept, given = check_retain(retain), None if types is None else check_types(types)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
             check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+        is_new = not store.is_durable(folder)
         durable = storage_module.Durable.open(folder, read_only, index, options)
         try:
-            matcher = cls(durable.index, threads, memory, options=durable.options)
+            declared = keep_types(folder, given, is_new)
+            matcher = cls(durable.index, threads, memory, options=durable.options, types=declared)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable
-            matcher.history = history = history_module.DurableHistory(durable.catalog.history(), matcher._changes)
+            matcher.history = history = history_module.DurableHistory(
+                durable.catalog.history(), matcher._changes, declared
+            )
             durable.history = weakref.ref(history)
             if read_only:
                 matcher._changes.refused = "is open with read_only=True: open the folder without it to change it"

@@ -20,11 +20,14 @@ from dibs.coding.batch import number_names
 from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
+from dibs.disagreements import SeenKinds
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
 from dibs.index import Pairs, Sink
+from dibs.language.present import Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
@@ -47,20 +50,22 @@ class ReadEvents(NamedTuple):
 class Matching:
     """Any number of threads may match at once. `wake` is called when an index would like to have something done."""
 
-    def __init__(self, threads: int, wake: Callable[[], None], history: History):
+    def __init__(self, threads: int, wake: Callable[[], None], history: History, types: Types = NO_TYPES):
+        self.types = types  # of attributes, where they are declared
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.names = WantedNames(())
-        self.singles = Singles(self.counters, wake)
+        self.singles = Singles(self.counters, wake, types)
         self.costs = Costs()  # of answering joins
         self.prefilter = PreFilter()
+        self.seen = SeenKinds()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
         self._wake = wake
         self.history = history
 
-    def match_text(self, state: State, text: bytes) -> list[Id] | None:
+    def match_text(self, state: State, text: bytes, now: Present = None) -> list[Id] | None:
         """The ids for the event of a JSON text; None: it must be read as a batch."""
-        return self.singles.match(state, text, self.find_wanted)
+        return self.singles.match(state, text, self.find_wanted, now)
 
     def read(
         self,
@@ -69,11 +74,14 @@ class Matching:
         attributes: str | None,
         on_error: OnError,
         turn: Remembering | None = None,
+        now: Present = None,
     ) -> ReadEvents:
-        """turn: see match_batch(remember=True)."""
+        """turn: see match_batch(remember=True). now: the time of the match (language.present)."""
         check_on_error(on_error)
         segments = [x.segment for x in state.layers]
-        values = read_events(events, self.find_wanted(segments), attributes=attributes, on_error=on_error)
+        wanted = self.find_wanted(segments)
+        values = read_events(events, wanted, attributes=attributes, on_error=on_error, now=now, types=self.types)
+        self.seen.look(values)
         if turn is not None or any(s.joins for s in segments):
             values = self._join(segments, values, turn)
         dead = None

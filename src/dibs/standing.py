@@ -21,6 +21,7 @@ from dibs.index.options import all_options
 from dibs.intake import check_columns, check_id, check_weight, sought_id
 from dibs.language.joins import may_have_joins
 from dibs.language.printer import JOIN, is_derived
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
 from dibs.segments.layers import Layers
@@ -36,16 +37,22 @@ if TYPE_CHECKING:
 class StandingQueries:
     """What a Matcher holds."""
 
-    def __init__(self, index: str, choice: Choice):
+    def __init__(self, index: str, choice: Choice, types: Types = NO_TYPES):
         self.index = index
+        self._types = types
         self._choice = choice
-        self._layers = Layers(choice)
+        self._layers = Layers(choice, types)
         self._changes = Changes(self._layers)
 
     @property
     def options(self) -> dict[str, Any]:
         """The parameters of the index, also those that were not given."""
         return all_options(options_of(self.index), dict(self._choice.options))
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The declared types of attributes."""
+        return dict(self._types)
 
     @property
     def choice(self) -> Choice:
@@ -55,7 +62,7 @@ class StandingQueries:
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         id, weight = check_id(id), check_weight(weight)
-        form = form_of(expression, self._changes.no_joins)
+        form = form_of(expression, self._changes.no_joins, self._types)
 
         def add() -> None:
             if self._changes.has(id):
@@ -107,7 +114,7 @@ class StandingQueries:
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        form = form_of(expression, self._changes.no_joins)
+        form = form_of(expression, self._changes.no_joins, self._types)
         given = None if weight is None else check_weight(weight)
 
         def replace() -> None:

@@ -111,7 +111,7 @@ def test_validate_for_programs() -> None:
     result = run("validate", "--json", "a = 1", "price <= AND b = 2")
     assert result.exit_code == 1
     fine, bad = json_rows(result)
-    assert fine == {"place": "expression 1", "expression": "a = 1", "valid": True, "problems": []}
+    assert fine == {"place": "expression 1", "expression": "a = 1", "valid": True, "problems": [], "warnings": []}
     assert bad["valid"] is False
     assert set(bad["problems"][0]) == {"message", "advice", "start", "end", "line", "column"}
 

@@ -597,6 +597,9 @@ def test_without_compiled_sqlglot() -> None:
     assert found == [case["problems"] for case in BAD] + [[]] * len(GOOD)
 
 
+VALUES = ("NULL", "TRUE", "FALSE", "CURRENT_DATE", "CURRENT_TIMESTAMP")
+
+
 def test_keywords() -> None:
     """A word that is no keyword is a name wherever an operand stands; a keyword is none."""
     assert sql.KEYWORDS >= {
@@ -615,7 +618,7 @@ def test_keywords() -> None:
     }
     for word in sql.KEYWORDS:
         for spelled in (word, word.lower()):
-            assert validate(f"{spelled} = 'x'") or word in ("NULL", "TRUE", "FALSE", "NOT")
+            assert validate(f"{spelled} = 'x'") or word in (*VALUES, "NOT")
             assert parse(f"`{spelled}` = 1") == eq(spelled, 1)
     for word in (
         "date",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +17,16 @@ from hypothesis import strategies as st
 
 import dibs
 from dibs.cold.matcher import ColdMatcher
+from dibs.errors import ExpressionError
 from dibs.language.flatten import microseconds
 from dibs.language.literals import read_time, time_of
 from dibs.language.sql import parse
 from dibs.language.time_kernels import read_times
+from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.reference import evaluate
+from dibs.segments.compile import kept_form
+from dibs.storage.manifest import HEAD
 from dibs.thresholds import smallest, using
 
 # --- texts ---------------------------------------------------------------------------------------------------------
@@ -260,3 +267,45 @@ def test_explained(at: Any, words: str) -> None:
     m = dibs.Matcher()
     m.add(1, f"at >= {AT}")
     assert words in str(m.explain(1, {"at": at}))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_folder_with_a_list_that_is_refused_today(tmp_path: Path, lost: bool) -> None:
+    """Earlier versions took a string that is no time beside a time: it opens, and the string never matches. lost: what
+    was compiled, so that all texts are read."""
+    texts = {
+        "in": ("at IN ('abc', DATE '2024-05-01')", True),
+        "not in": ("at NOT IN ('abc', DATE '2024-05-02')", False),
+        "between": ("at BETWEEN 'abc' AND DATE '2025-01-01'", False),
+    }
+    folder = tmp_path / "folder"
+    with Matcher.open(folder) as matcher:
+        for id, (text, _) in texts.items():
+            with pytest.raises(ExpressionError):
+                matcher.add(id, text)
+            change = (id, text, 1.0, kept_form(text))
+            matcher.changes.change(partial(matcher.changes.make, [change], new=True))
+    if lost:
+        (folder / HEAD).unlink()
+    for read_only in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            opened = Matcher.open(folder, read_only=read_only)
+        with opened as matcher:
+            for event in ({"at": dt.date(2024, 5, 1)}, {"at": "2024-05-01"}, b'{"at": "2024-05-01"}'):
+                assert matcher.match(event) == [id for id, (_, holds) in texts.items() if holds]
+            assert list(matcher.match_batch([{"at": "abc"}, {"at": "2024-05-01"}])) == [[], ["in"]]
+            for id, (text, holds) in texts.items():
+                assert matcher.expression(id) == text
+                assert matcher.explain(id, {"at": "2024-05-01"}).matched is holds
+
+
+def test_retention_by_age_reads_strings() -> None:
+    with Matcher(retain=dt.timedelta(hours=1)) as matcher:
+        for hour in (9, 10, 11, 12):
+            matcher.history.add({"time": f"2024-05-01T{hour:02}:00:00Z"})
+        matcher.history.add({"time": "soon"})
+        assert len(matcher.history) == 3
+        matcher.history.load([{"time": dt.datetime(2024, 5, 1, 12, 30)}, {"time": "2024-05-01T13:10:00+00:00"}])
+        assert len(matcher.history) == 3  # soon, 12:30 and 13:10
+        assert matcher.history.prune(before=dt.datetime(2024, 5, 1, 13)) == 1

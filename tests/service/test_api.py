@@ -88,6 +88,7 @@ def test_problems_have_the_words_of_the_library(clean: httpx.Client) -> None:
     fine = clean.post("/v1/validate", json={"expression": "  price<=5 and `a b` = 'x'"}).json()
     assert fine == {
         "valid": True,
+        "warnings": [],
         "problems": [],
         "canonical": dibs.to_sql(dibs.parse("price<=5 and `a b`='x'")),
         "attributes": ["a b", "price"],

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dibs.cli.csv_tables import CsvTable, choose_types
+from dibs.cli.csv_tables import CsvTable, choose_types, declared_types
 from dibs.cli.documents import HISTORY_HELP, RETAIN_HELP
-from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, Reading, advising_longer_lines
+from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
     ENDINGS,
     STANDARD,
@@ -98,6 +98,7 @@ def backtest(
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.  [default: all]")] = None,
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
 ) -> None:
     with outcome():
         names = list(words or [])
@@ -108,7 +109,7 @@ def backtest(
                 raise typer.BadParameter("there is nothing to try: give an expression, or --subscriptions")
             expression = [names.pop(0)]
         if server is not None:
-            if names or subscriptions is not None or expression_file is not None or history or time:
+            if names or subscriptions is not None or expression_file is not None or history or time or now:
                 raise typer.BadParameter("a service tries expressions on its own recent events", param_hint="--server")
             _ask_service(server, expression or [], examples, json)
             return
@@ -118,13 +119,12 @@ def backtest(
         if subscriptions is not None and time is not None:
             raise typer.BadParameter("--time is for expressions, not for --subscriptions")
         how = Reading(format, choose_types(types), longest=max_line << 20)
-        if how.types and not any(format_of(name, format) is Format.csv for name in names):
-            raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
+        declared = declared_types(types)
         if subscriptions is not None:
-            _replay(subscriptions, names, attributes, on_error, how, json, threads, history, retain)
+            _replay(subscriptions, names, attributes, on_error, how, json, threads, history, retain, now, declared)
         else:
             texts = _read_expressions(expression_file) if expression_file is not None else list(expression or [])
-            before = {"history": history, "retain": retain}
+            before = {"history": history, "retain": retain, "now": now, "types": declared}
             _backtest(texts, names, attributes, examples, time, on_error, how, json, threads, before)
 
 
@@ -150,12 +150,14 @@ def _backtest(
     threads: int | None,
     before: dict[str, Any],
 ) -> None:
+    from dibs.language.types import check_types
     from dibs.past.backtest import Backtests, backtest
     from dibs.past.columns import Expressions
 
     single = isinstance(expressions, list) and len(expressions) == 1
     ids, texts = zip(*(expressions.items() if isinstance(expressions, dict) else enumerate(expressions)))
-    compiled = Expressions(texts, None if single else ids)  # a mistake in one is told before any file is opened
+    # A mistake in one is told before any file is opened.
+    compiled = Expressions(texts, None if single else ids, check_types(before["types"]))
     source = _open_all(names, how)
     _say_notes(source, compiled.names)
 
@@ -187,18 +189,20 @@ def _replay(
     threads: int | None,
     history: str | None,
     retain: int | None,
+    now: str | None,
+    types: dict[str, str],
 ) -> None:
     from dibs.history.retention import Retain
     from dibs.past.replay import replay
 
     source = _open_all(names, how)
-    matcher, left_out = load_file(subscriptions, on_error, None, threads)
+    matcher, left_out = load_file(subscriptions, on_error, None, threads, types=types)
     _say_notes(source, matcher.attributes)
     if retain is not None:
         matcher.history.retain = Retain(count=retain)
 
     def work(progress: Callable[[int], None]) -> Replay:
-        options: dict[str, Any] = {"attributes": attributes, "progress": progress, "history": history}
+        options: dict[str, Any] = {"attributes": attributes, "progress": progress, "history": history, "now": now}
         return replay(matcher, source, on_error=on_error.value, **options)
 
     result = _run(source, work)

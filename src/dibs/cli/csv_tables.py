@@ -33,25 +33,35 @@ BLOCK = 8 << 20  # bytes at a time, and the most that a row may have
 
 
 def choose_types(words: Sequence[str] | None) -> dict[str, Kind]:
-    """What --types says: name=kind,name=kind. A name may hold commas and equals signs."""
+    """What --types says of columns of CSV. (Seconds since 1970 are read as the numbers that they are.)"""
     if not words:
         return {}
     from dibs.cli.csv_types import Kind
 
-    kinds: dict[str, Kind] = {}
+    named = {name: "text" if type_ == "string" else type_ for name, type_ in declared_types(words).items()}
+    return {name: Kind[type_] for name, type_ in named.items() if type_ in Kind.__members__}
+
+
+def declared_types(words: Sequence[str] | None) -> dict[str, str]:
+    """What --types says: name=type,name=type. A name may hold commas and equals signs."""
+    if not words:
+        return {}
+    from dibs.language.types import KINDS, SYNONYMS
+
+    found_types: dict[str, str] = {}
     for text in words:
         rest = text
         while rest:
             found = re.match(r"(.+?)=([^=,]*)(?:,|$)", rest, re.DOTALL)
-            if found is None or found[2] not in Kind.__members__:
+            if found is None or (found[2] not in KINDS and found[2] not in SYNONYMS):
                 wrong = f"{found[2]!r} is no type" if found else f"{rest!r} names no type"
                 raise typer.BadParameter(
-                    f"{wrong}; expected name=type, with commas between several, and text, number, boolean, date or "
-                    "timestamp as type",
+                    f"{wrong}; expected name=type, with commas between several, and text, number, boolean, date, "
+                    "timestamp, timestamp_seconds, timestamp_millis or timestamp_micros as type",
                     param_hint="--types",
                 )
-            kinds[found[1]], rest = Kind[found[2]], rest[found.end() :]
-    return kinds
+            found_types[found[1]], rest = SYNONYMS.get(found[2], found[2]), rest[found.end() :]
+    return found_types
 
 
 def _is_regular(name: str) -> bool:

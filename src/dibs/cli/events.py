@@ -18,8 +18,22 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 8_192
 
-TYPES_HELP = "Types of columns of CSV: text, number, boolean, date or timestamp."
+TYPES_HELP = (
+    "Types of attributes: text, number, boolean, date, timestamp, or timestamp_seconds, timestamp_millis and "
+    "timestamp_micros of numbers since 1970."
+)
+NOW_HELP = (
+    "What now() is: a time, as 2024-05-01T12:00:00Z, or the attribute with the event's own.  [default: the clock]"
+)
 MAX_LINE_HELP = "The longest line of JSON lines, in MB."
+
+
+def one_time(now: str | None) -> Any:
+    """What --now says; else the time of the clock, one for all batches."""
+    from dibs.language.present import datetime_at, read_clock, read_now
+
+    read_now(now)
+    return datetime_at(read_clock()) if now is None else now
 
 
 @dataclass

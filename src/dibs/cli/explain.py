@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
 from dibs.cli.documents import HISTORY_HELP
+from dibs.cli.events import NOW_HELP, TYPES_HELP
 from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.served import SERVER_HELP
@@ -45,6 +47,8 @@ def explain(
     ] = STANDARD,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
 ) -> None:
     with outcome():
         if sum(given is not None for given in (expression, subscriptions, server)) != 1:
@@ -59,21 +63,23 @@ def explain(
 
         from dibs.front import Matcher  # needs no kernels for this
 
+        if types and expression is None and (server is not None or _is_durable(Path(str(subscriptions)))):
+            raise typer.BadParameter("a service, or a durable folder, has its own types", param_hint="--types")
         if server is not None:
-            explanation = _explain_served(server, str(id), _read_event(event))
+            explanation = _explain_served(server, str(id), _read_event(event), now)
         elif subscriptions is not None and _is_durable(Path(subscriptions)):
             if history is not None:
                 raise typer.BadParameter("a durable matcher has its own history", param_hint="--history")
-            explanation = _explain_stored(subscriptions, str(id), _read_event(event))
+            explanation = _explain_stored(subscriptions, str(id), _read_event(event), now)
         else:
             found: Any = "expression"
             if expression is None:
                 found, expression = _find(str(subscriptions), str(id))
-            matcher = Matcher()
+            matcher = Matcher(types=declared_types(types) or None)
             matcher.add(found, expression)
             if history is not None:
                 matcher.history.load(history)
-            explanation = matcher.explain(found, _read_event(event))
+            explanation = matcher.explain(found, _read_event(event), now)
         if json:
             results().write(orjson.dumps(explanation.to_dict(), option=orjson.OPT_APPEND_NEWLINE))
         else:
@@ -100,7 +106,7 @@ def _is_durable(path: Path) -> bool:
     return is_durable(path)
 
 
-def _explain_stored(folder: str, wanted: str, event: dict[str, Any]) -> Explanation:
+def _explain_stored(folder: str, wanted: str, event: dict[str, Any], now: str | None) -> Explanation:
     """By a durable matcher, with the documents that it has."""
     from dibs.cli.catalog_shown import meanings
     from dibs.matcher import Matcher
@@ -108,18 +114,18 @@ def _explain_stored(folder: str, wanted: str, event: dict[str, Any]) -> Explanat
     with Matcher.open(folder, read_only=True) as matcher:
         for id in meanings(wanted, False):
             if id in matcher:
-                return matcher.explain(id, event)
+                return matcher.explain(id, event, now)
     raise BadInput(f"{show_name(folder)}: no subscription has the id {wanted!r}")
 
 
-def _explain_served(server: str, wanted: str, event: dict[str, Any]) -> Explanation:
+def _explain_served(server: str, wanted: str, event: dict[str, Any], now: str | None) -> Explanation:
     from dibs.cli.catalog_shown import meanings
     from dibs.client import Client
 
     with Client(server) as client:
         for id in meanings(wanted, False):
             if id in client:
-                return client.explain(id, event)
+                return client.explain(id, event, now)
     raise BadInput(f"{server}: no subscription has the id {wanted!r}")
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dibs.cli.csv_tables import choose_types
+from dibs.cli.csv_tables import choose_types, declared_types
 from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
-from dibs.cli.events import MAX_LINE_HELP, TYPES_HELP, EventBatch, Reading, read_events, total_of
+from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, EventBatch, Reading, one_time, read_events, total_of
 from dibs.cli.formats import STANDARD, Format, format_of, show_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
@@ -91,6 +91,7 @@ def match(
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP)] = None,
     remember: Annotated[bool, typer.Option("--remember", help=REMEMBER_HELP)] = False,
     retain: Annotated[int | None, typer.Option(min=0, help=RETAIN_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
 ) -> None:
     with outcome():
         if (subscriptions is None) == (server is None):
@@ -98,24 +99,32 @@ def match(
         if subscriptions == events == STANDARD:
             raise typer.BadParameter("only one of --subscriptions and --events can be standard input")
         kinds = choose_types(types)
-        id_kind = _kind_of_ids(kinds, subscriptions, format_of(events, format))
+        id_kind = _kind_of_ids(kinds, subscriptions)
+        declared = declared_types(types)
+        if id_kind is not None and format_of(events, format) is not Format.csv:
+            del declared["id"]
         from dibs.cli.output import open_writer
 
         if subscriptions is None:
+            if declared:
+                raise typer.BadParameter("the types of a service are its own", param_hint="--types")
             if history is not None or remember or retain is not None:
                 advice = "the history of a service is its own"
                 raise typer.BadParameter(advice, param_hint="--history, --remember, --retain")
-            _match_served(str(server), events, format, output, matched_only, top, on_error)
+            _match_served(str(server), events, format, output, matched_only, top, on_error, now)
             return
-        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember)
+        matcher, left_out = load_file(subscriptions, on_error, index, threads, id_kind, writes=remember, types=declared)
         prepare_history(matcher, history, remember, retain)
         unread = _Unread(show_name(events), on_error)
+        present = one_time(now)
         elsewhere = [] if id_kind is None else ["id"]
         how = Reading(format, kinds, elsewhere, event_id, matcher.attributes, max_line << 20)
         total = total_of(events, format)
         with open_writer(output, matched_only) as writer, bar("matching", total, output == STANDARD) as advance:
             for batch in read_events(events, how):
-                matches = matcher.match_batch(batch.data, attributes=attributes, on_error="skip", remember=remember)
+                matches = matcher.match_batch(
+                    batch.data, attributes=attributes, on_error="skip", remember=remember, now=present
+                )
                 unread.note(batch, matches)
                 numbers = range(batch.first, batch.first + batch.count)
                 names = numbers if event_id is None else batch.values(event_id)
@@ -128,7 +137,14 @@ def match(
 
 
 def _match_served(
-    server: str, events: str, format: Format | None, output: str, matched_only: bool, top: int | None, on_error: OnError
+    server: str,
+    events: str,
+    format: Format | None,
+    output: str,
+    matched_only: bool,
+    top: int | None,
+    on_error: OnError,
+    now: str | None,
 ) -> None:
     """By a service, which reads JSON lines."""
     if format_of(events, format) is not Format.jsonl:
@@ -138,23 +154,20 @@ def _match_served(
     from dibs.client import Client
     from dibs.coding.lines import read_lines
 
+    present = one_time(now)
     first = 0
     with Client(server) as client, open_writer(output, matched_only) as writer:
         for lines in read_lines(open_input(events), show_name(events)):
-            matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top)
+            matches = client.match_batch(b"\n".join(lines.texts), on_error=on_error.value, top=top, now=present)
             writer.write(range(first, first + len(matches)), cast("Matches", matches), top)
             first += len(matches)
             if matches.problems:
                 say_problems("what could not be read:", [str(problem.message) for problem in matches.problems])
 
 
-def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str | None, events: Format) -> Kind | None:
+def _kind_of_ids(kinds: dict[str, Kind], subscriptions: str | None) -> Kind | None:
     """What --types says of the subscriptions' ids, if they are in CSV."""
     in_csv = subscriptions is not None and not Path(subscriptions).is_dir() and format_of(subscriptions) is Format.csv
-    if kinds and not in_csv and events is not Format.csv:
-        raise typer.BadParameter("--types is for CSV; other files say themselves what they hold")
-    if events is not Format.csv and kinds.keys() - {"id"}:
-        raise typer.BadParameter("of subscriptions only the id has a type to choose", param_hint="--types")
     kind = kinds.get("id") if in_csv else None
     if kind is not None and kind.value not in ("text", "number"):
         raise typer.BadParameter(f"ids are text or number, not {kind.value}", param_hint="--types")

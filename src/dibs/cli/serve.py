@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
 from dibs.cli.outcome import BadInput, outcome
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ GET /docs shows the API, SERVICE.md how to run it. Needs: pip install 'dibs[serv
 """
 
 
+SERVED_TYPES_HELP = "Types of attributes, for tenants that are new: text, number, boolean, date, timestamp, ..."
 HISTORY_HELP = """Published events of each tenant that EXISTS, FORALL and (SELECT ...) FROM history look at; 0: none. By
 default what the folder was last opened with, or 100000."""
 
@@ -58,6 +60,7 @@ def serve(
     << 20,
     recent: Annotated[int, typer.Option(help="Events of each tenant that are kept to look at.", min=0)] = 10_000,
     history: Annotated[int | None, typer.Option(help=HISTORY_HELP, min=0)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=SERVED_TYPES_HELP)] = None,
     threads: Annotated[int | None, typer.Option(help="Cores that one batch may use; by default all.", min=1)] = None,
     private_targets: Annotated[
         bool, typer.Option("--private-targets", help="Webhooks may go to private networks and this machine.")
@@ -98,6 +101,7 @@ def serve(
             limits=limits,
             recent_events=recent,
             history=history,
+            types=declared_types(types) or None,
             private_targets=private_targets,
             brokers=tuple(broker or ()),
             secrets_key=secrets_key,

@@ -69,16 +69,17 @@ def load_file(
     threads: int | None,
     id_kind: Kind | None = None,
     writes: bool = False,
+    types: dict[str, str] | None = None,
 ) -> tuple[Matcher, int]:
     """A matcher with the file's subscriptions, or with those of a compiled index or a durable folder; and how many bad
     ones it lacks. With on_error=raise a bad one is the end, with a list of all of them. writes: to be the writer of a
-    durable folder."""
+    durable folder. types: of attributes; a compiled index has its own."""
     from dibs import loading
 
     loading.wait()
     from dibs.matcher import Matcher
 
-    matcher = Matcher(threads=threads) if index is None else Matcher(index=index, threads=threads)
+    matcher = Matcher(index=index or "auto", threads=threads, types=types)
     if (Path(name) / "index.dibs").exists():
         durable = writes and (Path(name) / "catalog").is_dir()
         loaded = Matcher.open(name, threads=threads) if durable else Matcher.load(name, threads=threads)
@@ -88,6 +89,9 @@ def load_file(
                 f"--index {index}",
                 param_hint="--index",
             )
+        if types and types != loaded.types:
+            own = f"the types {loaded.types}" if loaded.types else "no types"
+            raise typer.BadParameter(f"{name} has {own}, which cannot be changed", param_hint="--types")
         return loaded, 0
     read = read_subscriptions(name, id_kind=id_kind)
     with bar("subscriptions", len(read)) as advance:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
+from dibs.cli.events import TYPES_HELP
 from dibs.cli.formats import ENDINGS, STANDARD, Format, open_input, show_name
 from dibs.cli.outcome import NO, outcome, results, say
 from dibs.cli.served import SERVER_HELP, ask
@@ -42,6 +45,7 @@ class _Checked(NamedTuple):
     id: Any
     expression: Any
     problems: list[Problem]
+    warnings: list[Problem]
 
 
 def validate(
@@ -50,6 +54,7 @@ def validate(
     format: Annotated[Format | None, typer.Option(help="Format of the file, where the ending does not tell.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each expression.")] = False,
     server: Annotated[str | None, typer.Option("--server", help=SERVER_HELP)] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
 ) -> None:
     with outcome():
         if expressions and file:
@@ -57,7 +62,9 @@ def validate(
         given: list[_Line] = [(f"expression {n}", None, text, "") for n, text in enumerate(expressions or [], 1)]
         source = iter(given) if given else _from_file(file or STANDARD, format)
         total = bad = 0
-        for checked in _check(source, server):
+        if server is not None and types:
+            raise typer.BadParameter("the types of a service are its own", param_hint="--types")
+        for checked in _check(source, server, declared_types(types)):
             total += 1
             bad += bool(checked.problems)
             if json:
@@ -66,17 +73,21 @@ def validate(
                 name = "" if checked.id is None else f", subscription {checked.id!r}"
                 typer.echo(f"{checked.place}{name}:")
                 typer.echo("\n".join("  " + str(problem).replace("\n", "\n  ") for problem in checked.problems))
+            elif checked.warnings:
+                name = "" if checked.id is None else f", subscription {checked.id!r}"
+                typer.echo(f"{checked.place}{name}: warning")
+                typer.echo("\n".join(f"  {warning.message}\n    {warning.advice}" for warning in checked.warnings))
         say(f"{total - bad:,} of {total:,} expression{'s' * (total != 1)} {'is' if total == 1 else 'are'} fine")
         if bad:
             raise typer.Exit(NO)
 
 
-def _check(source: Iterator[_Line], server: str | None) -> Iterator[_Checked]:
+def _check(source: Iterator[_Line], server: str | None, types: dict[str, str]) -> Iterator[_Checked]:
     """By this process, or by a service, which has limits of its own."""
     if server is None:
         import dibs
 
-        yield from _check_with(source, dibs.validate)
+        yield from _check_with(source, partial(dibs.validate, types=types))
     else:
         with ask(server) as client:
             yield from _check_with(source, client.validate)
@@ -87,14 +98,15 @@ def _check_with(source: Iterator[_Line], find_problems: Callable[[str], list[Pro
 
     seen: dict[Any, str] = {}
     for place, id, expression, wrong in source:
-        problems = [Problem(wrong)] if wrong else list(find_problems(expression))
+        found = [Problem(wrong)] if wrong else find_problems(expression)
+        problems, warnings = list(found), getattr(found, "warnings", [])
         if id is not None and not wrong:
             first = seen.setdefault((isinstance(id, str), id), place)
             if first != place:
                 problems.append(
                     Problem(f"the id {id!r} is taken already, at {first}", "give every subscription its own id")
                 )
-        yield _Checked(place, id, expression, problems)
+        yield _Checked(place, id, expression, problems, warnings)
 
 
 def _from_file(name: str, format: Format | None) -> Iterator[_Line]:
@@ -140,5 +152,6 @@ def _print_json(checked: _Checked) -> None:
         "expression": checked.expression,
         "valid": not checked.problems,
         "problems": [{name: getattr(problem, name) for name in names} for problem in checked.problems],
+        "warnings": [{name: getattr(warning, name) for name in names} for warning in checked.warnings],
     }
     results().write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))

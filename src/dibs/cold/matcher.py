@@ -26,6 +26,7 @@ from dibs.jit.undisturbed import bring
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
+from dibs.language.present import Now, read_clock, read_now
 from dibs.language.sql import parse
 from dibs.thresholds import thresholds
 
@@ -237,12 +238,21 @@ class ColdMatcher:
 
     # ---- matching ----
 
-    def match(self, event: Any, top: int | None = None, remember: bool = False, key: Key | None = None) -> list[Id]:
+    def match(
+        self,
+        event: Any,
+        top: int | None = None,
+        remember: bool = False,
+        key: Key | None = None,
+        now: Now = None,
+    ) -> list[Id]:
         """The ids of the subscriptions that the event satisfies, sorted; with `top`, those of the highest weight
         first, at most so many. An event is a dict of attributes, or a JSON text of one. remember: then the event is
         added to the history, which is the only way in which a match changes anything; with a key, only if no document
-        of that key is there. Raises EventError when it cannot be read."""
-        if remember is not False or key is not None:
+        of that key is there. now: what now() is (by default the clock's instant): see dibs.matcher.Matcher. Raises
+        EventError when it cannot be read."""
+        present = read_now(now)
+        if remember is not False or key is not None or isinstance(present, str):
             raise NeedsKernels
         if not isinstance(event, Mapping):
             event = event_of(event)
@@ -253,7 +263,7 @@ class ColdMatcher:
         if values is None:
             values = values_by_event(self._read([event], None, "raise", state))[0]
         self._check_extent(extent(values), state)
-        found = sorted(state.find(values), key=id_order)
+        found = sorted(state.find(values, present), key=id_order)
         self.events += 1
         self.pairs += len(found)
         if k is None:
@@ -268,6 +278,7 @@ class ColdMatcher:
         top: int | None = None,
         remember: bool = False,
         key: str | None = None,
+        now: Now = None,
     ) -> Matches:
         """Matches a batch: a list of dicts, an Arrow table or record batch, or JSON lines as bytes.
 
@@ -276,28 +287,36 @@ class ColdMatcher:
         on_error="skip": what cannot be read is listed in .problems instead of raised.
         remember: as if the events came one after the other, each added to the history before the next is matched;
         key: the column (attribute) that holds their keys, by which an event that comes again is not added again.
+        now: as in match, one instant for all events.
         """
-        if remember is not False or key is not None:
+        present = read_now(now)
+        if remember is not False or key is not None or isinstance(present, str):
             raise NeedsKernels
         matches_of: Callable[..., Matches] = bring("dibs.cold.matches").matches_of  # and Arrow
         k = None if top is None else min(check_number("top", top), MOST_ROWS)
         state = self._state
-        values, found = self._find(events, attributes, on_error, state)
+        values, found = self._find(events, attributes, on_error, state, present)
         result = matches_of(state.items, values, found, k)
         self.pairs += result.count
         return result
 
-    def count(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> NDArray[np.int64]:
-        """How many subscriptions each event satisfies, without making the pairs."""
-        found = self._find(events, attributes, on_error, self._state)[1]
+    def count(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
+    ) -> NDArray[np.int64]:
+        """How many subscriptions each event satisfies, without making the pairs. now: as in match_batch."""
+        present = read_now(now)
+        if isinstance(present, str):
+            raise NeedsKernels
+        found = self._find(events, attributes, on_error, self._state, present)[1]
         result = np.array([len(ids) for ids in found], np.int64)
         self.pairs += int(result.sum())
         return result
 
     def _find(
-        self, events: Any, attributes: str | None, on_error: OnError, state: Subscriptions
+        self, events: Any, attributes: str | None, on_error: OnError, state: Subscriptions, now: int | None
     ) -> tuple[EventValues, list[list[Id]]]:
         """What was read of a batch, and the ids of each event."""
+        now = read_clock() if now is None else now
         values = self._read(events, attributes, on_error, state)
         if values.events * len(state.items) > thresholds.cold_pairs:
             raise NeedsKernels
@@ -305,7 +324,7 @@ class ColdMatcher:
         by_event = values_by_event(values)
         self._check_extent(sum(map(extent, by_event)), state)
         self.events += values.events
-        return values, [[] if event in dead else state.find(own) for event, own in enumerate(by_event)]
+        return values, [[] if event in dead else state.find(own, now) for event, own in enumerate(by_event)]
 
     def _check_extent(self, extent: int, state: Subscriptions) -> None:
         if extent and extent * state.predicates > thresholds.cold_values:
@@ -329,12 +348,13 @@ class ColdMatcher:
             raise NeedsKernels
         return read_events(events, wanted, attributes=attributes, on_error=on_error)
 
-    def explain(self, id: Id, event: Any) -> Explanation:
-        """Why the subscription matches the event, or why not, predicate by predicate."""
+    def explain(self, id: Id, event: Any, now: Now = None) -> Explanation:
+        """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
+        present = read_now(now)
         explain: Callable[..., Explanation] = bring("dibs.explain").explain
         if not isinstance(event, Mapping):
             event = bring("dibs.segments.single.texts").read_event(event)
-        return explain(parse(self.expression(id)), event, id=id)
+        return explain(parse(self.expression(id)), event, id=id, now=present)
 
 
 def _has_no_maps(events: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dibs.arguments import Id
 from dibs.language.expression import And, Constant, Expression, Or, Truth, attributes
 from dibs.language.joins import read_attributes
+from dibs.language.present import Present
 from dibs.language.scalars import is_computed
 from dibs.lazy import lazy
 from dibs.reference import ValuesByName, children_first, holds_for, with_computed
@@ -49,9 +50,9 @@ class Subscriptions:
         """Where an object may hold such an attribute: the beginnings of dotted names."""
         return frozenset(name[:i] for name in self.names for i, c in enumerate(name) if c == ".")
 
-    def find(self, values: ValuesByName) -> list[Id]:
-        """The ids of those that hold for an event."""
-        values = with_computed(values, self.computed)
+    def find(self, values: ValuesByName, now: Present = None) -> list[Id]:
+        """The ids of those that hold for an event. now: the time of the match."""
+        values = with_computed(values, self.computed, now)
         return [id for id, held in self.items.items() if _holds(held.form, values)]
 
 

@@ -18,6 +18,7 @@ is one, weight. Subscriptions get new versions and times.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from dibs.additions import add_columns
 from dibs.arguments import check_callable, check_on_error, check_path
-from dibs.errors import Rejected
+from dibs.errors import FormatError, Rejected
 from dibs.exchange import files
 from dibs.exchange.files import (
     FLAG,
@@ -76,7 +77,9 @@ def export(matcher: Matcher, path: str | os.PathLike[str], progress: Progress | 
     many they are. Raises StorageError (a file that was there is as it was), FormatError for another ending."""
     check_callable("progress", progress)
     version, parts = _state(matcher)
-    about = {"version": version, "index": matcher.index}
+    about: dict[str, Any] = {"version": version, "index": matcher.index}
+    if matcher.types:
+        about["types"] = json.dumps(matcher.types)
     return _write(check_path(path), parts, about, progress, matcher.durable is not None)
 
 
@@ -204,7 +207,19 @@ def import_from(
         ids, texts, weights, places, bad = read_lines(source)
     else:
         table = read_parquet(source)
+        _check_types(source, table, matcher)
         if FLAG not in table.column_names:
             return matcher.add_table(table, on_error, progress)
         ids, texts, weights, places, bad = read_mixed(table)
     return add_columns(matcher.changes, ids, texts, weights, places, bad, on_error, progress)
+
+
+def _check_types(source: Path, table: pa.Table, matcher: Matcher) -> None:
+    """Refuses subscriptions that were written for other types."""
+    given = (table.schema.metadata or {}).get(b"dibs.types")
+    types = json.loads(given) if given else {}
+    if given and types != matcher.types:
+        own = f"has the types {matcher.types}" if matcher.types else "has no types"
+        raise FormatError(
+            f"{source} is of a matcher with the types {types}, and this one {own}: make one with the same"
+        )

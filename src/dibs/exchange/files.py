@@ -134,7 +134,7 @@ def _read_file(path: Path) -> pa.Table:
         raise _no_parquet(path, is_parquet, e) from e
     except (pa.ArrowException, ValueError, KeyError, MemoryError) as e:
         raise _no_parquet(path, is_parquet, e) from e
-    table = pa.table({name: _plain(table[name]) for name in table.column_names})
+    table = pa.table({name: _plain(table[name]) for name in table.column_names}, metadata=schema.metadata)
     if checksum is not None and checksum != _checksum_of(table):
         raise DamagedError(path, "its rows are not those that were exported; export it again, or take another copy")
     # The flag is ours only where it means something; a column of others may be called so too.

@@ -11,7 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dibs.history.keys import TIME, Cells
+from dibs.history.keys import STRING, TIME, Cells
+from dibs.language.expression import microseconds
+from dibs.language.literals import time_of
 from dibs.thresholds import thresholds
 
 Aged = tuple[int, int]  # the latest time of a document, its number
@@ -48,4 +50,11 @@ class ByTime(NamedTuple):
 
 
 def latest_time(cells: Cells) -> int | None:
-    return max((key for kind, key in cells if kind == TIME), default=None)
+    """Of times, and of strings that read as times."""
+    times = [key if kind == TIME else _time_of(key) for kind, key in cells if kind in (TIME, STRING)]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _time_of(text: str) -> int | None:
+    found = time_of(text)
+    return None if found is None else microseconds(found)

@@ -164,7 +164,10 @@ class Joins:
             return values
         questions = [] if alive is None else alive.compiled
         snapshot = states[0].coded.at(states[0], *self.compiled, *questions)
-        rows = without_ranges(read_events(turn.rows, snapshot.attributes, attributes=turn.attributes, on_error="skip"))
+        types = turn.history.types
+        rows = without_ranges(
+            read_events(turn.rows, snapshot.attributes, attributes=turn.attributes, on_error="skip", types=types)
+        )
         done: list[EventValues] = []
         size = thresholds.remembered_at_once
         for first in range(0, values.events, size):

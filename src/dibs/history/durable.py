@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from dibs.history.retention import Retain
 from dibs.history.state import State
 from dibs.history.stored import StoredHistory, new_rows, text_of
+from dibs.language.types import NO_TYPES, Types
 from dibs.storage.durable import Durable
 from dibs.storage.history_rows import HistoryChange, HistoryHead, HistoryNews
 
@@ -33,8 +34,8 @@ class Turn(Protocol):
 
 
 class DurableHistory(StoredHistory):
-    def __init__(self, news: HistoryNews | None, turn: Turn):
-        super().__init__(news)
+    def __init__(self, news: HistoryNews | None, turn: Turn, types: Types = NO_TYPES):
+        super().__init__(news, types)
         self._turn = turn
 
     def follow(self) -> None:

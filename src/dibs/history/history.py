@@ -34,6 +34,7 @@ from dibs.history.retention import Retain, check_retain, compact, earlier, with_
 from dibs.history.sources import NO_RANGE, Unkeepable, documents_of, own_document
 from dibs.history.state import Part, State
 from dibs.jit.threads import survive_forks
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.single.texts import read_event
 from dibs.thresholds import thresholds
 
@@ -45,9 +46,10 @@ T = TypeVar("T")
 class History:
     """The documents of a matcher: Matcher.history."""
 
-    def __init__(self, retain: Retain):
-        self.retain = check_retain(retain)
-        self.state = State()
+    def __init__(self, retain: Retain, types: Types = NO_TYPES):
+        """types: of attributes, where they are declared: documents are kept as they come, and converted when read."""
+        self.retain, self.types = check_retain(retain), types
+        self.state = State(types=types)
         self.refused = ""  # why documents are not taken, when they are not
         self.lock = threading.RLock()  # held while the next state is made
         self._by_key: dict[Key, int] = {}  # numbers of documents; stale ones are found out by `find_number`
@@ -186,6 +188,8 @@ class History:
         """Puts the next state in place, or an earlier one again. The lock is held."""
         if state.end < self.state.end:  # others will have the numbers of the documents that kernels know by now
             state = replace(state, coded=Store())
+        if state.types is not self.types:
+            state = replace(state, types=self.types)
         is_less = state.base != self.state.base
         self.state = state
         if is_less:  # only now: until then they were needed
@@ -199,7 +203,7 @@ class History:
         if self.retain.age is not None:
             state.make_columns([self.retain.by])
             names.add(self.retain.by)
-        values = read_events(documents, names, attributes=attributes, on_error=on_error)
+        values = read_events(documents, names, attributes=attributes, on_error=on_error, types=self.types)
         check_no_ranges(values)
         return values
 

@@ -21,6 +21,7 @@ from dibs.history.ages import ByTime, latest_time
 from dibs.history.coded.store import Store
 from dibs.history.encoding import StoredLines
 from dibs.history.keys import NONE, Cells, cells_of
+from dibs.language.types import NO_TYPES, Types
 
 LONG = 65_536  # documents that are read at a time
 
@@ -61,6 +62,7 @@ class State:
     columns: dict[str, list[Cells]] = field(default_factory=dict)  # from base on
     ages: dict[str, ByTime] = field(default_factory=dict)  # by the attribute that has the time
     coded: Store = field(default_factory=Store)  # the same documents for kernels
+    types: Types = NO_TYPES  # of attributes, where they are declared
 
     def __len__(self) -> int:
         return self.end - self.first - len(self.gone)
@@ -101,7 +103,7 @@ class State:
         ends = [*(part.first for part in self.parts[1:]), self.end]
         for part, end in zip(self.parts, ends):
             for first, documents in part.batches(min(end, self.end)):
-                values = read_events(documents, missing, attributes=part.attributes, on_error="skip")
+                values = read_events(documents, missing, attributes=part.attributes, on_error="skip", types=self.types)
                 for name, by_event in cells_of(values, missing).items():
                     column = made[name]
                     for event, cells in by_event.items():

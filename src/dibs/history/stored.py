@@ -18,6 +18,7 @@ from dibs.history.encoding import ARROW, StoredLines, encode_documents, has_line
 from dibs.history.history import History, Key
 from dibs.history.retention import Retain, compact
 from dibs.history.state import Part, State
+from dibs.language.types import NO_TYPES, Types
 from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
 from dibs.thresholds import thresholds
 
@@ -25,9 +26,9 @@ from dibs.thresholds import thresholds
 class StoredHistory(History):
     """One that was stored; `take` brings it to what is stored now."""
 
-    def __init__(self, news: HistoryNews | None):
+    def __init__(self, news: HistoryNews | None, types: Types = NO_TYPES):
         """news: all that is stored."""
-        super().__init__(Retain())
+        super().__init__(Retain(), types)
         self.last_change = 0  # that the state has
         self.retained: str | None = None  # as it is stored
         if news is not None:
@@ -44,7 +45,7 @@ class StoredHistory(History):
             rows = [row for row in news.rows if row.number >= state.end]
             if head.first >= state.end:  # nothing of what was known is there any more
                 begin = rows[0].number if rows else head.end
-                state = State(begin, begin, begin)
+                state = State(begin, begin, begin, types=self.types)
             for part, keys in _parts(rows):
                 state = self.extend_by(state, part, keys, self._values(state, part))
             state = replace(state, first=head.first, gone=news.gone, newest=head.newest)

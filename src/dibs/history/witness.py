@@ -57,7 +57,7 @@ def explain_join(names: Iterable[str], event: Mapping[str, Any], state: State) -
     if not plans:
         return {}
     wanted = {name for plan in plans for name in plan.event_attributes}
-    read = read_events([event], wanted, on_error="skip")
+    read = read_events([event], wanted, on_error="skip", types=state.types)
     values = {name: plain_values(cells[0]) for name, cells in cells_of(read, wanted).items() if 0 in cells}
     every = find_all(plans, read, values, state)
     return {plan.name: _explain(plan, values, found, state) for plan, found in zip(plans, every)}

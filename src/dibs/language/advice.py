@@ -9,7 +9,7 @@ from dibs.language.problems import Refused
 from dibs.language.tokens import Token, quote_name, show_token
 
 _CONSTANT = "work out the value and write it as a constant"
-_NOW = "the present time is not there yet: put it into the events as an attribute"
+_PRESENT = "write it in place of a value, as in at > now() - INTERVAL 1 HOUR"
 _MEMBER = "an array has all its elements as values, so write attribute = value; arrays as wholes are not there yet"
 _EACH = (
     "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL), or attribute LIKE ANY ('a%', 'b%'); "
@@ -29,7 +29,7 @@ _FUNCTION_ADVICE = {
         ["COUNT", "MIN", "MAX", "SUM", "AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"], _OF_DOCUMENTS
     ),
     "ISNAN": "write attribute = CAST('NaN' AS DOUBLE)",
-    **dict.fromkeys(["NOW", "CURDATE", "CURRENT_DATE", "CURRENT_TIMESTAMP"], _NOW),
+    **dict.fromkeys(["GETDATE", "SYSDATE", "LOCALTIMESTAMP", "TODAY"], "write now() or current_date()"),
     "MAKE_DATE": "write DATE '2024-01-31'",
     **dict.fromkeys(["STARTS_WITH", "PREFIX"], "write STARTSWITH(attribute, 'text')"),
     **dict.fromkeys(["ENDS_WITH", "SUFFIX"], "write ENDSWITH(attribute, 'text')"),
@@ -64,7 +64,7 @@ _RESERVED_PROBLEMS = {
     ),
     "ILIKE": ("ILIKE is not expected here", "write attribute ILIKE 'pattern'"),
     "XOR": ("XOR is not supported", "write (a AND NOT b) OR (b AND NOT a)"),
-    **dict.fromkeys(["CURRENT_DATE", "CURRENT_TIMESTAMP"], ("the present time is not supported", _NOW)),
+    **dict.fromkeys(["CURRENT_DATE", "CURRENT_TIMESTAMP"], ("the present time is not expected here", _PRESENT)),
     "DIV": ("DIV is not expected here", "write a DIV b"),
 }
 

@@ -8,6 +8,7 @@ A call is one of
     TRIM ( [BOTH | LEADING | TRAILING] [value] FROM value ) | POSITION ( value IN value )
     SUBSTRING ( value FROM value [FOR value] ) | EXTRACT ( unit FROM value )
     TIMESTAMPDIFF ( unit, value, value ) | TIMESTAMPADD ( unit, value, value )
+    NOW ( ) | CURRENT_TIMESTAMP [( )] | CURRENT_DATE [( )]
 
 and a test
 
@@ -27,7 +28,17 @@ from dibs.language.regex import refusal
 from dibs.language.scalars import Scalar, Value
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, show_token
-from dibs.language.values import ARITHMETIC, MAX_SIZE, OR, ValueReader, functions, kinds_of, may_be_true, text_value
+from dibs.language.values import (
+    ARITHMETIC,
+    MAX_SIZE,
+    OR,
+    PRESENT_WORDS,
+    ValueReader,
+    functions,
+    kinds_of,
+    may_be_true,
+    text_value,
+)
 
 QUANTIFIERS = ("ANY", "SOME", "ALL")
 _TYPES = "the types are BOOLEAN, BIGINT, INT, DOUBLE, FLOAT, STRING, DATE and TIMESTAMP"
@@ -70,6 +81,9 @@ class CallReader(ValueReader):
         self.advance()
         self.advance()
         arguments, called = self.arguments(name, depth)
+        if called in PRESENT_WORDS:
+            self.check_count(functions().FUNCTIONS[called], len(arguments), name)
+            return self.present(called, name)
         if known is None:  # DATE(x) and the like
             if len(arguments) != 1:
                 message = f"{show_token(name)} takes 1 argument, not {len(arguments)}"

@@ -11,6 +11,7 @@ from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, re
 from dibs.language.problems import Problems, Refused
 from dibs.language.scalars import Interval
 from dibs.language.tokens import Token, Tokens, quote_name, refuse_unexpected, show_token
+from dibs.language.types import KINDS, NO_TYPES, typed_literal
 
 PREFIXES = frozenset(["(", "-", "+"])
 FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
@@ -43,6 +44,8 @@ class OperandReader:
         self.at = 0
         self.next = tokens[0]
         self.numbers: dict[tuple[str, bool], Literal] = {}  # that were read: one object each
+        self.is_kept = False  # the text may be one of an earlier version (sql.parse_kept)
+        self.types = NO_TYPES  # of attributes, where they are declared
 
     # -- moving on ---------------------------------------------------------------------------------------------------
 
@@ -66,6 +69,31 @@ class OperandReader:
         if token.kind in ("other", "+", "-") and (refused := refuse_sign(token)):
             return refused
         return refuse_unexpected(token, expected, advice)
+
+    # -- declared types ----------------------------------------------------------------------------------------------
+
+    def declared(self, attribute: str | None) -> str | None:
+        """The type of an attribute, if it is declared."""
+        return self.types.get(attribute) if self.types and attribute is not None else None
+
+    def typed(self, attribute: str | None, literal: Literal, start: int, end: int) -> Literal:
+        """A constant beside an attribute, as one of its type; one that does not fit is reported."""
+        type_ = self.declared(attribute)
+        if type_ is None or (literal.kind == KINDS[type_] == Kind.TIME):
+            return literal
+        found = typed_literal(literal, type_)
+        if found is None:
+            message = f"{attribute} is declared {type_}, and this constant is no {type_}"
+            self.problems.add(message, f"write a constant that is a {type_}, or change the type", start, end)
+            return literal
+        return found
+
+    def typed_text(self, attribute: str | None, test: str, start: int, end: int) -> None:
+        """Reports a test of text, asked of an attribute that is none."""
+        type_ = self.declared(attribute)
+        if type_ is not None and KINDS[type_] != Kind.STRING:
+            advice = f"{test} is asked of strings: compare it, or write CAST({attribute} AS STRING)"
+            self.problems.add(f"{attribute} is declared {type_}", advice, start, end)
 
     # -- operands ----------------------------------------------------------------------------------------------------
 

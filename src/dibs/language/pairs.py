@@ -5,7 +5,7 @@ from __future__ import annotations
 from dibs.language.conditions import ConditionReader
 from dibs.language.expression import UNKNOWN, And, Constant, Expression, Not, Or, Truth
 from dibs.language.operands import Operand, OperandReader
-from dibs.language.pairing import Side, place
+from dibs.language.pairing import Side, below, place
 from dibs.language.predicates import Condition
 from dibs.language.problems import Refused
 from dibs.language.scalars import Call, Field, Value
@@ -22,8 +22,11 @@ class PairReader(ConditionReader):
     def __init__(self, outer: OperandReader, alias: str):
         super().__init__(outer.tokens, outer.problems)
         self.at, self.next = outer.at, outer.next
-        self.numbers = outer.numbers
+        self.numbers, self.types = outer.numbers, outer.types
         self.name = alias
+
+    def declared(self, attribute: str | None) -> str | None:
+        return super().declared(attribute if attribute is None else below(attribute, self.name) or attribute)
 
     def report_empty(self) -> None:
         advice = f"write a condition, as in {self.name}.price > price"

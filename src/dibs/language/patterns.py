@@ -61,6 +61,7 @@ class PatternReader(CallReader):
             if operator != "RLIKE":
                 arguments.append(text_value(escape))
             return self.holds(self.pattern_call(operator, arguments, place), negated)
+        self.typed_text(left.attribute, operator, left.start, left.end)
         text = self.constant_text(pattern, operator)
         attribute = self.subject(left, operator)
         if text is None:

@@ -32,7 +32,7 @@ from dibs.language.operands import Operand
 from dibs.language.patterns import STRING_TESTS, PatternReader
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Refused
-from dibs.language.scalars import Call, Field, Scalar, Value, is_computed, scalar_of, text_of
+from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, is_computed, scalar_of, text_of
 from dibs.language.tokens import refuse_unexpected
 from dibs.language.values import OR, functions, kinds_of, may_be_true
 
@@ -193,9 +193,9 @@ class PredicateReader(PatternReader):
         if left.attribute is not None and right.attribute is not None:
             return self.compare_values(left, operator, right)
         if left.attribute is not None:
-            return self.compare_constant(left.attribute, operator, right.literal)
+            return self.compare_constant(left.attribute, operator, self.beside(left, right))
         if right.attribute is not None:
-            return self.compare_constant(right.attribute, FLIPPED_OPERATOR[operator], left.literal)
+            return self.compare_constant(right.attribute, FLIPPED_OPERATOR[operator], self.beside(right, left))
         for side in (left, right):
             if self.problems.text[side.start] == '"':
                 advice = "double quotes make a string; a name is quoted with backticks"
@@ -203,6 +203,12 @@ class PredicateReader(PatternReader):
         if left.literal is None or right.literal is None:
             return UNKNOWN
         return compare(left.literal, operator, right.literal)
+
+    def beside(self, named: Operand, constant: Operand) -> Literal | None:
+        """A constant that an attribute is compared with, as one of its type."""
+        if not self.types or constant.literal is None:
+            return constant.literal
+        return self.typed(named.attribute, constant.literal, constant.start, constant.end)
 
     def compare_constant(self, attribute: str, operator: str, literal: Literal | None) -> Expression:
         if literal is None:
@@ -220,7 +226,17 @@ class PredicateReader(PatternReader):
             if side.attribute is not None and side.attribute.upper() in NOT_FINITE:
                 advice = f"compare with a constant; {as_constant(side.attribute)}"
                 self.problems.add("an attribute is compared with an attribute", advice, left.start, right.end)
-        return self.holds(Call(operator, (self.as_scalar(left), self.as_scalar(right))))
+        a, b = self.as_scalar(left), self.as_scalar(right)
+        since = since_present(a)
+        if since is not None:
+            a, b, operator = b, a, FLIPPED_OPERATOR[operator]
+        else:
+            since = since_present(b)
+        if since is not None and not isinstance(a, Value):
+            # at > now() - INTERVAL 1 HOUR: how long ago it is, which all tests of this kind share, beside a constant
+            passed = Call("INTERVAL_MICROSECONDS", (Call("-", (a, Call("NOW", (Field(PRESENT),)))),))
+            return Compare(self.named(passed), operator, number(since))
+        return self.holds(Call(operator, (a, b)))
 
     def same(self, left: Operand, right: Operand, negated: bool) -> Expression:
         """a <=> b, IS [NOT] DISTINCT FROM: NULL is like NULL, and nothing else is."""
@@ -234,7 +250,8 @@ class PredicateReader(PatternReader):
             self.has_folded = True
             return Constant(functions().evaluate(Call("<=>", (a, b)), {}) is not negated)
         if right.literal is not None and left.attribute is not None:
-            return Truth(Compare(left.attribute, "=", right.literal), True, negated)  # which an index can answer
+            literal = self.beside(left, right) or right.literal
+            return Truth(Compare(left.attribute, "=", literal), True, negated)  # which an index can answer
         # In parentheses a condition would not be compared: so the constant stands first.
         sides = (b, a) if isinstance(b, Value) and self.is_condition(a) else (a, b)
         return self.holds(Call("<=>", sides), negated)
@@ -311,7 +328,7 @@ class PredicateReader(PatternReader):
         literal = operand.literal
         expression: Expression = UNKNOWN
         if operand.attribute is not None:
-            expression = Compare(operand.attribute, "=", YES)
+            expression = Compare(operand.attribute, "=", self.typed(operand.attribute, YES, operand.start, operand.end))
             if is_computed(operand.attribute):
                 scalar = scalar_of(operand.attribute)
                 if self.is_condition(scalar):
@@ -354,7 +371,11 @@ class PredicateReader(PatternReader):
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
         if self.all_constants(left, *values):
             attribute = self.subject(left, "IN")
+            if self.declared(left.attribute) is not None:
+                literals = [self.typed(left.attribute, each, *place) for each, place in zip(literals, places)]
+            given = len(literals)
             literals = self.as_times(literals, places)
+            null = null or len(literals) < given  # of a kept text: what is no time beside times is never equal
             return In(attribute, tuple(literals), negated, null) if literals else UNKNOWN
         self.refuse_joins(left)
         return self.holds(self.make_call("IN", [self.as_scalar(left), *values], opening), negated)
@@ -387,7 +408,8 @@ class PredicateReader(PatternReader):
             try:
                 result.append(listed_time(literal))
             except LiteralError as error:
-                self.problems.add(error.message, error.advice, *place)
+                if not self.is_kept:
+                    self.problems.add(error.message, error.advice, *place)
         return result
 
     def between(self, left: Operand, negated: bool) -> Expression:
@@ -400,10 +422,12 @@ class PredicateReader(PatternReader):
             self.refuse_joins(left)
             return self.holds(self.make_call("BETWEEN", [self.as_scalar(left), *bounds], place), negated)
         attribute = self.subject(left, "BETWEEN")
-        low, high = first.literal, last.literal
+        low, high = self.beside(left, first), self.beside(left, last)
         if low is not None and high is not None:
             ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
-            low, high = ends if len(ends) == 2 else (low, high)  # else it is reported
+            if len(ends) < 2:  # it is reported, or kept
+                return UNKNOWN
+            low, high = ends
             return Between(attribute, low, high, negated)
         if low is None and high is None:
             return UNKNOWN
@@ -448,9 +472,26 @@ class PredicateReader(PatternReader):
             return Condition(self.holds(called), 0, name.start)
         if subject.attribute is None:
             self.problems.add(f"the first argument of {name.word} is an attribute", form, subject.start, subject.end)
+        self.typed_text(subject.attribute, name.word, subject.start, subject.end)
         constant = self.constant_text(text, name.word)
         tested = StringTest(subject.attribute or "", word, constant) if constant is not None else UNKNOWN
         return Condition(tested, 0, name.start, whole=True)
+
+
+def since_present(scalar: Scalar) -> int | None:
+    """Of now(), and now() with an interval of a fixed length: microseconds after now()."""
+    if not isinstance(scalar, Call):
+        return None
+    if scalar.function == "NOW":
+        return 0
+    if scalar.function not in ("+", "-"):
+        return None
+    first, *rest = scalar.arguments
+    if isinstance(first, Interval) and scalar.function == "+":
+        first, rest = rest[0], [first]
+    if not rest or first != Call("NOW", (Field(PRESENT),)) or not isinstance(rest[0], Interval) or rest[0].months:
+        return None
+    return rest[0].microseconds if scalar.function == "+" else -rest[0].microseconds
 
 
 def _can_be_doubled(expression: Expression) -> bool:

@@ -10,6 +10,9 @@ subscription holds ordinary predicates on that name:
     a < b                      name of `(a < b)`, = TRUE        (NOT a < b: <> TRUE)
 
 Operators are calls too: `+`, `<`, AND, CASE. What each function means stands in language.functions.
+
+The time of the match is an input as attributes are: `now()` is NOW of the field PRESENT, which whoever reads events
+fills in (language.present).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dibs.jit.undisturbed import bring
 from dibs.language.expression import Literal, compare_by_class
 from dibs.language.printer import COMPUTED, CONDITION, literal_text, name_text, string_text
 
+PRESENT = "\0\3"  # the attribute of every event that is the time of the match; no text can name it
 KEPT = 65_536  # computed values whose texts need not be read again
 
 ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "DIV", "||", "&", "|", "^", "<<", ">>"])
@@ -74,8 +78,25 @@ def computed_name(scalar: Scalar, is_condition: bool = False) -> str:
 
 
 def fields_of(scalar: Scalar) -> list[str]:
-    """The attributes that it is computed from, in order of first mention."""
+    """The attributes of an event that it is computed from, in order of first mention."""
+    return [name for name in inputs_of(scalar) if name != PRESENT]
+
+
+def inputs_of(scalar: Scalar) -> list[str]:
+    """The same, and PRESENT, if it asks for the time of the match."""
     return list(dict.fromkeys(_fields(scalar)))
+
+
+def asks_for_now(name: str) -> bool:
+    """Whether an attribute is computed from the time of the match."""
+    return is_computed(name) and PRESENT in inputs_of(scalar_of(name))
+
+
+def at_time_of(scalar: Scalar, field: str) -> Scalar:
+    """The value, where the time of the match is what an attribute of the event says."""
+    if isinstance(scalar, Call):
+        return Call(scalar.function, tuple(at_time_of(argument, field) for argument in scalar.arguments))
+    return Field(field) if scalar == Field(PRESENT) else scalar
 
 
 def _fields(scalar: Scalar) -> Iterator[str]:
@@ -159,6 +180,8 @@ _TEXTS: dict[str, Callable[[tuple[Scalar, ...]], str]] = {
     "BETWEEN": lambda a: f"({text_of(a[0])} BETWEEN {text_of(a[1])} AND {text_of(a[2])})",
     "LIKE": _like_text,
     "RLIKE": lambda a: f"({text_of(a[0])} RLIKE {text_of(a[1])})",
+    "NOW": lambda a: "now()",
+    "CURRENT_DATE": lambda a: "current_date()",
 }
 
 

@@ -33,17 +33,20 @@ The shape of the tree is canonical:
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 
 from dibs.errors import ExpressionError, Problem
 from dibs.language.conditions import MAX_DEPTH, MAX_PARENTHESES
 from dibs.language.expression import UNKNOWN, Expression, collection_paused
+from dibs.language.never import find_warnings
 from dibs.language.problems import Problems
 from dibs.language.scanner import scan
 from dibs.language.subqueries import SubscriptionReader
 from dibs.language.tokens import KEYWORDS
+from dibs.language.types import NO_TYPES, Types, check_types
 
-__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "validate"]
+__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "MAX_PARENTHESES", "MAX_TOKENS", "parse", "parse_kept", "validate"]
 
 MAX_LENGTH = 3_000_000  # characters of a text
 MAX_TOKENS = 1_250_000  # words, numbers, strings and signs of a text; reading takes up to 300 bytes for each
@@ -53,12 +56,24 @@ _PIECE = re.compile(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`]*
 _LONG = 10_000  # characters of a text for whose tokens and nodes the garbage collector is paused
 
 
-def parse(text: str) -> Expression:
-    """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one."""
-    return read(text)[0]
+def parse(text: str, types: Types = NO_TYPES) -> Expression:
+    """The tree of a text, in the shape that the module describes; ExpressionError with all problems of a bad one.
+    types: of attributes, where they are declared."""
+    return read(text, types)[0]
 
 
-def read(text: str) -> tuple[Expression, bool]:
+def parse_kept(text: str, types: Types = NO_TYPES) -> Expression:
+    """The tree of a text that an earlier version of Dibs may have accepted, with what is a problem today: a string
+    beside a time, in a list, that is no time. It never matches, as it never did."""
+    try:
+        return parse(text, types)
+    except ExpressionError:
+        with suppress(ExpressionError):
+            return read(text, types, is_kept=True)[0]
+        raise
+
+
+def read(text: str, types: Types = NO_TYPES, is_kept: bool = False) -> tuple[Expression, bool]:
     """The tree of a text, and whether all its constants are as they were written: none is computed."""
     problems = _check(text)
     tree: Expression = UNKNOWN
@@ -68,6 +83,7 @@ def read(text: str) -> tuple[Expression, bool]:
             tokens = scan(text, problems)
             if len(tokens):
                 reader = SubscriptionReader(tokens, problems)
+                reader.types, reader.is_kept = types, is_kept
                 tree = reader.tree()
                 is_written = not reader.has_folded
     if problems:
@@ -75,13 +91,22 @@ def read(text: str) -> tuple[Expression, bool]:
     return tree, is_written
 
 
-def validate(text: str) -> list[Problem]:
-    """The problems of a text, from left to right; none when parse accepts it."""
+class Validation(list[Problem]):
+    """The problems of a text; `warnings`: of one that is accepted, what was hardly meant."""
+
+    def __init__(self, problems: Iterable[Problem] = (), warnings: Iterable[Problem] = ()):
+        super().__init__(problems)
+        self.warnings = list(warnings)
+
+
+def validate(text: str, types: Mapping[str, str] | None = None) -> Validation:
+    """The problems of a text, from left to right; none when it is accepted, and then `.warnings` of the result tells
+    what of it can never be TRUE. types: of attributes, where they are declared, as in Matcher."""
     try:
-        parse(text)
+        tree = parse(text, check_types(types))
     except ExpressionError as error:
-        return error.problems
-    return []
+        return Validation(error.problems)
+    return Validation((), find_warnings(tree, text))
 
 
 def _check(text: object) -> Problems:

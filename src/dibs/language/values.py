@@ -20,8 +20,9 @@ from dibs.language.expression import Kind, Literal
 from dibs.language.intervals import read_interval
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.problems import Problems, Refused
-from dibs.language.scalars import Call, Field, Interval, Scalar, Value, computed_name, is_computed, scalar_of
+from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, computed_name, is_computed, scalar_of
 from dibs.language.tokens import Token, Tokens, show_token
+from dibs.language.types import KINDS
 
 MAX_NESTED = 64  # values within values: they are computed by recursion
 MAX_SIZE = 10_000  # attributes, constants and operators of one value
@@ -62,6 +63,8 @@ _CHOOSING = {
 }
 _CHAINED = ("AND", "OR", "||")
 _FLAT = ("AND", "OR", "CONCAT")  # (a AND b) AND c is one AND of three
+PRESENT_WORDS = ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURDATE")
+_SPECIAL_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE")  # functions also without parentheses
 _FUNCTION_KINDS = ("name", "LIKE", "RLIKE", "reserved")  # of tokens that are functions before a parenthesis
 
 
@@ -112,14 +115,15 @@ class ValueReader(OperandReader):
         while self.tokens.kind(at) in ("(", "-", "+") or self.tokens[at].value == "~":
             at += 1
         token = self.tokens[at]
-        return at > self.at or token.word in ("CASE", "INTERVAL") or self.is_function(at)
+        begins = token.word in ("CASE", "INTERVAL") or (token.kind == "reserved" and token.word in _SPECIAL_WORDS)
+        return at > self.at or begins or self.is_function(at)
 
     def is_function(self, at: int) -> bool:
         """Whether a function is called there: its name is one only before a parenthesis."""
         token = self.tokens[at]
         if token.kind not in _FUNCTION_KINDS or not token.word or self.tokens.kind(at + 1) != "(":
             return False
-        return token.kind != "reserved" or token.word == "ILIKE"
+        return token.kind != "reserved" or token.word in ("ILIKE", *_SPECIAL_WORDS)
 
     def move_to(self, at: int) -> None:
         self.at, self.next = at, self.tokens[at]
@@ -227,12 +231,19 @@ class ValueReader(OperandReader):
             return read_interval(self)
         if self.is_function(self.at):
             return self.function(depth)
+        if token.kind == "reserved" and token.word in _SPECIAL_WORDS:
+            self.advance()
+            return self.present(token.word, token)
         operand = self.atom("a value", negative=False)
         if operand.attribute is not None and operand.attribute[:1] == "\0":
             message = "a subquery does not stand within a computed value"
             advice = "compare it with an attribute of the event or with a constant"
             raise Refused(message, advice, operand.start, operand.end)
         return self.as_scalar(operand)
+
+    def present(self, function: str, place: Token) -> Scalar:
+        """The time of the match, or its day."""
+        return self.measured(Call(functions().FUNCTIONS[function].name, (Field(PRESENT),)), place)
 
     # -- what calls.py reads -----------------------------------------------------------------------------------------
 
@@ -256,7 +267,7 @@ class ValueReader(OperandReader):
         known = table.FUNCTIONS[function]
         self.check_count(known, len(arguments), place)
         for number, argument in enumerate(arguments):
-            wanted, given = known.kinds_of(number), kinds_of(argument)
+            wanted, given = known.kinds_of(number), self.kinds(argument)
             if wanted & table.Kinds.TIME:
                 wanted |= table.Kinds.STRING
             if given and not given & wanted:
@@ -274,6 +285,14 @@ class ValueReader(OperandReader):
             advice = "no condition on it is ever TRUE: write another constant"
             self.problems.add(f"{show_token(place)} of these constants is NULL", advice, place.start, place.end)
         return result if isinstance(result, Interval) else Value(table.literal_of(result))
+
+    def kinds(self, scalar: Scalar) -> Any:
+        """Which kinds its values may have, as far as types are declared."""
+        type_ = self.declared(scalar.name) if isinstance(scalar, Field) else None
+        if type_ is None:
+            return kinds_of(scalar)
+        kinds = functions().Kinds
+        return (kinds.BOOLEAN, kinds.NUMBER, kinds.STRING, kinds.TIME)[KINDS[type_]]
 
     @staticmethod
     def parts(scalar: Scalar, function: str) -> tuple[Scalar, ...]:

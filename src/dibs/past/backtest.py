@@ -21,6 +21,8 @@ from dibs.coding.events import WantedNames
 from dibs.coding.values import EventProblem
 from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, show
 from dibs.history.retention import Retention
+from dibs.language.present import Now, Present, read_now
+from dibs.language.types import Types, check_types
 from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
 from dibs.past.diagnosis import Diagnosis, KeptBatches, diagnose, matches_little
@@ -115,6 +117,8 @@ def backtest(
     threads: int | None = None,
     history: Any = None,
     retain: Retention = None,
+    now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtest: ...
 
 
@@ -131,6 +135,8 @@ def backtest(
     threads: int | None = None,
     history: Any = None,
     retain: Retention = None,
+    now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtests: ...
 
 
@@ -146,6 +152,8 @@ def backtest(
     threads: int | None = None,
     history: Any = None,
     retain: Retention = None,
+    now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> Backtest | Backtests:
     """What an expression would have matched: how many events, which share, when, and some of them.
 
@@ -177,6 +185,9 @@ def backtest(
     history     what joins over history see before the first event: documents, as Matcher.history.load takes them (none
                 by default). Each event sees those before it, in the order of the stored events.
     retain      how much of that is kept, as in Matcher (all by default).
+    now         what now() is: an instant for all events (by default the clock's), or the name of the attribute that
+                holds each event's own time.
+    types       of attributes, where they are declared, as in Matcher.
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
@@ -184,9 +195,13 @@ def backtest(
     check_callable("progress", progress)
     examples = check_number("examples", examples, 0, "a number from 0 on")
     threads = check_threads(threads)
+    present = read_now(now)
+    present = clock.time_ns() // 1_000 if present is None else present
     ids, texts = _name(expression)
-    compiled = Expressions(texts, None if isinstance(expression, str) else ids)
-    run = _Run(compiled, texts, open_events(events), (history, retain), attributes, time, examples, on_error)
+    declared = check_types(types)
+    compiled = Expressions(texts, None if isinstance(expression, str) else ids, declared)
+    before = (history, retain, present, declared)
+    run = _Run(compiled, texts, open_events(events), before, attributes, time, examples, on_error)
     results = run.through(progress, threads)
     return results[0] if isinstance(expression, str) else Backtests(zip(ids, results))
 
@@ -228,7 +243,7 @@ class _Run:
         compiled: Expressions,
         texts: list[str],
         source: StoredEvents,
-        history: tuple[Any, Retention],
+        history: tuple[Any, Retention, Present, Types],
         attributes: str | None,
         time: str | None,
         examples: int,
@@ -236,7 +251,7 @@ class _Run:
     ):
         self.compiled, self.source, self.on_error = compiled, source, on_error
         self.history, self.before = history, Before(compiled.joins, *history)
-        self.names = WantedNames(compiled.names)
+        self.names = WantedNames([*compiled.names, *([history[2]] if isinstance(history[2], str) else [])])
         self.wanted = Wanted(self.names, attributes, time)
         self.results = [Backtest(text) for text in texts]
         self.spreads = [Spread(examples) for _ in texts]
@@ -268,10 +283,10 @@ class _Run:
 
     def _diagnose(self, expression: str) -> Diagnosis | None:
         """None: what joins have seen has passed by."""
-        history, retain = self.history
+        history, retain, now, types = self.history
         if self.compiled.joins and isinstance(history, Iterator):
             return None
-        return diagnose(expression, self.kept or self.source, self.wanted.attributes, history, retain)
+        return diagnose(expression, self.kept or self.source, self.wanted.attributes, history, retain, now, types)
 
     def _work(self, batch: StoredBatch) -> _Done:
         """In any thread."""

@@ -13,14 +13,25 @@ from dibs.history.history import History
 from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import PreFilter
 from dibs.history.retention import Retention, check_retain
+from dibs.language.present import Instants, Present, read_clock
+from dibs.language.types import NO_TYPES, Types
 
 
 class Before:
     """A history of its own: empty, or with some documents, and then the events one after the other."""
 
-    def __init__(self, joins: tuple[str, ...], documents: Any = None, retain: Retention = None):
+    def __init__(
+        self,
+        joins: tuple[str, ...],
+        documents: Any = None,
+        retain: Retention = None,
+        now: Present | Instants = None,
+        types: Types = NO_TYPES,
+    ):
+        """now: the time of the match, one for all events unless it is the name of an attribute."""
         self._joins = Joins(joins, Costs(), PreFilter()) if joins else None
-        self._history = History(check_retain(retain))
+        self._now = read_clock() if now is None else now
+        self._history, self._types = History(check_retain(retain), types), types
         if documents is not None:
             self._history.load(documents)
 
@@ -28,11 +39,11 @@ class Before:
         """The values of the next events, with those of the joins; what cannot be read is in .problems."""
         joins = self._joins
         if joins is None:
-            return read_events(events, names, attributes, on_error="skip")
+            return read_events(events, names, attributes, on_error="skip", now=self._now, types=self._types)
         turn = Remembering(self._history, events, attributes)
 
         def read() -> EventValues:
-            values = read_events(turn.rows, names, attributes, on_error="skip")
+            values = read_events(turn.rows, names, attributes, on_error="skip", now=self._now, types=self._types)
             turn.begin(values)
             derived = joins.derive(values, self._all_joins, (), self._history.state, turn)
             turn.remember()

@@ -31,6 +31,7 @@ from dibs.jit.kernel import kernel
 from dibs.language.joins import join_of, read_attributes
 from dibs.language.printer import is_derived, is_join
 from dibs.language.table import ACCEPT, Facet
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import compile_texts
 
 BITS = 64
@@ -49,9 +50,9 @@ class CellBits(NamedTuple):
 class Expressions:
     """Compiled expressions; `find` is called from several threads."""
 
-    def __init__(self, texts: Sequence[str], names: Sequence[object] | None = None):
+    def __init__(self, texts: Sequence[str], names: Sequence[object] | None = None, types: Types = NO_TYPES):
         """names: of the expressions, for what is wrong with them; None: there is only one."""
-        compiled = compile_texts(pa.array(list(texts), pa.large_string()))
+        compiled = compile_texts(pa.array(list(texts), pa.large_string()), types=types)
         if compiled.errors and names is None:
             raise compiled.errors[0]
         if compiled.errors and names is not None:

@@ -44,8 +44,10 @@ from dibs.language.expression import (
 )
 from dibs.language.expression import Like as LikePredicate
 from dibs.language.expression import RLike as RLikePredicate
+from dibs.language.present import Present
 from dibs.language.printer import is_derived, to_sql
 from dibs.language.sql import parse
+from dibs.language.types import NO_TYPES, Types
 from dibs.past.before import Before
 from dibs.past.columns import Expressions
 from dibs.past.shown import share
@@ -159,13 +161,16 @@ def diagnose(
     attributes: str | None = None,
     history: Any = None,
     retain: Retention = None,
+    now: Present = None,
+    types: Types = NO_TYPES,
 ) -> Diagnosis:
     """events: that can be read again; the first MOST of them are looked into. attributes: the column that holds the
-    attributes. history, retain: what joins see before the first event. Raises ExpressionError."""
-    tree = parse(expression)
+    attributes. history, retain: what joins see before the first event. now: the time of the match.
+    Raises ExpressionError."""
+    tree = parse(expression, types)
     joined, conditions = _split(tree)
     shown = conditions[:CONDITIONS]
-    looking = _Looking(shown, attributes, history, retain)
+    looking = _Looking(shown, attributes, history, retain, now, types)
     for batch in _first(events.batches(looking.wanted, ROWS), MOST):
         looking.look(batch)
     asked = [p for p in _needed(tree) if not is_derived(p.attribute)]
@@ -222,12 +227,21 @@ def _first(batches: Iterable[StoredBatch], count: int) -> Iterator[StoredBatch]:
 class _Looking:
     """One pass over the events."""
 
-    def __init__(self, conditions: list[Expression], attributes: str | None, history: Any, retain: Retention):
+    def __init__(
+        self,
+        conditions: list[Expression],
+        attributes: str | None,
+        history: Any,
+        retain: Retention,
+        now: Present,
+        types: Types,
+    ):
         self.conditions, self.attributes = conditions, attributes
-        self.compiled = Expressions([to_sql(condition) for condition in conditions], range(1, len(conditions) + 1))
-        self.names = WantedNames(self.compiled.names)
+        texts = [to_sql(condition) for condition in conditions]
+        self.compiled = Expressions(texts, range(1, len(conditions) + 1), types)
+        self.names = WantedNames([*self.compiled.names, *([now] if isinstance(now, str) else [])])
         self.wanted = Wanted(self.names, attributes)
-        self.before = Before(self.compiled.joins, history, retain)
+        self.before = Before(self.compiled.joins, history, retain, now, types)
         self.events = 0
         self.satisfied: list[list[NDArray[np.bool_]]] = [[] for _ in conditions]
         self.kinds: dict[str, Counter[Kind]] = {}  # of the attributes that are asked for: events by kind

@@ -26,6 +26,7 @@ from dibs.coding.values import EventProblem
 from dibs.errors import EventError
 from dibs.history.history import History
 from dibs.language.joins import join_of, read_attributes
+from dibs.language.present import Now, datetime_at, read_clock, read_now
 from dibs.matches import Matches, Part, as_union
 from dibs.past.shown import share, show_problems
 from dibs.past.sources import StoredBatch, Wanted
@@ -50,9 +51,13 @@ class Matching(Protocol):
     @property
     def history(self) -> History: ...
 
-    def match_batch(self, events: Any, attributes: str | None = None, on_error: OnError = "raise") -> Matches: ...
+    def match_batch(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", *, now: Now = None
+    ) -> Matches: ...
 
-    def match_after(self, history: History, events: Any, attributes: str | None, on_error: OnError) -> Matches: ...
+    def match_after(
+        self, history: History, events: Any, attributes: str | None, on_error: OnError, *, now: Now = None
+    ) -> Matches: ...
 
     def snapshot(self) -> State: ...
 
@@ -141,18 +146,23 @@ def replay_batches(
     on_error: OnError = "raise",
     batch_size: int | None = None,
     history: Any = None,
+    now: Now = None,
 ) -> Iterator[tuple[int, Matches]]:
     """The matches of stored events (whatever `backtest` takes), batch by batch: (number of the batch's first event,
     Matches). Event numbers in pairs() count from that one; those in .problems are whole already. batch_size: events at
-    a time; by default so many that the pairs of a batch stay in the millions. history: see Matcher.replay."""
+    a time; by default so many that the pairs of a batch stay in the millions. history, now: see Matcher.replay; one
+    instant for all batches."""
     check_on_error(on_error)
     check_text("attributes", attributes)
     batch_size = None if batch_size is None else check_number("batch_size", batch_size)
-    before = History(matcher.history.retain)
+    before = History(matcher.history.retain, matcher.history.types)
     if history is not None:
         before.load(history)
+    present = read_now(now)
+    own_time = frozenset([present] if isinstance(present, str) else ())
+    now = datetime_at(read_clock()) if present is None else now
     source = open_events(events)
-    names = _names(matcher)
+    names = _names(matcher) | own_time
     size = batch_size or FIRST_ROWS
     done = 0
     while True:
@@ -161,9 +171,9 @@ def replay_batches(
         while (part := rest.take(size)) is not None:
             known = before.state
             if _joins(matcher):
-                matches = matcher.match_after(before, part.data, attributes, "skip")
+                matches = matcher.match_after(before, part.data, attributes, "skip", now=now)
             else:
-                matches = matcher.match_batch(part.data, attributes=attributes, on_error="skip")
+                matches = matcher.match_batch(part.data, attributes=attributes, on_error="skip", now=now)
             if source.again and not part.passing and attributes is None and not names.issuperset(_names(matcher)):
                 # A new subscription asks for columns that were not read: once more from here, with them.
                 names |= _names(matcher)
@@ -225,9 +235,11 @@ def replay(
     batch_size: int | None = None,
     on_matches: Callable[[int, Matches], None] | None = None,
     history: Any = None,
+    now: Now = None,
 ) -> Replay:
     """Runs stored events through all subscriptions and counts how often each matches. `on_matches` gets each batch's
-    first event and Matches; `progress` is called with how many more events are done. history: see Matcher.replay."""
+    first event and Matches; `progress` is called with how many more events are done. history,
+    now: see Matcher.replay."""
     check_callable("progress", progress)
     check_callable("on_matches", on_matches)
     begun = clock.perf_counter()
@@ -235,7 +247,7 @@ def replay(
     layers = matcher.snapshot().layers
     counting = _Tally([x.segment.ids.ids.take(pa.array(x.gone.find_kept())) for x in layers])
     batches = replay_batches(
-        matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size, history=history
+        matcher, events, attributes=attributes, on_error=on_error, batch_size=batch_size, history=history, now=now
     )
     for first, matches in batches:
         result.events = first + len(matches)

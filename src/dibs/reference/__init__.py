@@ -19,11 +19,14 @@ from typing import Any
 
 from dibs.language.expression import Expression, attributes
 from dibs.language.joins import join_of, joins_in
+from dibs.language.present import Present
 from dibs.language.printer import is_join
+from dibs.language.types import NO_TYPES, Types
 from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
+from dibs.reference.typed import with_types
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside, key_of, values_of
 
 __all__ = [
@@ -45,23 +48,37 @@ __all__ = [
     "truth_of_or",
     "values_of",
     "with_computed",
+    "with_types",
 ]
 
 
-def matches(expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> bool:
+def matches(
+    expression: Expression,
+    event: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]] = (),
+    now: Present = None,
+    types: Types = NO_TYPES,
+) -> bool:
     """Whether the expression is TRUE for the event."""
-    return evaluate(expression, event, history) is True
+    return evaluate(expression, event, history, now, types) is True
 
 
 def evaluate(
-    expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
+    expression: Expression,
+    event: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]] = (),
+    now: Present = None,
+    types: Types = NO_TYPES,
 ) -> bool | None:
-    """TRUE, FALSE or UNKNOWN (None)."""
-    values: ValuesByName = {name: found for name, found in values_of(event).items() if not is_join(name)}
+    """TRUE, FALSE or UNKNOWN (None). now: the time of the match (language.present). types: of attributes, where they
+    are declared, which the expression was read with, too."""
+    given = with_types(values_of(event), types)
+    values: ValuesByName = {name: found for name, found in given.items() if not is_join(name)}
     joins = {name: join_of(name) for name in joins_in(expression)}
-    values = with_computed(values, [*attributes(expression), *(n for j in joins.values() for n in j.event_attributes)])
+    asked = [*attributes(expression), *(name for join in joins.values() for name in join.event_attributes)]
+    values = with_computed(values, asked, now)
     if joins:
         asked = [name for join in joins.values() for name in join.document_attributes]
-        documents = [with_computed(values_of(document), asked) for document in history]
+        documents = [with_computed(with_types(values_of(document), types), asked) for document in history]
         values = {**values, **{name: join_values(join, values, documents) for name, join in joins.items()}}
     return truth_of_tree(expression, partial(truth_of, values=values))

@@ -9,6 +9,7 @@ from typing import Union
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy
@@ -19,8 +20,10 @@ from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.reading import Reading, read
 from dibs.language.rows import Row, read_row
-from dibs.language.sql import parse
+from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
+from dibs.language.typed_tables import is_typed, rows_to_read_again
+from dibs.language.types import NO_TYPES, Types
 
 Form = Union[Expression, Row]  # what a text says, once it has been read
 
@@ -41,14 +44,18 @@ def compile_texts(
     progress: Callable[[int], None] | None = None,
     keep_forms: bool = False,
     no_joins: str = "",
+    types: Types = NO_TYPES,
+    are_kept: bool = False,
 ) -> Compiled:
-    """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`."""
-    bulk = read(texts, progress)
+    """Compiles a string array; `progress` is called with how many more texts are done. no_joins: see `tree_of`. types:
+    of attributes, where they are declared. are_kept: an earlier version may have accepted them (sql.parse_kept)."""
+    bulk = _read_bulk(texts, types, progress)
     forms: dict[int, Expression] = {}
     errors: dict[int, ExpressionError] = {}
     for i in np.flatnonzero(~bulk.taken).tolist():
         try:
-            forms[i] = tree_of(texts[i].as_py(), no_joins)
+            text = texts[i].as_py()
+            forms[i] = normal_form(parse_kept(text, types)) if are_kept else tree_of(text, no_joins, types)
         except ExpressionError as e:
             errors[i] = e
         if progress:
@@ -74,14 +81,27 @@ def compile_forms(forms: list[Expression]) -> Compiled:
     return Compiled(concatenate(tables), order, {})
 
 
-def compile_mixed(texts: pa.Array, forms: Sequence[Form | None]) -> Compiled:
+def _read_bulk(texts: pa.Array, types: Types, progress: Callable[[int], None] | None = None) -> Reading:
+    """What templates read. They know nothing of types, so they are left only texts whose constants have these."""
+    bulk = read(texts, progress)
+    if not types:
+        return bulk
+    rows = rows_to_read_again(bulk.table, types)
+    if not len(rows):
+        return bulk
+    again = np.zeros(len(texts), np.bool_)
+    again[bulk.order[rows]] = True
+    return read(pc.if_else(from_numpy(again), pa.scalar(None, texts.type), texts))
+
+
+def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = NO_TYPES) -> Compiled:
     """Compiles texts that are known to be good. A form is what `form_of` made of the text, or None. What templates
     take is read again, all at once, which takes no longer than to look at what was read of each."""
     trees = {i: form for i, form in enumerate(forms) if form is not None and not isinstance(form, Row)}
     unread = np.array([i for i in range(len(forms)) if i not in trees], np.int64)  # to read a row is to code it
-    bulk = read(texts.take(from_numpy(unread)) if trees else texts)
+    bulk = _read_bulk(texts.take(from_numpy(unread)) if trees else texts, types)
     for i in unread[~bulk.taken].tolist():
-        trees[i] = normal_form(parse(texts[i].as_py()))
+        trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
     return _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
 
 
@@ -92,18 +112,29 @@ def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], NDArra
     return [conjunction_table(plain.values()), program_table(other.values())], np.array([*plain, *other], np.int64)
 
 
-def form_of(text: str, no_joins: str = "") -> Form:
-    """What a text says: by its templates, or its normal form. Raises ExpressionError. no_joins: see `tree_of`."""
+def kept_form(text: str, types: Types = NO_TYPES) -> Form:
+    """The same of a text that is in a matcher already."""
+    try:
+        return form_of(text, types=types)
+    except ExpressionError:
+        return normal_form(parse_kept(text, types))
+
+
+def form_of(text: str, no_joins: str = "", types: Types = NO_TYPES) -> Form:
+    """What a text says: by its templates, or its normal form. Raises ExpressionError. no_joins, types: see
+    `compile_texts`."""
     try:
         row = read_row(text)
     except (AttributeError, UnicodeEncodeError):  # no string, or no Unicode: parse says so
         row = None
-    return tree_of(text, no_joins) if row is None else row
+    if row is not None and types and any(is_typed(name, types) for name in row.names):
+        row = None
+    return tree_of(text, no_joins, types) if row is None else row
 
 
-def tree_of(text: str, no_joins: str = "") -> Expression:
+def tree_of(text: str, no_joins: str = "", types: Types = NO_TYPES) -> Expression:
     """The normal form of a text. no_joins: where a text with joins over history is not taken, and why."""
-    form = normal_form(parse(text))
+    form = normal_form(parse(text, types))
     if no_joins and next(joins_in(form), None) is not None:
         advice = "compile with shards=1, or leave EXISTS, FORALL and (SELECT ...) out"
         raise ExpressionError(

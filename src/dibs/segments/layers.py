@@ -30,6 +30,7 @@ from dibs.errors import IndexTooLarge
 from dibs.index import AUTO, Index
 from dibs.index.base import do_pending
 from dibs.jit.threads import survive_forks
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import compile_mixed
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
@@ -45,8 +46,8 @@ LATELY = 0.05  # seconds: who has begun a match since is probably still at it
 
 
 class Layers:
-    def __init__(self, choice: Choice):
-        self.choice = choice
+    def __init__(self, choice: Choice, types: Types = NO_TYPES):
+        self.choice, self.types = choice, types
         self.lock = threading.RLock()  # held while the next state is made: for moments
         self.state = State()
         self.upkeep = Upkeep(self.lock, self._next_merge)
@@ -164,7 +165,7 @@ class Layers:
             texts, weights, versions, forms = zip(*own)
             column = from_strings(texts)
             weighted = None if all(w == DEFAULT_WEIGHT for w in weights) else np.array(weights)
-            make = partial(build, compile_mixed(column, forms), ids, column, weighted, np.array(versions))
+            make = partial(build, compile_mixed(column, forms, self.types), ids, column, weighted, np.array(versions))
             result.append(self._make(make, state, len(ids)))
         return result
 

@@ -385,5 +385,5 @@ def prepare_folder(settings: Settings) -> None:
     from dibs.storage.store import is_durable
 
     if not is_durable(settings.folder):
-        Matcher.open(settings.folder).close()
+        Matcher.open(settings.folder, types=settings.types).close()
     make_private(settings.folder)

@@ -17,8 +17,10 @@ import orjson
 
 from dibs.errors import ExpressionError
 from dibs.language.joins import attributes_of_event
+from dibs.language.never import find_warnings
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
+from dibs.language.types import NO_TYPES, Types
 from dibs.service.delivering import die_with_parent
 from dibs.service.problems import Refusal, problem_of
 
@@ -26,15 +28,17 @@ LONG = 2_000  # characters
 PRIORITY = 5
 
 
-def validate_text(text: str) -> bytes:
+def validate_text(text: str, types: Types = NO_TYPES) -> bytes:
     """What the API answers."""
     try:
-        tree = parse(text)
+        tree = parse(text, types)
     except ExpressionError as error:
         problems = [problem_of(problem) for problem in error.problems]
-        return orjson.dumps({"valid": False, "problems": problems, "canonical": None, "attributes": []})
+        return orjson.dumps({"valid": False, "problems": problems, "warnings": [], "canonical": None, "attributes": []})
     named = sorted(attributes_of_event(tree))
-    return orjson.dumps({"valid": True, "problems": [], "canonical": to_sql(tree), "attributes": named})
+    told = [problem_of(problem) for problem in find_warnings(tree, text)]
+    found = {"valid": True, "problems": [], "warnings": told, "canonical": to_sql(tree), "attributes": named}
+    return orjson.dumps(found)
 
 
 class ExpressionReader:
@@ -42,18 +46,18 @@ class ExpressionReader:
         self._turn = threading.Lock()
         self._process: ProcessPoolExecutor | None = None
 
-    def validate(self, text: str) -> bytes:
-        """In a thread."""
+    def validate(self, text: str, types: Types = NO_TYPES) -> bytes:
+        """In a thread. types: of the tenant."""
         if len(text) <= LONG:
-            return validate_text(text)
+            return validate_text(text, types)
         process = self._start()
         try:
-            return process.submit(validate_text, text).result()
+            return process.submit(validate_text, text, types).result()
         except CancelledError:
             raise Refusal("unavailable", "the service is closing", headers={"Retry-After": "1"}) from None
         except BrokenProcessPool:  # somebody has ended it: the next one gets a new one, this one is read here
             self._forget(process)
-            return validate_text(text)
+            return validate_text(text, types)
 
     def _start(self) -> ProcessPoolExecutor:
         with self._turn:

@@ -21,6 +21,7 @@ from concurrent.futures import Executor
 from time import perf_counter
 
 from dibs.arguments import Id
+from dibs.language.present import Now
 from dibs.matcher import Matcher
 
 Waiting = tuple[bytes, "asyncio.Future[list[Id]]"]
@@ -57,10 +58,10 @@ class Gatherer:
         self._alone *= FADING  # so that it is tried again
         return False
 
-    def match_now(self, text: bytes) -> list[Id]:
-        """In the loop."""
+    def match_now(self, text: bytes, now: Now) -> list[Id]:
+        """In the loop, at that time."""
         begun = perf_counter()
-        found = self._matcher.match(text)
+        found = self._matcher.match(text, now=now)
         self._alone += (perf_counter() - begun - self._alone) * WEIGHT
         return found
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from dibs.arguments import Id
 from dibs.coding.values import Range
 from dibs.errors import UnknownId
-from dibs.language.expression import attributes
+from dibs.language.expression import Kind, attributes
 from dibs.language.joins import joins_in
 from dibs.language.sql import parse
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.nearness import MISSING, distance
-from dibs.reference import values_of, with_computed
+from dibs.reference import values_of, with_computed, with_types
 
 TRIED = 200  # attributes that get another value, at most
 RANKED = 2_000  # subscriptions whose distance is found, over all attributes; others come after them
 SHOWN = 100  # ids of each attribute
-EVERY_VALUE = [Range(None, float("inf")), Range("", None), True, False]
+# Every value of an attribute, by the kind that is declared.
+EVERY: dict[Kind | None, list[Any]] = {
+    None: [Range(None, float("inf")), Range("", None), True, False],
+    Kind.NUMBER: [Range(None, float("inf"))],
+    Kind.STRING: [Range("", None)],
+    Kind.BOOLEAN: [True, False],
+    Kind.TIME: [Range(dt.datetime.min, None)],
+}
 
 
 def find_misses(matcher: Matcher, event: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -27,7 +36,8 @@ def find_misses(matcher: Matcher, event: dict[str, Any], limit: int) -> dict[str
     asked = sorted(matcher.attributes, key=lambda name: (name not in present, name))[:TRIED]
     flat = {name: values for name, values in present.items() if name not in asked}
     base = flat | {name: present[name] for name in asked if name in present}
-    variants = [base, *(base | {name: EVERY_VALUE} for name in asked)]
+    types = check_types(matcher.types)
+    variants = [base, *(base | {name: EVERY[types.kind_of(name)]} for name in asked)]
     matched, *others = (set(ids) for ids in matcher.match_batch(variants))
     found = [(name, sorted(ids - matched, key=_order)) for name, ids in zip(asked, others) if ids - matched]
     each = max(SHOWN, RANKED // max(1, len(found)))
@@ -49,11 +59,14 @@ def _rank(matcher: Matcher, ids: list[Id], present: dict[str, list[Any]], most: 
 
 def _distance(matcher: Matcher, id: Id, present: dict[str, list[Any]]) -> float:
     try:
-        tree = parse(matcher.expression(id))
+        types = check_types(matcher.types)
+        tree = parse(matcher.expression(id), types)
     except UnknownId:  # it has gone since
         return MISSING
     return (
-        MISSING if next(joins_in(tree), None) is not None else distance(tree, with_computed(present, attributes(tree)))
+        MISSING
+        if next(joins_in(tree), None) is not None
+        else distance(tree, with_computed(with_types(present, types), attributes(tree)))
     )
 
 

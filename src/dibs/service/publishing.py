@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import Any
 
 from dibs.arguments import Id
 from dibs.errors import EventError
+from dibs.language.present import datetime_at, read_clock
 from dibs.matches import Matches
 from dibs.segments.id_columns import IdColumns
 from dibs.segments.single.texts import dict_of
@@ -74,7 +74,9 @@ class Publishing:
         self.slices = Slices(body, longest)
         self.answer: asyncio.Future[Any]
         self.published = 0  # events
-        self.front = f"{time.time_ns() // 1_000:x}-{secrets.token_hex(6)}-"
+        published = read_clock()  # which the ids of its events say, too
+        self.now = datetime_at(published)  # for all of them
+        self.front = f"{published:x}-{secrets.token_hex(6)}-"
         self.is_small = not lines or len(body) <= lane.pace.size  # one slice
         self.is_read = skip or self.is_small  # nothing is to be found out beforehand
 
@@ -103,7 +105,7 @@ class Publishing:
             if not counts.turn.acquire(blocking=False):
                 return None
             try:
-                ids = [tenant.gatherer.match_now(self.slices.body)]
+                ids = [tenant.gatherer.match_now(self.slices.body, self.now)]
                 counts.add(ids)
                 tenant.show(recent.add([(f"{self.front}0", self.slices.body, ids[0])]))
             finally:
@@ -125,7 +127,7 @@ class Publishing:
         if not self.lines:
             text = slices.advance(len(slices.body))
             slices.events = 1
-            return Matched(self, 0, [text], None if remembers else [matcher.match(text)])
+            return Matched(self, 0, [text], None if remembers else [matcher.match(text, now=self.now)])
         pace = self._lane.pace if self.is_read else self._lane.reading
         begun, text = thread_time(), slices.advance(len(slices.body) if self.is_small else pace.size)
         first = slices.events
@@ -140,7 +142,7 @@ class Publishing:
             if remembers:
                 texts = split_lines(text)
                 return Matched(self, first, texts)
-            matches = matcher.match_batch(text, on_error="skip" if self.skip else "raise")
+            matches = matcher.match_batch(text, on_error="skip" if self.skip else "raise", now=self.now)
         except EventError as error:
             raise slices.place_error(error) from None
         slices.events += len(matches)
@@ -339,7 +341,8 @@ class Publisher:
             told.append(self._keep([one])[0])
 
         try:
-            matcher.match_after(matcher.history, [events[place] for place in good], None, "raise", keys, keep)
+            known = [events[place] for place in good]
+            matcher.match_after(matcher.history, known, None, "raise", keys, keep, now=request.now)
         except EventError as error:
             raise (request.slices.place_error(error) if request.lines else error) from None
         if request.lines:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dibs.arguments import Id
 from dibs.coding.events import WantedNames
 from dibs.coding.lines import read_lines
+from dibs.language.types import NO_TYPES, Types
 from dibs.past.before import Before
 from dibs.past.columns import Expressions
 from dibs.past.diagnosis import Diagnosis, diagnose, matches_little
@@ -153,10 +154,12 @@ class RecentEvents:
         self._table = version, table, events
         return table, events
 
-    def backtest(self, expression: str, examples: int) -> Past:
-        compiled = Expressions([expression], None)
+    def backtest(self, expression: str, examples: int, types: Types = NO_TYPES) -> Past:
+        compiled = Expressions([expression], None, types)
         table, events = self._as_table()
-        values = Before(compiled.joins).read(table, WantedNames(compiled.names), EVENT)  # each after those before it
+        came = table[RECEIVED].cast(pa.int64()).to_numpy()  # what now() was for each of them
+        # Each after those before it.
+        values = Before(compiled.joins, now=came, types=types).read(table, WantedNames(compiled.names), EVENT)
         [found] = compiled.find(values)
         places = found.tolist()
         now = time.time()
@@ -167,7 +170,11 @@ class RecentEvents:
         of_matches, of_all = (np.bincount(chosen, minlength=BARS).tolist() for chosen in (bar[found], bar))
         bars = [(first + i * step, of_matches[i], of_all[i]) for i in range(BARS)] if events else []
         shown = [events[place] for place in places[::-1][:examples]]
-        why = diagnose(expression, InMemory(table), EVENT) if matches_little(len(places), len(events)) else None
+        why = (
+            diagnose(expression, InMemory(table), EVENT, types=types)
+            if matches_little(len(places), len(events))
+            else None
+        )
         return Past(len(events), len(places), bars, shown, max(now - first, 1.0) / HOUR, why)
 
     # ---- what events look like ----

@@ -46,18 +46,21 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
                                              ?on_error=raise (all or none, 422) or skip; ?mode=put (default) or add
                                              (an id that is taken is an error)
                                              -> {"put": n, "removed": n, "rejected": [...], "version": n}
-    POST   /v1/validate             read     {"expression"} -> {"valid", "problems": [...], "canonical": text or
+    POST   /v1/validate             read     {"expression"} -> {"valid", "problems": [...],
+                                             "warnings": [...] (never TRUE), "canonical": text or
                                              null, "attributes": [...]}
     POST   /v1/match                read     an event -> {"subscriptions": [ids]} sorted; or JSON lines -> JSON
                                              lines {"event": n, "subscriptions": [ids]}. ?top=k (heaviest first),
                                              ?weights=true, ?versions=true (lists beside), ?explain=true
                                              ("explanations", the first 100; null: it
-                                             has changed since), ?on_error=skip ("problems")
+                                             has changed since), ?on_error=skip ("problems"),
+                                             ?now=TIME (what now() is; by default the clock's)
     POST   /v1/publish              publish  an event or JSON lines: matched, kept among the recent ones, counted,
                                              handed to delivery. -> 202 {"event": id, "count": n, "deliveries": n,
                                              "subscriptions": [ids]}, the last with the role read only; JSON lines
                                              likewise. When it is answered it is on the disk.
-    POST   /v1/explain              read     {"event": {...}, "id"} or {"event", "expression"} -> explanation:
+    POST   /v1/explain              read     {"event": {...}, "id"} or {"event", "expression"}
+                                             [, "now"] -> explanation:
                                              {"id", "matched", "truth", "headline", "deciding", "tree"}
     POST   /v1/misses               read     {"event", "limit"?} -> {"matched": n, "misses": [{"attribute", "count",
                                              "subscriptions": [ids], "distances"}]}: who would match with another
@@ -272,6 +275,7 @@ ROUTES: tuple[Route, ...] = (
             Parameter("weights", "With the weight of each.", "boolean", False),
             Parameter("versions", "With the version of each.", "boolean", False),
             Parameter("explain", "With the reason for each, of the first 100.", "boolean", False),
+            Parameter("now", "What now() is: a time, or the attribute that holds the event's own."),
             ON_ERROR,
         ),
         body=schemas.EVENT,

@@ -78,8 +78,9 @@ CHANGED = _object(
 )
 EXPRESSION = _just(("expression",), expression=STRING)
 VALIDATED = _object(
-    ("valid", "problems"),
+    ("valid", "problems", "warnings"),
     valid=FLAG,
+    warnings=_list(PROBLEM_IN_TEXT),
     problems=_list(PROBLEM_IN_TEXT),
     canonical=_or_null(STRING),
     attributes=_list(STRING),
@@ -97,7 +98,7 @@ MATCHED = _object(
     problems=_list(ANYTHING),
 )
 PUBLISHED = _object(("event", "count"), event=STRING, count=COUNT, deliveries=COUNT, subscriptions=_list(ID))
-TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING)
+TO_EXPLAIN = _just(("event",), event=EVENT, id=ID, expression=STRING, now=STRING)
 TO_MISS = _just(("event",), event=EVENT, limit={"type": "integer", "minimum": 1, "maximum": 1_000})
 MISSES = _object(
     ("matched", "misses"),

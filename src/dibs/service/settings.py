@@ -83,6 +83,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)  # of a tenant that has none of its own
     recent_events: int = 10_000  # kept for each tenant...
     recent_bytes: int = 32 << 20  # ...and at most so much of them
+    types: dict[str, str] | None = None  # of attributes, for new tenants, and what main must have; None: the folder's
     history: int | None = None  # published events that joins see; None: what the folder says, or HISTORY
     gather_from: int | None = None  # single events that are matched as a batch; None: as many as make it worth it
     private_targets: bool = False  # webhooks may go to private networks and to this machine

@@ -22,6 +22,7 @@ from dibs.arguments import Id
 from dibs.errors import DibsError, DuplicateId, ExpressionError, Problem, Rejected, SubscriptionErrors, UnknownId
 from dibs.language.joins import attributes_of_event
 from dibs.language.sql import parse
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.matches import id_order
 from dibs.segments.compile import form_of
@@ -232,7 +233,7 @@ class Subscriptions:
         now = time.time_ns() // 1_000
         for detail in new:
             if not detail.is_plain:
-                form_of(detail.expression)  # before anything is written
+                form_of(detail.expression, types=check_types(self.matcher.types))  # before anything is written
         new = [replace(d, version=self.matcher.version + 1, time=now) if d.paused else d for d in new]
         kept = [detail for detail in new if not detail.is_plain]
         if kept:
@@ -285,7 +286,7 @@ class Subscriptions:
             try:
                 self.check_size(detail.expression)
                 if id in there or not quick:
-                    form_of(detail.expression)
+                    form_of(detail.expression, types=check_types(self.matcher.types))
                     good.append(detail)
                 else:
                     plain_new.append((place, detail))

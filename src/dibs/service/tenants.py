@@ -11,6 +11,7 @@ import orjson
 
 from dibs.history.durable import DurableHistory
 from dibs.history.retention import Retain
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.service.counts import MatchCounts
 from dibs.service.database import Database
@@ -18,7 +19,7 @@ from dibs.service.delivery.streams import LiveFeed
 from dibs.service.details import Details
 from dibs.service.gathering import Gatherer
 from dibs.service.problems import Refusal
-from dibs.service.recent import RecentEvent, RecentEvents
+from dibs.service.recent import Past, RecentEvent, RecentEvents
 from dibs.service.settings import HISTORY, MAIN, Limits, Settings
 from dibs.service.slices import Pace
 from dibs.service.subscriptions import Subscriptions
@@ -69,6 +70,10 @@ class Tenant:
         """Whether what is published becomes a document of the history: from the first subscription with a join on."""
         return self.matcher.history.retain.count != 0 and self.matcher.asks_history
 
+    def backtest(self, expression: str, examples: int) -> Past:
+        """Against the recent events."""
+        return self.recent.backtest(expression, examples, check_types(self.matcher.types))
+
     def show(self, events: list[RecentEvent]) -> None:
         """To those who watch, in the loop."""
         for event in events:
@@ -85,7 +90,9 @@ def _open_matcher(settings: Settings, name: str, follows: bool) -> Matcher:
     folder = settings.folder_of(name)
     if follows:
         return Matcher.open(folder, threads=settings.threads, read_only=True)
-    matcher = Matcher.open(folder, threads=settings.threads, retain=settings.history)
+    # What is new gets the types that the service is started with; what is there keeps its own.
+    types = settings.types if name == MAIN or not is_durable(folder) else None
+    matcher = Matcher.open(folder, threads=settings.threads, retain=settings.history, types=types)
     history = matcher.history
     if isinstance(history, DurableHistory) and not len(history) and history.retain == Retain():
         history.keep(Retain(count=HISTORY))

@@ -50,6 +50,7 @@ def apply_changes(
         cuts=_cuts(old),
         feed=True,
         unique_ids=True,
+        types=old.types,
         old=old,
     )
     new = table.filter(pc.invert(deleted))

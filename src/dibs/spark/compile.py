@@ -14,6 +14,7 @@ from dibs.arguments import OnError, check_number, check_on_error
 from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors
 from dibs.index import AUTO
 from dibs.intake import check_choice
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.spark.compiling import Compiling, Progress
 from dibs.spark.describing import describe_jobs
@@ -61,6 +62,7 @@ def compile(
     events: DataFrame | None = None,
     attributes: str | None = None,
     strict: bool = False,
+    types: Mapping[str, str] | None = None,
 ) -> Compilation:
     """Compiles subscriptions on Spark's workers, as the next version of the index at `path`.
 
@@ -84,19 +86,21 @@ def compile(
     events         a DataFrame of events that they are for, of which only the schema is looked at: subscriptions that do
                    not fit its types are warned of, as `match` does; strict=True: there is no new version then.
                    `attributes`: the column that holds the attributes.
+    types          of attributes, where they are declared, as for a Matcher. Of an index that is there they stay.
     progress       called with what is being done, and how many of about 100 parts of the work are done.
 
     Returns the version and the bad subscriptions. Raises FormatError when somebody else writes to `path` meanwhile.
     """
     check_on_error(on_error)
     choice = check_choice(index, None, None, options)
+    declared = None if types is None else check_types(types)
     session = session_of(subscriptions)
     check_workers(session)
     if order is not None and not changes:
         raise ArgumentError("order= says which of several changes is the last: it is for compile(..., changes=True)")
     table = subscription_columns(_frame(session, subscriptions), changes, order)
     place = place_of(path)
-    compiling = Compiling(session, place, table, changes, choice, progress)
+    compiling = Compiling(session, place, table, changes, choice, progress, declared)
     memory = half_of_memory() if memory is None else check_number("memory", memory)
     with describe_jobs(session, f"compiles the subscriptions to {place.name}"):
         version, files = compiling.run(shards, memory)
@@ -116,7 +120,7 @@ def _check_fit(
     events: DataFrame, attributes: str | None, version: Version, place: Place, strict: bool, files: list[str]
 ) -> None:
     mistakes = Mistakes(events, attributes)
-    found = mistakes.find({name: version.kinds[name] for name in version.attributes})
+    found = mistakes.find({name: 0 if name in version.types else version.kinds[name] for name in version.attributes})
 
     def uses(asked: Collection[Asked]) -> dict[Asked, int]:
         if not isinstance(place, Folder):

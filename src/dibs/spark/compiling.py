@@ -29,6 +29,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from dibs.arguments import check_number
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.index import AUTO
+from dibs.language.types import Types
 from dibs.segments.segment import Choice
 from dibs.spark.access import Cuts, cuts_of, route, widen
 from dibs.spark.frames import Subscriptions, cores_of
@@ -60,6 +61,7 @@ class Compiling:
         feed: bool,
         choice: Choice,
         progress: Progress | None,
+        types: Types | None = None,
     ):
         self._session, self._place, self._table, self._feed = session, place, table, feed
         self._progress = progress
@@ -71,6 +73,12 @@ class Compiling:
                 f"the ids in {place.name} are of the type {self._old.ids}, those of the table are not: cast them, or "
                 "compile to another path"
             )
+        own = dict(types or {}) if self._old is None else self._old.types
+        if types is not None and dict(types) != own:
+            raise ArgumentError(
+                f"{place.name} has {f'the types {own}' if own else 'no types'}, which stay: leave types out, or "
+                "compile to another path"
+            )
         self._job = Job(
             path=place.name,
             version=1 if self._old is None else self._old.version + 1,
@@ -80,6 +88,7 @@ class Compiling:
             text_ids=table.text_ids,
             rows_of_a_segment=thresholds.spark_segment,
             cuts=None,
+            types=own,
             feed=feed,
             unique_ids=feed or self._old is not None,
             clash="" if table.ordering is None else str(clash(table.ordering.why)),
@@ -285,6 +294,7 @@ class Compiling:
             segments=tuple(segments),
             rejected=sum(n.get("rejected", 0) for n in news),
             sharding=sharding,
+            types=job.types,
         )
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from dibs.errors import ArgumentError, DibsError, show
+from dibs.language.present import datetime_at
 from dibs.spark.frames import is_case_ignored, is_frame
 from dibs.storage.versions import Version
 
@@ -39,6 +40,7 @@ class Events:
     keep: list[str]  # the names of what is kept, in the order of `carried`
     names: list[str]
     attributes: str | None
+    timed: bool = False  # the time of the match stands before the attributes
 
 
 def as_frame(events: Any, session: SparkSession) -> DataFrame:
@@ -59,9 +61,16 @@ def as_frame(events: Any, session: SparkSession) -> DataFrame:
 
 
 def event_columns(
-    events: DataFrame, version: Version, event_id: str, attributes: str | None, keep: Iterable[str]
+    events: DataFrame,
+    version: Version,
+    event_id: str,
+    attributes: str | None,
+    keep: Iterable[str],
+    now: int | str | None = None,
 ) -> Events:
-    """The columns that workers get: only those that some subscription mentions, and at least one."""
+    """The columns that workers get: only those that some subscription mentions, and at least one. now: the time of the
+    match, or the attribute that holds the event's own; None: Spark's, which is one for a query, and in a stream one for
+    a micro-batch, also when it is repeated."""
     id_place = event_place(events, event_id, "event_id")
     kept = [event_place(events, name, "keep") for name in keep]
     for place in kept:
@@ -69,7 +78,8 @@ def event_columns(
             raise DibsError(
                 f"keep={events.columns[place]!r} is the name of a column of the result: rename it in the events"
             )
-    places = attribute_places(events, version.attributes, id_place, attributes)
+    asked = version.attributes | ({now} if isinstance(now, str) else set())
+    places = attribute_places(events, asked, id_place, attributes)
     types = [field.dataType for field in events.schema.fields]
     for place in (id_place, *kept, *places):
         check_arrow(events.columns[place], types[place])
@@ -77,9 +87,12 @@ def event_columns(
     numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
     carried = ["event_id", *(f"k{i}" for i in range(len(kept)))]
     wanted = [F.col(f"c{p}").alias(name) for p, name in zip((id_place, *kept), carried)]
+    timed = version.asks_for_now and not isinstance(now, str)
+    if timed:
+        wanted.append((F.lit(datetime_at(now)) if isinstance(now, int) else F.current_timestamp()).alias("now"))
     wanted += [F.col(f"c{p}").alias(f"a{p}") for p in places]
     names = [events.columns[p] for p in places]
-    return Events(numbered.select(*wanted), carried, [events.columns[p] for p in kept], names, attributes)
+    return Events(numbered.select(*wanted), carried, [events.columns[p] for p in kept], names, attributes, timed)
 
 
 def column_name(events: DataFrame, given: Any, parameter: str) -> str:

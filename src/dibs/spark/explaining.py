@@ -9,12 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dibs.errors import EventError
+from dibs.language.present import Now
 from dibs.matcher import Matcher
 from dibs.segments.ids import Id
 
 
 def explain_pairs(
-    matcher: Matcher, ids: Sequence[Id], events: Sequence[int], columns: pa.RecordBatch, attributes: str | None
+    matcher: Matcher,
+    ids: Sequence[Id],
+    events: Sequence[int],
+    columns: pa.RecordBatch,
+    attributes: str | None,
+    now: Now = None,
 ) -> list[str]:
     """A text for each pair of a subscription and the number of an event. Only events that match are looked at: those
     that cannot be read at all do not."""
@@ -24,7 +30,7 @@ def explain_pairs(
         try:
             if event not in rows:
                 rows[event] = read_event(columns, event, attributes)
-            result.append(str(matcher.explain(id, rows[event])))
+            result.append(str(matcher.explain(id, rows[event], now)))
         except (EventError, ValueError, OverflowError) as error:  # a date, say, that Python does not have
             result.append(f"matches; why cannot be told: {error}")
     return result

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from dibs.errors import FormatError
 from dibs.jit.parcel import Parcel, unpack
+from dibs.language.present import Now, datetime_at
 from dibs.matches import Matches
 from dibs.spark.opening import write_here
 from dibs.spark.snapshots import BASES, Follower, Snapshot
@@ -85,7 +86,7 @@ def match_snapshot(
     what there was.
     """
     started = time.perf_counter()
-    matcher = follow(shipment)
+    matcher, now = follow(shipment), time_of(shipment)
     followed = time.perf_counter()
     events = matches = malformed = 0
     matching = 0.0
@@ -103,7 +104,7 @@ def match_snapshot(
         while start < batch.num_rows:
             began = time.perf_counter()
             part = columns.slice(start, size)
-            found = matcher.match_batch(part, attributes=attributes, on_error="skip", top=output.top)
+            found = matcher.match_batch(part, attributes=attributes, on_error="skip", top=output.top, now=now)
             pairs = list_pairs(found, output)
             rows = make_rows(carried.slice(start, part.num_rows), pairs, output)
             matching += time.perf_counter() - began
@@ -132,6 +133,12 @@ def follow(shipment: Shipment) -> Any:
     snapshot, state = shipment.snapshot, Path(shipment.state)
     base = _base(state / BASES / snapshot.base, shipment)
     return follower.bring_to(base, snapshot, state if shipment.steps is None else shipment.steps)
+
+
+def time_of(shipment: Shipment) -> Now:
+    """The time of the batch, which is the same when it is repeated."""
+    now = shipment.snapshot.now
+    return None if now is None else datetime_at(now)
 
 
 def _base(base: Path, shipment: Shipment) -> Path:

@@ -23,6 +23,8 @@ from dibs.arguments import check_number, check_on_error
 from dibs.errors import DibsError
 from dibs.intake import check_choice
 from dibs.jit.parcel import pack
+from dibs.language.present import Now, read_now
+from dibs.language.types import check_types
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
@@ -61,7 +63,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ...,
+    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
 ) -> DataFrame: ...  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: st
     index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
     memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
     explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ...,
+    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
 ) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
@@ -98,6 +100,8 @@ def match(
     partitions: int | None = None,
     history: Any = None,
     strict: bool = False,
+    now: Now = None,
+    types: Mapping[str, str] | None = None,
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
@@ -134,14 +138,19 @@ def match(
                    that no event has, or compare one with constants of another kind (price = '5' where price is a
                    double), which matches nothing; or Spark reads their times in a zone that is not UTC. (CHAR
                    columns and collations are always refused.)
+    now            what now() is: an instant (by default Spark's current_timestamp(): one for a query, and in a stream
+                   one for a micro-batch, also when it is repeated), or the name of the column or attribute that holds
+                   each event's own time.
+    types          of attributes, where they are declared, as for a Matcher; what is compiled already has its own.
 
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
     choice = check_choice(index, None, None, options)
     output = check_output(how, top, keep, explain, count_only)
+    present = read_now(now)
     given = (events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
-    matching = _open(*given, may_be_texts=not explain and on_error == "raise")
+    matching = _open(*given, may_be_texts=not explain and on_error == "raise", now=present, types=types)
     chosen = matching.plan(plan, memory)
     past = matching.plan_history(history, chosen)
     if observe is None and matching.streaming:
@@ -150,7 +159,7 @@ def match(
         raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
     known = matching.source.version
     mistakes = Mistakes(matching.given, matching.events.attributes)
-    found = mistakes.find({name: known.kinds[name] for name in known.attributes})
+    found = mistakes.find({name: 0 if name in known.types else known.kinds[name] for name in known.attributes})
     mistakes.tell(found, strict, 3, matching.source.count_uses)
     rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:
@@ -206,13 +215,18 @@ def explain(
     chosen = chosen if past is None else replace(chosen, history=str(past))
     if chosen.shards == 1 or matching.streaming:
         return chosen
-    table = collect(matching.events.frame.limit(LOOKED_AT).select(*matching.events.frame.columns[1:]))
+    table = collect(matching.events.frame.limit(LOOKED_AT).select(*_last_columns(matching.events)))
     table = table.rename_columns(matching.events.names)
     found = make_router(versions.to_text(matching.source.version)).match_batch(
         table, attributes=matching.events.attributes, on_error="skip"
     )
     visits = sum(shard < chosen.shards for shard in found.pairs()["subscription"].to_pylist())
     return replace(chosen, events=len(table), visits=visits / max(len(table), 1))
+
+
+def _last_columns(events: Events) -> list[str]:
+    """Those of the attributes."""
+    return list(events.frame.columns[len(events.frame.columns) - len(events.names) :])
 
 
 @dataclass(frozen=True)
@@ -223,6 +237,7 @@ class _Matching:
     events: Events
     given: DataFrame
     few: bool  # the events came from the driver
+    now: int | str | None = None  # the time of the match
 
     @property
     def streaming(self) -> bool:
@@ -273,6 +288,8 @@ class _Matching:
             warn=warn,
             every_event=output.every_event,
             texts=source.texts,
+            timed=events.timed,
+            own_time=self.now if isinstance(self.now, str) else None,
         )
         frame = events.frame
         if history is not None and history.plan == "replicated":
@@ -332,6 +349,8 @@ def _open(
     version: int | None,
     keep: Sequence[str],
     may_be_texts: bool = False,
+    now: int | str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> _Matching:
     check_on_error(on_error)
     session = session_of(events, subscriptions)
@@ -340,10 +359,10 @@ def _open(
     event_id = column_name(given, event_id, "event_id")
     attributes = None if attributes is None else column_name(given, attributes, "attributes")
     keep = [column_name(given, name, "keep") for name in keep]
-    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts)
-    return _Matching(
-        source, event_columns(given, source.version, event_id, attributes, keep), given, not is_frame(events)
-    )
+    declared = None if types is None else check_types(types)
+    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts, declared)
+    columns = event_columns(given, source.version, event_id, attributes, keep, now)
+    return _Matching(source, columns, given, not is_frame(events), now)
 
 
 def carry_files(source: Source, local: bool) -> dict[str, bytes] | None:

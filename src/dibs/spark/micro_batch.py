@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from dibs.errors import ArgumentError, DibsError
 from dibs.jit.parcel import pack
+from dibs.language.present import read_clock
 from dibs.matcher import Matcher
 from dibs.spark.describing import describe_jobs
 from dibs.spark.events import RESULT_NAMES, attribute_places, check_arrow, column_name, event_place
@@ -139,7 +140,7 @@ class MicroBatches:
         if snapshot is None:
             if isinstance(self._sink, Parquet) and not self.recent:  # later ones are next to its own
                 self._sink.check_new(events.sparkSession, batch)
-            snapshot = self._living.now()
+            snapshot = replace(self._living.now(), now=read_clock())
             self._prepared = ()
             self._ledger.write(batch, snapshot, query)
         self._ledger.tidy(batch, snapshot, query, *self._prepared)

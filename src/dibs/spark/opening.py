@@ -26,7 +26,7 @@ def _open(folder: Path, text: str, shard: int | None) -> Matcher:
     version = versions.from_text(text, "a job")
     state = versions.load_state(folder, version, shard)
     # One thread: Spark runs a worker on each core already.
-    return Matcher.of_state(state, version.index, threads=1, options=version.options)
+    return Matcher.of_state(state, version.index, threads=1, options=version.options, types=version.types)
 
 
 def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: int | None) -> Path:

@@ -41,6 +41,7 @@ class Snapshot:
     base: str
     base_version: int
     steps: tuple[Step, ...] = ()
+    now: int | None = None  # of the batch that is matched against it: microseconds since 1970
 
     @property
     def version(self) -> int:

@@ -33,7 +33,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
 
 from dibs import loading
-from dibs.errors import DibsError, FormatError, SubscriptionErrors
+from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors
+from dibs.language.types import Types
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice, Segment
 from dibs.spark.cold import Texts, is_cold, kinds_of, read_texts
@@ -89,13 +90,14 @@ def open_source(
     index_dir: str | os.PathLike[str] | None,
     version: int | None = None,
     may_be_texts: bool = False,
+    types: Types | None = None,
 ) -> Source:
-    """may_be_texts: workers can do without an index.
+    """may_be_texts: workers can do without an index. types: of attributes; what is compiled already has its own.
 
     Raises SubscriptionErrors (on_error="raise"), DibsError for what is no subscriptions."""
     if isinstance(subscriptions, (str, os.PathLike)):
         if _is_index(subscriptions):
-            return _check(_of_path(subscriptions, session, version), subscriptions)
+            return _typed(_check(_of_path(subscriptions, session, version), subscriptions), types)
         frame = table_frame(session, subscriptions)
         if frame is None:
             raise no_subscriptions(subscriptions)
@@ -103,10 +105,21 @@ def open_source(
     if version is not None:
         raise DibsError("version= is for the path of compiled subscriptions: what dibs.spark.compile wrote")
     if isinstance(subscriptions, Matcher):
-        return _check(_of_state(subscriptions, index_dir), "the matcher")
+        return _typed(_check(_of_state(subscriptions, index_dir), "the matcher"), types)
     if not is_frame(subscriptions):
         raise not_subscriptions(subscriptions)
-    return _of_frame(subscriptions, choice, on_error, index_dir, may_be_texts)
+    return _of_frame(subscriptions, choice, on_error, index_dir, may_be_texts and not types, dict(types or {}))
+
+
+def _typed(source: Source, types: Types | None) -> Source:
+    """Refuses others than it has."""
+    own = source.version.types
+    if types is not None and dict(types) != own:
+        raise ArgumentError(
+            f"the subscriptions have {f'the types {own}' if own else 'no types'}, and match is given {types}: leave "
+            "types out, or compile them with these"
+        )
+    return source
 
 
 def _is_index(path: str | os.PathLike[str]) -> bool:
@@ -179,7 +192,9 @@ def _of_state(matcher: Matcher, index_dir: str | os.PathLike[str] | None) -> Sou
             name, head = versions.save_removed(root, layer.gone.list_rows())
             file = replace(file, removed=name, removed_head=head, removed_rows=layer.gone.count)
         stored.append(file)
-    version = versions.describe(state.version, matcher.choice, tuple(stored), [x.segment for x in state.layers])
+    version = versions.describe(
+        state.version, matcher.choice, tuple(stored), [x.segment for x in state.layers], matcher.types
+    )
     return Source(Folder(root), version, shared=index_dir is not None)
 
 
@@ -192,6 +207,7 @@ def _of_frame(
     on_error: OnError,
     index_dir: str | os.PathLike[str] | None,
     may_be_texts: bool,
+    types: dict[str, str],
 ) -> Source:
     table = subscription_columns(subscriptions)
     session = subscriptions.sparkSession
@@ -212,16 +228,22 @@ def _of_frame(
     if not shared and not local and least > CARRIED_BYTES:
         raise too_large(least, "take more than")
     about = (importlib.metadata.version("dibs"), store.FORMAT, tuple(choice), on_error, table.text_ids, table.weighted)
-    name = hashlib.blake2b(repr((*about, *map(str, counted))).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(repr((*about, *types.items(), *map(str, counted))).encode(), digest_size=16).hexdigest()
     place = _below(own_folder() if index_dir is None else index_dir, name)
     if not place.numbers():
         if counted[0] > thresholds.spark_collected and (local or shared):
             compile(
-                subscriptions, place.name, shards=1, index=choice.name, options=dict(choice.options), on_error=on_error
+                subscriptions,
+                place.name,
+                shards=1,
+                index=choice.name,
+                options=dict(choice.options),
+                on_error=on_error,
+                types=types or None,
             )
         else:
             rows = collect(table.frame.drop("deleted")) if rows is None else rows
-            _compile_here(rows, place, choice, table.text_ids, table.weighted, on_error)
+            _compile_here(rows, place, choice, table.text_ids, table.weighted, on_error, types)
     return Source(place, place.read(), shared)
 
 
@@ -264,11 +286,18 @@ def _local_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _compile_here(
-    table: pa.Table, place: Place, choice: Choice, text_ids: bool, weighted: bool, on_error: OnError
+    table: pa.Table,
+    place: Place,
+    choice: Choice,
+    text_ids: bool,
+    weighted: bool,
+    on_error: OnError,
+    types: dict[str, str],
 ) -> None:
     """Few subscriptions are quicker compiled by the driver than by a job."""
     loading.wait()  # for all kernels: those of the workers too, which get them from here
     job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, True, None)
+    job = replace(job, types=types)
     matcher, bad = compile_rows(table, job)
     if bad and on_error == "raise":
         raise SubscriptionErrors(bad)
@@ -278,7 +307,7 @@ def _compile_here(
     place.upload(staged, [s.file for s in stored])
     if bad:
         write_bad(place, bad_rows(job, bad, pa.chunked_array([pa.array(range(len(table)), pa.int64())])), job)
-    version = versions.describe(1, choice, stored, segments)
+    version = versions.describe(1, choice, stored, segments, types)
     ids = "string" if text_ids else "int64"
     about = {"rows": len(table), "counted": {"0": len(table)}}
     with suppress(FormatError):  # somebody else was faster, with the same

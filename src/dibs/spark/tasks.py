@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Job:
     feed: bool  # rows are changes, not the whole table
     unique_ids: bool  # whoever builds segments has met all rows of each id, so that no two segments have the same one
     old: Version | None
+    types: dict[str, str] = field(default_factory=dict)  # of attributes, where they are declared
     clash: str = ""  # what is told of changes that nothing orders
 
     @property
@@ -115,7 +116,7 @@ def count_rows(new: pa.Table) -> dict[str, int]:
 
 def compile_rows(table: pa.Table, job: Job) -> tuple[Matcher, list[Rejected]]:
     """The rows of the table, compiled, and the bad ones by their places in it."""
-    matcher = Matcher(index=job.index, threads=1, options=job.options)
+    matcher = Matcher(index=job.index, threads=1, options=job.options, types=job.types)
     matcher.changes.no_joins = "" if job.cuts is None else NO_JOINS
     columns = ["id", "expression", "weight"] if job.weighted else ["id", "expression"]
     return matcher, [advise(bad) for bad in matcher.add_table(table.select(columns), on_error="skip")]

@@ -50,7 +50,9 @@ def load_matcher(path: PathLike, version: int | None = None, threads: int | None
     """A version, or the newest, as a read-only Matcher of this process."""
     place = place_of(path)
     opened = place.read(version)
-    return Matcher.of_state(versions.load_state(place.fetch(opened), opened), opened.index, threads, opened.options)
+    return Matcher.of_state(
+        versions.load_state(place.fetch(opened), opened), opened.index, threads, opened.options, types=opened.types
+    )
 
 
 def remove_versions(path: PathLike, keep: int | Iterable[int] = 1) -> list[str]:

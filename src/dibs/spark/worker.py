@@ -14,9 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
+from dibs.language.expression import Kind
+from dibs.language.present import Now, datetime_at
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.matches import Matches, Part
 from dibs.spark.cold import open_texts
@@ -56,6 +60,8 @@ class Task:
     every_event: bool = True  # False: events without matches and problems give no row
     documents: dict[str, Any] | None = None  # of joins over history: replicated (joins/worker.py, DocumentFile)
     meeting: dict[str, Any] | None = None  # or partitioned (Meeting)
+    timed: bool = False  # a column with the time of the match stands before the attributes
+    own_time: str | None = None  # the attribute that holds the event's own
     texts: tuple[tuple[Any, ...], ...] | None = None  # the subscriptions, in place of an index (cold.py)
 
     @property
@@ -111,7 +117,9 @@ def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
     router = make_router(task.version)
     shards = task.opened_version.shards
     for batch in batches:
-        found = router.match_batch(_attribute_columns(batch, task), attributes=task.attributes, on_error="skip")
+        found = router.match_batch(
+            _attribute_columns(batch, task), attributes=task.attributes, on_error="skip", now=_now(batch, task)
+        )
         pairs = found.pairs()
         event, shard = pairs["event"].to_numpy(), pairs["subscription"].to_numpy()
         event, shard = event[shard < shards], shard[shard < shards]
@@ -129,14 +137,21 @@ def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
         yield pa.RecordBatch.from_arrays(columns, names=["shard", "problem", *batch.schema.names])
 
 
+_CONSTANTS = {Kind.BOOLEAN: "TRUE", Kind.NUMBER: "0", Kind.STRING: "''", Kind.TIME: "DATE '1970-01-01'"}
+
+
 @lru_cache(maxsize=4)
 def make_router(text: str) -> Matcher:
     """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. Those behind
     them mention all attributes, so that whatever is wrong with one of them is found here: conjunctions of very many, as
     an event looks at each through one of its predicates only."""
     version = _version(text)
-    router = Matcher(threads=1)
-    names = [f"`{name.replace('`', '``')}` IN (TRUE)" for name in sorted(version.attributes)]
+    router = Matcher(threads=1, types=version.types)
+    types = check_types(version.types)
+    names = [
+        f"`{name.replace('`', '``')}` IN ({_CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]})"
+        for name in sorted(version.attributes)
+    ]
     mentions = (" AND ".join(names[i : i + MENTIONED_TOGETHER]) for i in range(0, len(names), MENTIONED_TOGETHER))
     router.add_many(enumerate([*version.routes, *mentions]))
     return router
@@ -181,20 +196,20 @@ def _match(
 
 def _find(part: pa.RecordBatch, task: Task, matcher: Matcher) -> tuple[dict[str, pa.Array], list[EventProblem], int]:
     """The columns of the matches, what is wrong with the events, and how many pairs there are."""
-    columns = _attribute_columns(part, task)
+    columns, now = _attribute_columns(part, task), _now(part, task)
     if task.count_only and task.matches:
-        matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip")
+        matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip", now=now)
         counts = np.zeros(len(part), np.int64)
         for _, event, _rows in matches.parts:
             counts += np.bincount(event, minlength=len(part))
         return {"matches": pa.array(counts)}, matches.problems, matches.count
-    matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip", top=task.top)
+    matches = matcher.match_batch(columns, attributes=task.attributes, on_error="skip", top=task.top, now=now)
     if not task.matches:
         return _nothing(len(part), task), matches.problems, matches.count
-    return _lists(matches, task, matcher, columns), matches.problems, matches.count
+    return _lists(matches, task, matcher, columns, now), matches.problems, matches.count
 
 
-def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBatch) -> dict[str, pa.Array]:
+def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBatch, now: Now) -> dict[str, pa.Array]:
     """One list of ids per event, and beside it what else is asked for."""
     id_type = pa.int64() if task.opened_version.ids == "int64" else pa.string()
     parts = matches.parts
@@ -211,7 +226,7 @@ def _lists(matches: Matches, task: Task, matcher: Matcher, columns: pa.RecordBat
         result["weights"] = pa.ListArray.from_arrays(at, pa.array(weights))
     if task.explain:
         event = np.repeat(np.arange(len(matches)), np.diff(offsets))
-        texts = explain_pairs(matcher, ids.to_pylist(), event.tolist(), columns, task.attributes)
+        texts = explain_pairs(matcher, ids.to_pylist(), event.tolist(), columns, task.attributes, now)
         result["why"] = pa.ListArray.from_arrays(at, pa.array(texts, pa.string()))
     return result
 
@@ -271,6 +286,14 @@ def _attribute_columns(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
         if text is not None:  # JSON as bytes, as Kafka hands it over; whether they are UTF-8 shows when they are read
             columns = [columns[0].view(text)]
     return pa.RecordBatch.from_arrays(columns, names=task.names)
+
+
+def _now(batch: pa.RecordBatch, task: Task) -> Now:
+    """The time of the match, which is the same in all rows."""
+    if not task.timed:
+        return task.own_time
+    times = pc.drop_null(batch.column(batch.num_columns - len(task.names) - 1))
+    return datetime_at(times[:1].cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()) if len(times) else None
 
 
 def _problem_texts(problems: list[EventProblem]) -> dict[int, str]:

@@ -213,7 +213,7 @@ class Durable:
         return State(version, tuple(Layer.of(self._compile(layers, c)) for c in columns if len(c.ids)))
 
     def _compile(self, layers: Layers, columns: CatalogColumns) -> Segment:
-        compiled = compile_texts(columns.texts)
+        compiled = compile_texts(columns.texts, types=layers.types, are_kept=True)
         if compiled.errors:
             place, error = next(iter(compiled.errors.items()))
             raise FormatError(

@@ -36,6 +36,7 @@ class Manifest:
     options: dict[str, Any] = field(default_factory=dict)  # of the index, where they are not the defaults
     history: str | None = None  # the file of the documents, of a saved matcher that has some
     history_head: int | None = None
+    types: dict[str, str] = field(default_factory=dict)  # of attributes, of a saved matcher where they are declared
 
 
 def segment_name(number: int) -> str:
@@ -55,6 +56,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     about = {name: value for name, value in asdict(manifest).items() if value is not None}  # as if it had none
     if not manifest.options:  # so that versions without options read it
         del about["options"]
+    if not manifest.types:
+        del about["types"]
     write_file(folder / HEAD, "manifest", about, {})
 
 

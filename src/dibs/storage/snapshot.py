@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from dibs.errors import DamagedError
+from dibs.storage.declared import read_types
 from dibs.storage.files import PARTIAL, storage_error, sync_folder
 from dibs.storage.manifest import Manifest, read_manifest, write_manifest
 from dibs.storage.versions import Version, write_version
@@ -35,7 +36,8 @@ def take_snapshot(folder: Path, target: Path) -> Manifest | None:
             except (FileNotFoundError, DamagedError):
                 return None
             names = [name for s in manifest.segments for name in (s.file, s.removed) if name is not None]
-            finish = partial(write_manifest, manifest=replace(manifest, identity=""))
+            types = dict(read_types(folder)) or manifest.types
+            finish = partial(write_manifest, manifest=replace(manifest, identity="", types=types))
             if _link_all(folder, names, target, finish):
                 return manifest
     except OSError as e:

@@ -169,11 +169,12 @@ def save_all(
     version: int = 0,
     options: dict[str, Any] | None = None,
     history: HistoryNews | None = None,
+    types: dict[str, str] | None = None,
 ) -> Manifest:
     """Writes the segments of a matcher, and its documents, as one folder. An index that stands there is replaced, at
     the moment when its manifest is; anything else is left alone and refused. One process may save to a folder at a
     time."""
-    content = _Content(segments, history, Manifest(index, version, "", 0, (), options or {}))
+    content = _Content(segments, history, Manifest(index, version, "", 0, (), options or {}, types=types or {}))
     try:
         if (target / CATALOG).exists():
             advice = "which a saved index cannot replace: give a new folder"

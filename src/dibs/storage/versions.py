@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from dibs.errors import DamagedError, FormatError
 from dibs.language.joins import read_attributes
 from dibs.language.printer import is_join
+from dibs.language.scalars import asks_for_now
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
 from dibs.segments.segment import Choice, Segment
@@ -69,6 +70,7 @@ class Version:
     sharding: dict[str, Any] = field(default_factory=dict, hash=False)
     about: dict[str, Any] = field(default_factory=dict, hash=False)  # what made it: for people
     options: dict[str, Any] = field(default_factory=dict, hash=False)  # of the index, those that differ from defaults
+    types: dict[str, str] = field(default_factory=dict, hash=False)  # of attributes, where they are declared
 
     @property
     def choice(self) -> Choice:
@@ -78,6 +80,11 @@ class Version:
     def attributes(self) -> frozenset[str]:
         """Those of events that subscriptions read."""
         return frozenset(read_attributes(name for name in self.kinds if not is_join(name)))
+
+    @property
+    def asks_for_now(self) -> bool:
+        """Whether some subscription speaks of the time of the match."""
+        return any(map(asks_for_now, self.kinds))
 
     @property
     def joins(self) -> list[str]:
@@ -202,10 +209,16 @@ def of_saved(folder: Path, manifest: Manifest, segments: list[Segment]) -> Versi
     notices that: the files are others then."""
     stored = tuple(VersionSegment(s.file, s.rows, s.head, (folder / s.file).stat().st_size) for s in manifest.segments)
     choice = Choice(manifest.index, options=tuple(manifest.options.items()))
-    return describe(manifest.version, choice, stored, segments)
+    return describe(manifest.version, choice, stored, segments, manifest.types)
 
 
-def describe(number: int, choice: Choice, stored: tuple[VersionSegment, ...], segments: list[Segment]) -> Version:
+def describe(
+    number: int,
+    choice: Choice,
+    stored: tuple[VersionSegment, ...],
+    segments: list[Segment],
+    declared: dict[str, str] | None = None,
+) -> Version:
     """The version of stored segments, which are these."""
     types = {str(s.ids.ids.type) for s in segments}
     ids = "mixed" if len(types) > 1 else "int64" if types == {"int64"} else "string"
@@ -213,7 +226,9 @@ def describe(number: int, choice: Choice, stored: tuple[VersionSegment, ...], se
     for segment in segments:
         add_kinds(kinds, kinds_in(segment))
     weighted = any(s.weights is not None for s in segments)
-    return Version(number, choice.name, ids, weighted, kinds, stored, options=dict(choice.options))
+    return Version(
+        number, choice.name, ids, weighted, kinds, stored, options=dict(choice.options), types=declared or {}
+    )
 
 
 def kinds_in(segment: Segment) -> dict[str, int]:

@@ -339,6 +339,12 @@ def _time_part(names: str, part: Callable[[NDArray[np.int64]], NDArray[np.int64]
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # the years 1 to 9999
 
 
+@form("NOW CURRENT_TIMESTAMP")
+def present(a: Vector) -> Done:
+    done = a.kind != STRING  # of an event's own time
+    return choose(a.kind == TIME, a, empty(1)), done
+
+
 def _months(micros: NDArray[np.int64]) -> NDArray[np.int64]:
     return micros.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
 

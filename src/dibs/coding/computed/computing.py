@@ -14,12 +14,16 @@ from dibs.coding.computed.few import compute_few
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
 from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
+from dibs.language.present import Instants, read_clock
 from dibs.thresholds import thresholds
 
 
-def compute(values: EventValues, names: ComputedNames) -> EventValues:
-    """The values with the computed ones. What an event itself has under such a name is left out."""
+def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> EventValues:
+    """The values with the computed ones. What an event itself has under such a name is left out. now: the time of the
+    match; None: by the clock."""
     values = without_names(values, names.is_computed)
+    if names.present is not None:
+        values = _with_present(values, names.present, read_clock() if now is None else now)
     if values.events <= thresholds.few_computed:
         return compute_few(values, names)
     columns = _FieldColumns(values, names.is_field)
@@ -30,6 +34,16 @@ def compute(values: EventValues, names: ComputedNames) -> EventValues:
         result = evaluate(scalar, vectors, len(event))
         parts.append((code, event, result, bad))
     return _append(values, parts)
+
+
+def _with_present(values: EventValues, code: int, now: int | NDArray[np.int64]) -> EventValues:
+    """With the time of the match as an attribute of every event."""
+    t, n = values.times, values.events
+    event = np.append(t.event, np.arange(n, dtype=np.int32))
+    times = type(t)(
+        event, np.append(t.name, np.full(n, code, np.int32)), np.append(t.microseconds, np.broadcast_to(now, n))
+    )
+    return replace(values, times=times)
 
 
 class _FieldColumns:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dibs.arguments import check_on_error, check_text, is_several
 from dibs.coding.computed import compute
 from dibs.coding.events.arrow import read_arrow
+from dibs.coding.events.declared import convert
 from dibs.coding.events.dicts import read_dicts
 from dibs.coding.events.json import JsonTexts, attributes_of, json_content, json_lines
 from dibs.coding.events.json_lane import read_json_lines, read_json_texts
@@ -24,6 +25,8 @@ from dibs.coding.events.wanted import WantedNames
 from dibs.coding.lines import has_lines
 from dibs.coding.values import EventValues
 from dibs.errors import EventError
+from dibs.language.present import Instants, Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.thresholds import thresholds
 
 __all__ = ["WantedNames", "read_events"]
@@ -36,6 +39,8 @@ def read_events(
     wanted: WantedNames | Collection[str],
     attributes: str | None = None,
     on_error: str = "raise",
+    now: Present | Instants = None,
+    types: Types = NO_TYPES,
 ) -> EventValues:
     """The values of the wanted attributes of a batch of events.
 
@@ -46,13 +51,20 @@ def read_events(
     attributes  the column (or key) that holds the attributes: a map or struct (an object), or JSON text.
     on_error    "raise": EventError for the first event with something unreadable. "skip": the value becomes
                 `unreadable` (or the event one of `unreadable_events`, with no values at all) and is told in `problems`.
+    now         the time of the match (language.present).
+    types       of attributes, where they are declared: values are converted, and one that does not fit is unreadable.
     """
     check_on_error(on_error)
     check_text("attributes", attributes)
     if not isinstance(wanted, WantedNames):
         wanted = WantedNames(wanted)
+    if isinstance(now, str):
+        wanted, now = wanted.at_time_of(now), None
     values = _read(events, wanted, attributes, on_error)
-    return values if wanted.computed is None else compute(values, wanted.computed)
+    if types:
+        declared = wanted.declared(types)
+        values = values if declared is None else convert(values, declared, on_error)
+    return values if wanted.computed is None else compute(values, wanted.computed, now)
 
 
 def _read(events: object, wanted: WantedNames, attributes: str | None, on_error: str) -> EventValues:

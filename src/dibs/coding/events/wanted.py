@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from dibs.arrays import from_strings
 from dibs.coding.computed.naming import ComputedNames, with_fields
 from dibs.coding.events.arrow_values import text_buffers
+from dibs.coding.events.declared import DeclaredNames
 from dibs.coding.events.paths import Paths, paths_of
 from dibs.coding.values import Names
 from dibs.jit.kernel import kernel
-from dibs.language.scalars import is_computed
+from dibs.language.scalars import PRESENT, is_computed
+from dibs.language.types import Types
 from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
@@ -43,6 +45,9 @@ class WantedNames:
         self._lock = threading.Lock()  # see extended
         self._extended = False
         self.plan: Any = None  # coding.events.arrow_columns.Plan, of the last schema
+        self._own_time: str | None = None
+        self._declared: tuple[Types, DeclaredNames | None] | None = None  # of the last types that were asked for
+        self._at_times_of: dict[str, WantedNames] = {}
         self._fewer_paths: Paths | None = None  # of the names that were extended, if anybody has asked for them
 
     @property
@@ -75,7 +80,25 @@ class WantedNames:
     @lazy
     def computed(self) -> ComputedNames | None:
         """The names that are computed from others, if there are any."""
-        return ComputedNames(self.names) if any(map(is_computed, self.names)) else None
+        return ComputedNames(self.names, self._own_time) if any(map(is_computed, self.names)) else None
+
+    def declared(self, types: Types) -> DeclaredNames | None:
+        """The names that have declared types, if there are any."""
+        if self._declared is None or self._declared[0] is not types:
+            found = DeclaredNames(self.names, types)
+            self._declared = types, found if found.types else None
+        return self._declared[1]
+
+    def at_time_of(self, attribute: str) -> WantedNames:
+        """The same, where that attribute is the time of the match."""
+        if PRESENT not in self.codes:
+            return self
+        known = self._at_times_of.get(attribute)
+        if known is None:
+            known = WantedNames([*self.names, attribute])
+            known._own_time = attribute
+            self._at_times_of[attribute] = known
+        return known
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""

@@ -95,7 +95,7 @@ def read_documents(state: State, names: Any, first: int, end: int) -> Iterator[t
         while at < stop:
             size = min(AT_ONCE, stop - at)
             rows = part.readable(at - part.first, size)
-            values = read_events(rows, names, attributes=part.attributes, on_error="skip")
+            values = read_events(rows, names, attributes=part.attributes, on_error="skip", types=state.types)
             yield at - state.base, without_ranges(values)
             at += size
 

@@ -6,8 +6,8 @@ import calendar
 import datetime as dt
 from collections.abc import Callable
 
-from dibs.language.functions.plain import LEAST, MOST, Moment, Number, datetime_of, is_integer, moment_of
-from dibs.language.functions.table import FUNCTIONS, function
+from dibs.language.functions.plain import LEAST, MOST, Moment, Number, Plain, datetime_of, is_integer, moment_of
+from dibs.language.functions.table import FUNCTIONS, Kinds, fitting, function
 from dibs.language.functions.time_texts import find_zone, in_zone
 from dibs.language.scalars import Interval
 
@@ -37,6 +37,18 @@ _SPELLINGS = {
 }
 PARTS = {word: part for part, words in _SPELLINGS.items() for word in [part, *words.split()]}  # of EXTRACT
 del PARTS["WEEKOFYEAR"], PARTS["DAYOFYEAR"]  # as Spark has it
+
+
+@function("NOW CURRENT_TIMESTAMP", "", "T", "the time of the match", takes_null=True)
+def present(given: Plain) -> Plain:
+    """given: see scalars.PRESENT."""
+    return fitting(given, Kinds.TIME)
+
+
+@function("CURRENT_DATE CURDATE", "", "T", "the day of the match", takes_null=True)
+def present_day(given: Plain) -> Moment | None:
+    moment = fitting(given, Kinds.TIME)
+    return Moment(moment.microseconds // DAY * DAY) if isinstance(moment, Moment) else None
 
 
 def within(microseconds: int) -> Moment | None:

@@ -14,6 +14,8 @@ from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
+from dibs.language.present import Present
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id, IdIndex
@@ -35,7 +37,8 @@ Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names th
 class Singles:
     """The single events of a matcher."""
 
-    def __init__(self, counters: dict[str, int], wake: Callable[[], None]):
+    def __init__(self, counters: dict[str, int], wake: Callable[[], None], types: Types = NO_TYPES):
+        self._types = types  # of attributes, where they are declared
         self._counters = counters  # of the matcher
         self._wake = wake  # there is work in the background
         self._spaces = Pool()
@@ -43,7 +46,7 @@ class Singles:
         self._pending = NOTHING  # the records of what waited last
         self.served = 0  # events that were matched this way
 
-    def match(self, state: State, text: bytes, wanted: Wanted) -> list[Id] | None:
+    def match(self, state: State, text: bytes, wanted: Wanted, now: Present = None) -> list[Id] | None:
         """The ids of the event that the text says, sorted; None: batches know what to do with it."""
         plan = state.single
         if plan is None or self._calls % thresholds.single_looks == 0:
@@ -51,8 +54,8 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
-        if plan.computed is not None:
-            with_values = add_computed(text, plan.computed)
+        if plan.computed is not None or plan.declared is not None:
+            with_values = add_computed(text, plan.computed, now, plan.declared)
             if with_values is None:
                 return None
             text = with_values
@@ -141,11 +144,15 @@ class Singles:
         if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
             return plan
         parts = parts_of(state)
-        found = None if parts is None else gather_waiting(state.waiting, partial(wanted, segments), self._pending)
+        found = (
+            None
+            if parts is None
+            else gather_waiting(state.waiting, partial(wanted, segments), self._pending, self._types)
+        )
         plan = NO_PLAN
         if parts is not None and found is not None:
             self._pending = found[0]
-            plan = Plan(state, parts, found[1], found[0])
+            plan = Plan(state, parts, found[1], found[0], self._types)
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 

@@ -12,40 +12,105 @@ from typing import Any
 import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.events.declared import FACTORS, DeclaredNames
+from dibs.language.expression import Kind
 from dibs.language.functions import evaluate
-from dibs.language.functions.plain import Plain, plain_value
+from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
+from dibs.language.functions.time_texts import read_moment
+from dibs.language.present import Present, read_clock
+from dibs.language.scalars import PRESENT
+from dibs.language.types import KINDS, fit
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
 
 
-def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
-    """The text of an event with what is computed from it; None: the batch knows what to do with it."""
+def add_computed(
+    text: bytes, names: ComputedNames | None, now: Present = None, declared: DeclaredNames | None = None
+) -> bytes | None:
+    """The text of an event with what is computed from it; None: the batch knows what to do with it. now: the time of
+    the match (language.present). declared: the attributes whose types are."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if type(event) is not dict or any(key[:1] == "\0" for key in event):
         return None
-    members = []
+    is_empty = not event
+    members: list[bytes] = []
+    if declared is not None:
+        converted = _convert(event, declared)
+        if converted is None:
+            return None
+        if converted:
+            text = orjson.dumps({**event, **converted})
+            event.update(converted)
+        if names is not None:
+            event.update({name: moment for name, _, type_ in declared.plain if (moment := _moment(event, name, type_))})
+    if names is not None and not _compute(event, names, now, members):
+        return None
+    if not members:
+        return text
+    whole = text.rstrip()
+    return b"%b%b%b}" % (whole[:-1], b"" if is_empty else b",", b",".join(members))
+
+
+def _convert(event: dict[str, Any], declared: DeclaredNames) -> dict[str, Any] | None:
+    """The values that are of another type than is declared, as JSON has them; None: one does not fit, or there is
+    something unusual. Times are strings in a text: all tests of such attributes read these."""
+    converted: dict[str, Any] = {}
+    for name, _, type_ in declared.plain:
+        value = event.get(name)
+        if type(value) in (list, dict):
+            return None
+        if value is None:
+            continue
+        found = fit(_number(value), type_)
+        if found is None or (type(found) is float and not math.isfinite(found)):
+            return None
+        if isinstance(found, Moment):
+            if type_ in FACTORS:
+                day = datetime_of(found)
+                if day is None:
+                    return None
+                converted[name] = day.isoformat() + "Z"
+        elif type(found) is not type(value):
+            converted[name] = found
+    return None if any(_has(event, name) for name in declared.paths) else converted
+
+
+def _moment(event: dict[str, Any], name: str, type_: str) -> Moment | None:
+    """The time of a declared attribute, whose value is a string that says it: for what is computed with it."""
+    value = event.get(name)
+    return read_moment(value) if KINDS[type_] == Kind.TIME and isinstance(value, str) else None
+
+
+def _has(event: dict[str, Any], path: str) -> bool:
+    found: list[Plain] = []
+    return not _find(event, path, 0, found) or bool(found)
+
+
+def _compute(event: dict[str, Any], names: ComputedNames, now: Present, members: list[bytes]) -> bool:
+    """False: the batch knows what to do."""
+    if names.present is not None:
+        if isinstance(now, str):
+            return False
+        event[PRESENT] = Moment(read_clock() if now is None else now)
     for scalar, fields, key in zip(names.scalars, names.fields, names.keys):
         values = _values(event, fields)
         if values is None:
-            return None
+            return False
         found: list[Plain] = []
         for combination in itertools.product(*values):
             value = evaluate(scalar, dict(zip(fields, combination)))
             if value is None:
                 continue
             if type(value) not in _PLAIN or (type(value) is float and not math.isfinite(value)):
-                return None
+                return False
             found.append(value)
         if found:
             members.append(key + orjson.dumps(found[0] if len(found) == 1 else found))
-    if not members:
-        return text
-    whole = text.rstrip()
-    return b"%b%b%b}" % (whole[:-1], b"," if event else b"", b",".join(members))
+    return True
 
 
 def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:

@@ -26,6 +26,7 @@ from dibs.index.groups import ClauseArrays
 from dibs.index.scan import Scan
 from dibs.jit.borrowing import Table, entries_of
 from dibs.language.table import Facet
+from dibs.language.types import NO_TYPES, Types
 from dibs.segments.segment import Segment
 from dibs.segments.single.layout import (
     ASKS_FOR_VALUES,
@@ -116,7 +117,7 @@ class Part:
 class Plan:
     """A state's. It holds no state: states hold plans."""
 
-    def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending):
+    def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending, types: Types = NO_TYPES):
         paths = names.paths
         held: list[Any] = [paths, pending]
         address, words = entries_of([pending.records])
@@ -144,6 +145,7 @@ class Plan:
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.computed = names.computed
+        self.declared = names.declared(types) if types else None
         self.segments = [layer.segment for layer in state.layers]
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
         self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)

@@ -30,7 +30,8 @@ from dibs.language.flatten import conjunction_table, is_conjunction, program_tab
 from dibs.language.printer import is_join
 from dibs.language.rows import Row, RowValue, Step
 from dibs.language.table import ACCEPT, REJECT, Facet, Op, PredicateTable
-from dibs.segments.compile import form_of
+from dibs.language.types import NO_TYPES, Types
+from dibs.segments.compile import kept_form
 from dibs.segments.ids import Id
 from dibs.segments.state import Waiting
 
@@ -64,13 +65,15 @@ class Pending:
 NOTHING = Pending(Names([]), {})
 
 
-def read_waiting(waiting: Mapping[Id, Waiting], before: Pending) -> dict[Id, list[Step]] | None:
+def read_waiting(
+    waiting: Mapping[Id, Waiting], before: Pending, types: Types = NO_TYPES
+) -> dict[Id, list[Step]] | None:
     """What waits and is not known from before; None: some of it must be built."""
     new: dict[Id, list[Step]] = {}
     for id, item in waiting.items():
         known = before.known.get(id)
         if known is None or known.item is not item:
-            steps = steps_of(item)
+            steps = steps_of(item, types)
             if steps is None:
                 return None
             new[id] = steps
@@ -78,18 +81,21 @@ def read_waiting(waiting: Mapping[Id, Waiting], before: Pending) -> dict[Id, lis
 
 
 def gather_waiting(
-    waiting: Mapping[Id, Waiting], wanted: Callable[[Collection[str]], WantedNames], before: Pending
+    waiting: Mapping[Id, Waiting],
+    wanted: Callable[[Collection[str]], WantedNames],
+    before: Pending,
+    types: Types = NO_TYPES,
 ) -> tuple[Pending, WantedNames] | None:
     """All that waits, and the names whose numbers it has; None: some of it must be built. wanted: gives the names of
     everybody, these included. before: what waited a moment ago, of which most still does."""
-    new = read_waiting(waiting, before)
+    new = read_waiting(waiting, before, types)
     if new is None:
         return None
     names = wanted({step.name for steps in new.values() for step in steps})
     if not waiting:
         return NOTHING, names
     if before.known and not names.names.extends(before.names):  # their numbers are others now
-        return gather_waiting(waiting, wanted, NOTHING)
+        return gather_waiting(waiting, wanted, NOTHING, types)
     known = {id: before.known.get(id) for id in waiting}
     known |= {id: record_of(waiting[id], steps, names.codes) for id, steps in new.items()}
     return Pending(names.names, cast("dict[Id, Record]", known)), names
@@ -127,9 +133,9 @@ def _needed(steps: Sequence[Step], codes: Mapping[str, int]) -> int:
     return -1
 
 
-def steps_of(item: Waiting) -> list[Step] | None:
+def steps_of(item: Waiting, types: Types = NO_TYPES) -> list[Step] | None:
     """The predicates of a subscription; None: there are some that speak of patterns, or of a history."""
-    form = form_of(item.text) if item.form is None else item.form
+    form = kept_form(item.text, types) if item.form is None else item.form
     return form.steps(item.text) if isinstance(form, Row) else _steps(form)
 
 

@@ -11,6 +11,8 @@ import orjson
 
 from dibs.arguments import Id
 from dibs.errors import EventError, UnknownId
+from dibs.language.present import datetime_at, read_clock
+from dibs.language.types import check_types
 from dibs.matches import Matches
 from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame, IdColumns
 from dibs.service.call import Answer, Call
@@ -35,7 +37,7 @@ async def check_expression(call: Call) -> Answer:
 def _check_expression(call: Call) -> Answer:
     text = call.json()["expression"]
     call.tenant.subscriptions.check_size(text)
-    return Answer(call.service.expressions.validate(text))
+    return Answer(call.service.expressions.validate(text, check_types(call.tenant.matcher.types)))
 
 
 # ---- matching ----
@@ -43,13 +45,15 @@ def _check_expression(call: Call) -> Answer:
 
 async def match(call: Call) -> Answer:
     asked, tenant = call.parameters, call.tenant
-    plain = asked["top"] is None and not (asked["weights"] or asked["versions"] or asked["explain"])
+    plain = asked["top"] is None and not (asked["weights"] or asked["versions"] or asked["explain"] or asked["now"])
     if not call.is_lines and plain and asked["on_error"] == "raise" and len(call.body) <= IN_THE_LOOP:
         ids = await tenant.gatherer.match(call.body)
         call.service.metrics.matched(tenant.name, 1, len(ids))
         return Answer(b'{"subscriptions":' + orjson.dumps(ids) + b"}")
     if not call.is_lines:
         return await call.in_thread(lambda: Answer(_match(call, plain, [_event(call.body)])))
+    if asked["now"] is None:
+        asked["now"] = datetime_at(read_clock())  # one for all slices
     slices, pace = Slices(call.body, tenant.limits.document), tenant.pace
     chunks = _match_slices(call, plain, slices, pace)
     if len(call.body) <= BUFFERED:
@@ -85,7 +89,7 @@ def _match_slice(call: Call, plain: bool, slices: Slices, pace: Pace) -> bytes:
 
 def _match(call: Call, plain: bool, events: Any, slices: Slices | None = None) -> bytes:
     asked, matcher = call.parameters, call.tenant.matcher
-    matches = matcher.match_batch(events, on_error=asked["on_error"], top=asked["top"])
+    matches = matcher.match_batch(events, on_error=asked["on_error"], top=asked["top"], now=asked["now"])
     call.service.metrics.matched(call.tenant.name, len(matches), matches.count)
     first = 0
     if slices is not None:
@@ -127,7 +131,7 @@ def _add_details(call: Call, matches: Matches, ids: list[list[Id]], slices: Slic
 def _explain(call: Call, id: Id, event: dict[str, Any]) -> dict[str, Any] | None:
     """Why it matches; None: it has changed since."""
     try:
-        found = call.tenant.matcher.explain(id, event)
+        found = call.tenant.matcher.explain(id, event, call.parameters["now"])
     except UnknownId:
         return None
     return found.to_dict() if found.matched else None
@@ -229,14 +233,14 @@ def explain(call: Call) -> Answer:
     event = given["event"]
     if ("id" in given) == ("expression" in given):
         raise Refusal("body", "give either an id or an expression to explain")
-    matcher = call.tenant.matcher
+    matcher, now = call.tenant.matcher, given.get("now")
     if "expression" in given:
         call.tenant.subscriptions.check_size(given["expression"])
-        return Answer.of(matcher.explain_text(given["expression"], event).to_dict())
+        return Answer.of(matcher.explain_text(given["expression"], event, None, now).to_dict())
     found = call.tenant.subscriptions.get(given["id"])
     if found.paused:
-        return Answer.of(matcher.explain_text(found.expression, event, found.id).to_dict() | {"paused": True})
-    return Answer.of(matcher.explain(given["id"], event).to_dict())
+        return Answer.of(matcher.explain_text(found.expression, event, found.id, now).to_dict() | {"paused": True})
+    return Answer.of(matcher.explain(given["id"], event, now).to_dict())
 
 
 def misses(call: Call) -> Answer:

@@ -42,7 +42,7 @@ async def backtest(call: Call) -> Answer:
     given = call.json()
     call.tenant.subscriptions.check_size(given["expression"])
     begun = time.perf_counter()
-    found = await call.in_thread(lambda: call.tenant.recent.backtest(given["expression"], given.get("examples", 5)))
+    found = await call.in_thread(lambda: call.tenant.backtest(given["expression"], given.get("examples", 5)))
     answer = {
         "events": found.events,
         "count": found.count,

@@ -300,9 +300,9 @@ def _matching_function(
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
         from dibs.spark.joins.growing_worker import match
-        from dibs.spark.living_worker import follow
+        from dibs.spark.living_worker import follow, time_of
         from dibs.spark.metrics import count_into
 
-        return match(batches, reading, follow(shipment), output, count_into(counts))
+        return match(batches, reading, follow(shipment), output, count_into(counts), time_of(shipment))
 
     return dibs_match

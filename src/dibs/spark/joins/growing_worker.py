@@ -15,12 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dibs.coding.arrange import writable
 from dibs.coding.values import EventValues
+from dibs.history.ages import latest_time
 from dibs.history.history import History
 from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
 from dibs.history.state import Part as HistoryPart
 from dibs.history.state import State
+from dibs.language.present import Now
+from dibs.language.time_kernels import read_times
 from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.growing_parts import (
@@ -106,9 +110,13 @@ def _land(batches: Iterable[pa.RecordBatch], landing: Landing, dropped: list[int
 def _latest_times(values: EventValues, by: str | None) -> NDArray[np.int64]:
     result = np.full(values.events, NEVER)
     if by is not None:
-        t = values.times
-        own = np.flatnonzero(t.name == list(values.names).index(by))
+        t, s, code = values.times, values.strings, list(values.names).index(by)
+        own = np.flatnonzero(t.name == code)
         np.maximum.at(result, t.event[own], t.microseconds[own])
+        own = np.flatnonzero(s.name == code)
+        if len(own):
+            is_time, read = read_times(writable(s.data), s.offsets[own], s.offsets[own + 1])
+            np.maximum.at(result, s.event[own][is_time], read[is_time])
     return result
 
 
@@ -150,8 +158,8 @@ class Growing(History):
         rows = earlier(state, self.retain.by, low, limit)
         if state.end > state.first:
             last = state.column(self.retain.by)[state.end - 1 - state.base]
-            times = [key for kind, key in last if kind == TIME]
-            if times and max(times) < limit:
+            time = latest_time(last)
+            if time is not None and time < limit:
                 rows.append(state.end - 1)
         self._limit = limit
         return rows
@@ -176,16 +184,21 @@ class Reading:
 
 
 def match(
-    batches: Iterable[pa.RecordBatch], reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
+    batches: Iterable[pa.RecordBatch],
+    reading: Reading,
+    matcher: Matcher,
+    output: MatchColumns,
+    count: Count,
+    now: Now = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of matches. batches: numbers of homes, whose events are matched here."""
+    """Rows of matches. batches: numbers of homes, whose events are matched here. now: the time of the match."""
     for batch in batches:
         for home in batch.column(0).to_pylist():
-            yield from match_home(home, reading, matcher, output, count)
+            yield from match_home(home, reading, matcher, output, count, now)
 
 
 def match_home(
-    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count
+    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count, now: Now = None
 ) -> Iterator[pa.RecordBatch]:
     began = time.perf_counter()
     own = open_part(Path(reading.folder), reading.own)
@@ -213,7 +226,7 @@ def match_home(
     _hold(history, name_columns(held, reading.names, reading.attributes), reading.attributes)
     matches = malformed = 0
     for first in range(0, len(rows), AT_ONCE):
-        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip")
+        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip", now=now)
         here = at_home[first : first + AT_ONCE]
         pairs = list_pairs(found, output)
         pairs = pairs.filter(pa.array(here[pairs["event"].to_numpy()]))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dibs.history.history import History
 from dibs.history.retention import Retain
+from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.hashes import hash_documents, hash_events
@@ -137,8 +138,8 @@ class Meet:
 
 def give_documents(matcher: Matcher, documents: pa.Table | None, attributes: str | None) -> Matcher:
     """One with the same subscriptions and these documents, of its own."""
-    own = Matcher.of_state(matcher.snapshot(), matcher.index, threads=1)
-    history = History(Retain())
+    own = Matcher.of_state(matcher.snapshot(), matcher.index, threads=1, types=matcher.types)
+    history = History(Retain(), check_types(matcher.types))
     if documents is not None and len(documents):
         history.load(documents, attributes=attributes)
     own.history = history
