@@ -25,7 +25,7 @@ from dibs.jit.undisturbed import bring
 from dibs.language.expression import Literal, compare_by_class
 from dibs.language.printer import COMPUTED, CONDITION, literal_text, name_text, string_text
 
-PRESENT = "\0\3"  # the attribute of every event that is the time of the match; no text can name it
+PRESENT = "\0\4"  # the attribute of every event that is the time of the match; no text can name it
 KEPT = 65_536  # computed values whose texts need not be read again
 
 ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "DIV", "||", "&", "|", "^", "<<", ">>"])
