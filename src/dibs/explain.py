@@ -18,7 +18,16 @@ from dibs.explain_words import escape, reason_for, short_group, short_sql
 from dibs.language.expression import And, Constant, Expression, Or, Truth
 from dibs.language.joins import read_attributes
 from dibs.language.printer import TRUTHS, is_join, to_sql
-from dibs.reference import OfNoKind, children_first, truth_of, truth_of_and, truth_of_or, values_of, with_computed
+from dibs.reference import (
+    OfNoKind,
+    children_first,
+    raw_values,
+    truth_of,
+    truth_of_and,
+    truth_of_or,
+    values_of,
+    with_computed,
+)
 
 LINES = 50  # that are shown; everything is in .parts
 INDENT = 30  # characters; what lies deeper is shown in one line
@@ -78,8 +87,9 @@ def explain(
     nodes = list(children_first(expression))
     # As matching does: what is not asked for is not looked at, whatever is wrong with it.
     asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Truth, Constant))}
-    read = values_of(event, read_attributes(asked))
-    values = dict(with_computed({name: of_name for name, of_name in read.items() if not is_join(name)}, asked))
+    names = read_attributes(asked)
+    read = {name: of_name for name, of_name in values_of(event, names).items() if name[:1] != "\0"}
+    values = dict(with_computed(read | raw_values(event, names), asked))
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
     for node in nodes:

@@ -41,6 +41,9 @@ TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 JOIN = "\0"
 # So is a value that is computed from the event (scalars.py): COMPUTED, or CONDITION where it is true or false.
 COMPUTED, CONDITION = "\0\1", "\0\2"
+# What is read of an event as it came (scalars.py): an attribute as a whole, whether it is there, all strings. And what
+# stands for an element of an array.
+WHOLE, PRESENT, EVERY, BOUND = "\0\x11", "\0\x12", "\0\x13", "\0\x14"
 YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
@@ -109,7 +112,9 @@ def name_text(name: str) -> str:
     """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); joins and computed
     values say themselves."""
     if name[:1] == JOIN:
-        return name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
+        if name[:2] in (WHOLE, PRESENT, BOUND):
+            return name_text(name[2:])
+        return "ANY(*)" if name == EVERY else name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
     parts = name.split(".")
@@ -119,7 +124,7 @@ def name_text(name: str) -> str:
 
 
 def is_join(name: str) -> bool:
-    return name[:1] == JOIN and name[:2] not in (COMPUTED, CONDITION)
+    return name[:1] == JOIN and name[1:2] >= " "
 
 
 def is_derived(name: str) -> bool:
@@ -130,9 +135,7 @@ def is_derived(name: str) -> bool:
 def is_condition(name: str) -> bool:
     """Whether an attribute is a join or a computed value that is true or false, as EXISTS is; else it has a value, as
     (SELECT COUNT(*) ...) has."""
-    if name[:1] != JOIN or name[:2] == COMPUTED:
-        return False
-    return name[:2] == CONDITION or name[1:2] != "("
+    return name[:2] == CONDITION or (is_join(name) and name[1:2] != "(")
 
 
 _UNITS = (

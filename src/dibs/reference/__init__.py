@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any
 
 from dibs.language.expression import Expression, attributes
-from dibs.language.joins import join_of, joins_in
-from dibs.language.printer import is_join
+from dibs.language.joins import join_of, joins_in, read_attributes
 from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
+from dibs.reference.raw import raw_values
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside, key_of, values_of
 
@@ -38,6 +38,7 @@ __all__ = [
     "key_of",
     "matches",
     "range_ends",
+    "raw_values",
     "satisfies",
     "satisfying",
     "truth_of",
@@ -57,8 +58,9 @@ def evaluate(
     expression: Expression, event: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()
 ) -> bool | None:
     """TRUE, FALSE or UNKNOWN (None)."""
-    values: ValuesByName = {name: found for name, found in values_of(event).items() if not is_join(name)}
+    values: ValuesByName = {name: found for name, found in values_of(event).items() if name[:1] != "\0"}
     joins = {name: join_of(name) for name in joins_in(expression)}
+    values = {**values, **raw_values(event, read_attributes(attributes(expression)))}
     values = with_computed(values, [*attributes(expression), *(n for j in joins.values() for n in j.event_attributes)])
     if joins:
         asked = [name for join in joins.values() for name in join.document_attributes]

@@ -34,7 +34,7 @@ from dibs.coding.computed.vectors import (
 from dibs.language.functions import FUNCTIONS, Function, apply
 from dibs.language.functions.plain import Plain, plain_of
 from dibs.language.functions.times import DAY, SECOND, SIZES
-from dibs.language.scalars import Field, Interval, Scalar, Value
+from dibs.language.scalars import Call, Field, Interval, Scalar, Value
 
 Done = tuple[Vector, NDArray[np.bool_]]  # a result, and the rows that it has
 Form = Callable[..., "Done | None"]
@@ -49,6 +49,7 @@ def evaluate(scalar: Scalar, fields: Mapping[str, Vector], rows: int) -> Vector:
         return of_plain([plain_of(scalar.literal)])
     if isinstance(scalar, Interval):
         return of_plain([scalar])
+    assert isinstance(scalar, Call)  # what sees arrays as they came is computed event by event
     arguments = [evaluate(argument, fields, rows) for argument in scalar.arguments]
     return call(FUNCTIONS[scalar.function], arguments, rows)
 

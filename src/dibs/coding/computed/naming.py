@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import orjson
 
-from dibs.language.scalars import fields_of, is_computed, scalar_of
+from dibs.language.printer import WHOLE
+from dibs.language.scalars import fields_of, is_computed, scalar_of, sees_structure
 
 MOST_COMBINATIONS = 10_000  # of the values of an event's arrays; a computed value of more is unknown
 
@@ -15,9 +16,10 @@ MOST_COMBINATIONS = 10_000  # of the values of an event's arrays; a computed val
 class ComputedNames:
     """The computed attributes among the names of a batch, and what they are computed from."""
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str], only: Collection[str] | None = None):
+        """only: those of them that are meant."""
         codes = {name: code for code, name in enumerate(names)}
-        own = [name for name in names if is_computed(name)]
+        own = [name for name in names if is_computed(name) and (only is None or name in only)]
         self.scalars = [scalar_of(name) for name in own]
         self.codes = [codes[name] for name in own]
         self.fields = [fields_of(scalar) for scalar in self.scalars]
@@ -27,6 +29,11 @@ class ComputedNames:
         self.is_computed[self.codes] = True
         self.is_field = np.zeros(len(names), np.bool_)
         self.is_field[[code for some in self.field_codes for code in some]] = True
+        self.is_whole = np.fromiter((name[:2] == WHOLE for name in names), np.bool_, len(names))
+        by_events = {name for name, scalar in zip(own, self.scalars) if sees_structure(scalar)}
+        # What has no form over columns, and the rest.
+        self.by_events = self if len(by_events) == len(own) else ComputedNames(names, by_events) if by_events else None
+        self.by_columns = self if not by_events else ComputedNames(names, {*own} - by_events)
 
 
 def with_fields(names: Iterable[str]) -> set[str]:

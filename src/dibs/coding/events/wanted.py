@@ -15,9 +15,10 @@ from dibs.arrays import from_strings
 from dibs.coding.computed.naming import ComputedNames, with_fields
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.paths import Paths, paths_of
+from dibs.coding.events.raw import RawNames
 from dibs.coding.values import Names
 from dibs.jit.kernel import kernel
-from dibs.language.scalars import is_computed
+from dibs.language.scalars import is_computed, is_raw
 from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
@@ -76,6 +77,11 @@ class WantedNames:
     def computed(self) -> ComputedNames | None:
         """The names that are computed from others, if there are any."""
         return ComputedNames(self.names) if any(map(is_computed, self.names)) else None
+
+    @lazy
+    def raw(self) -> RawNames | None:
+        """What is read of events as it came, if there is anything."""
+        return RawNames(self.codes) if any(map(is_raw, self.names)) else None
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""

@@ -2,7 +2,7 @@
 
 table.py    what a function is, and how it is applied
 plain.py    the values
-numbers.py, texts.py, times.py, logic.py, casts.py    the functions
+numbers.py, texts.py, times.py, logic.py, casts.py, arrays.py    the functions
 
 `evaluate` computes a scalar (language.scalars) for one event, in plain Python.
 """
@@ -10,17 +10,20 @@ numbers.py, texts.py, times.py, logic.py, casts.py    the functions
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from dibs.language.functions import casts, logic, numbers, texts, times  # they declare themselves
+from dibs.language.functions import arrays, casts, logic, numbers, texts, times  # they declare themselves
+from dibs.language.functions.arrays import TooManyTrials, Trials
 from dibs.language.functions.plain import Plain, literal_of, plain_of
 from dibs.language.functions.table import FUNCTIONS, Function, Kinds, apply, describe_call, describe_kinds
-from dibs.language.scalars import Call, Field, Scalar, Value
+from dibs.language.scalars import Call, Field, Interval, Lambda, Scalar, Value, sees_structure
 
 __all__ = [
     "FUNCTIONS",
     "Function",
     "Kinds",
     "apply",
+    "arrays",
     "casts",
     "describe_call",
     "describe_kinds",
@@ -33,12 +36,27 @@ __all__ = [
 ]
 
 
-def evaluate(scalar: Scalar, fields: Mapping[str, Plain]) -> Plain:
-    """The value of a scalar, where each attribute has one value, or none."""
+def evaluate(scalar: Scalar, fields: Mapping[str, Plain], combinations: int = 1) -> Plain:
+    """The value of a scalar, where each attribute has one value, or none. combinations: for how many of the same event
+    it is asked."""
+    if sees_structure(scalar):
+        try:
+            return _evaluate(scalar, fields, Trials(combinations))
+        except TooManyTrials:
+            return None
+    return _evaluate(scalar, fields, None)
+
+
+def _evaluate(scalar: Scalar, fields: Mapping[str, Plain], trials: Trials | None) -> Plain:
     if isinstance(scalar, Field):
         return fields.get(scalar.name)
     if isinstance(scalar, Value):
         return plain_of(scalar.literal)
-    if isinstance(scalar, Call):
-        return apply(FUNCTIONS[scalar.function], [evaluate(argument, fields) for argument in scalar.arguments])
-    return scalar
+    if not isinstance(scalar, Call):
+        return scalar if isinstance(scalar, Interval) else None
+    function, arguments = scalar
+    if arguments and isinstance(arguments[-1], Lambda):
+        assert trials is not None
+        found = _evaluate(arguments[0], fields, trials)
+        return arrays.try_elements(function, found, arguments[-1], partial(_evaluate, trials=trials), fields, trials)
+    return apply(FUNCTIONS[function], [_evaluate(argument, fields, trials) for argument in arguments])

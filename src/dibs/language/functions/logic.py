@@ -28,7 +28,7 @@ def comparable(a: Plain, b: Plain) -> tuple[Any, Any] | None:
         b = read_moment(b)
     elif isinstance(b, Moment) and isinstance(a, str):
         a = read_moment(a)
-    if a is None or b is None or kind_of(a) != kind_of(b):
+    if a is None or b is None or kind_of(a) != kind_of(b) or kind_of(a) == Kinds.ARRAY:
         return None
     if is_number(a):
         return order_of(a), order_of(b)  # type: ignore[arg-type]

@@ -12,8 +12,13 @@ from typing import Any
 import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.wholes import plain_json
+from dibs.coding.events.raw import TooDeep, find_at, has_path, joined_json, take_strings
 from dibs.language.functions import evaluate
+from dibs.language.functions.arrays import values_in
 from dibs.language.functions.plain import Plain, plain_value
+from dibs.language.printer import EVERY, PRESENT
+from dibs.language.scalars import split_mark
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
@@ -25,6 +30,13 @@ def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
+    try:
+        return _with_members(text, event, names)
+    except (TooDeep, RecursionError):
+        return None
+
+
+def _with_members(text: bytes, event: Any, names: ComputedNames) -> bytes | None:
     if type(event) is not dict or any(key[:1] == "\0" for key in event):
         return None
     members = []
@@ -33,10 +45,9 @@ def add_computed(text: bytes, names: ComputedNames) -> bytes | None:
         if values is None:
             return None
         found: list[Plain] = []
-        for combination in itertools.product(*values):
-            value = evaluate(scalar, dict(zip(fields, combination)))
-            if value is None:
-                continue
+        several = math.prod(map(len, values))
+        all_found = (evaluate(scalar, dict(zip(fields, each)), several) for each in itertools.product(*values))
+        for value in itertools.chain.from_iterable(map(values_in, all_found)):
             if type(value) not in _PLAIN or (type(value) is float and not math.isfinite(value)):
                 return None
             found.append(value)
@@ -52,6 +63,9 @@ def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | Non
     """The values of each field, or [None]; None: there is something unusual about them."""
     found: list[list[Plain]] = []
     for field in fields:
+        if field[:1] == "\0":
+            found.append(_as_it_came(event, field))
+            continue
         value = event.get(field)
         if "." in field or type(value) in (list, dict):
             own: list[Plain] = []
@@ -61,6 +75,21 @@ def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | Non
         else:
             found.append([_number(value)])
     return found if math.prod(map(len, found)) <= MOST_COMBINATIONS else None
+
+
+def _as_it_came(event: dict[str, Any], field: str) -> list[Plain]:
+    """An array as a whole, or whether a key is there."""
+    mark, path = split_mark(field)
+    if field == EVERY:
+        texts: list[str] = []
+        take_strings(event, 0, texts)
+        return list(texts) or [None]
+    if mark == PRESENT:
+        return [has_path(event, path, 0)]
+    if "." not in path:
+        return [plain_json(event.get(path), is_ours=False)]
+    found = find_at(event, path, 0)
+    return [plain_json(joined_json(found))]
 
 
 def _find(value: Any, path: str, depth: int, found: list[Plain]) -> bool:
