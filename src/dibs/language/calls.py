@@ -89,7 +89,25 @@ class CallReader(ValueReader):
             self.check_unit(arguments, name)
         if called == "IS_PRESENT":
             arguments = [self.as_present(argument, name) for argument in arguments]
+        if called in _CHECKED:
+            arguments[1:] = [_CHECKED[called](self, each, name) for each in arguments[1:]]
         return self.make_call(called, arguments, name)
+
+    def text_of_constant(self, argument: Scalar, place: Token) -> Scalar:
+        """A constant of SAME_TEXT, as a string."""
+        if not isinstance(argument, Value) or argument.literal is None or argument.literal.kind == Kind.STRING:
+            return argument
+        return self.make_call("CAST", [argument, text_value("STRING")], place)
+
+    def checked_network(self, argument: Scalar, place: Token) -> Scalar:
+        """A constant network of IP_IN: a bad one is told."""
+        text = constant_text(argument)
+        try:
+            if text is not None:
+                functions().networks.span_of(text)
+        except functions().networks.BadNetwork as bad:
+            raise Refused(bad.message, bad.advice, place.start, self.tokens[self.at - 1].end) from None
+        return argument
 
     def as_present(self, argument: Scalar, place: Token) -> Scalar:
         """What tells whether the event has an attribute."""
@@ -339,3 +357,7 @@ def constant_text(scalar: Scalar) -> str | None:
     if not isinstance(scalar, Value) or scalar.literal is None or not isinstance(scalar.literal.value, str):
         return None
     return scalar.literal.value
+
+
+# Functions of which the constants behind the first argument are looked at.
+_CHECKED = {"SAME_TEXT": CallReader.text_of_constant, "IP_IN": CallReader.checked_network}

@@ -329,7 +329,7 @@ class PredicateReader(PatternReader):
             if literal.kind == Kind.STRING:
                 advice += "; quotes make a string, a name is quoted with backticks"
             self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
-        return Condition(expression, 0, operand.start)
+        return Condition(expression, int(isinstance(expression, (And, Or))), operand.start)
 
     def in_list(self, left: Operand, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")

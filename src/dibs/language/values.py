@@ -19,7 +19,7 @@ from dibs.jit.undisturbed import bring
 from dibs.language.advice import NOT_FINITE, as_constant
 from dibs.language.expression import Kind, Literal
 from dibs.language.intervals import read_interval
-from dibs.language.operands import Operand, OperandReader
+from dibs.language.operands import CASTS, Operand, OperandReader
 from dibs.language.printer import BOUND, EVERY, WHOLE
 from dibs.language.problems import Problems, Refused
 from dibs.language.scalars import (
@@ -94,6 +94,9 @@ class ValueReader(OperandReader):
         begin, place = self.at, self.next
         problems = self.problems.mark()
         plain: Operand | None = None
+        is_called = self.next.kind in _FUNCTION_KINDS and self.next.word not in CASTS and self.is_function(begin)
+        if is_called and self.next.word in functions().FUNCTIONS:
+            return self.as_operand(self.value(ARITHMETIC, 0), place.start)
         try:
             plain = super().operand(expected)
         except Refused:

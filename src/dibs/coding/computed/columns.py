@@ -9,6 +9,7 @@ form gives: tests compare them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from dibs.coding.computed.vectors import (
     of_texts,
     to_plain,
 )
+from dibs.jit.undisturbed import bring
 from dibs.language.functions import FUNCTIONS, Function, apply
 from dibs.language.functions.plain import Plain, plain_of
 from dibs.language.functions.times import DAY, SECOND, SIZES
@@ -325,6 +327,34 @@ def length(a: Vector) -> Done:
     done = a.kind == STRING
     size = pc.utf8_length(a.text).fill_null(0).to_numpy(zero_copy_only=False)
     return of_integers(size.astype(np.int64), done), done
+
+
+@form("CAST TRY_CAST")
+def cast(a: Vector, to: Vector) -> Done | None:
+    """Strings and whole numbers to strings."""
+    if len(to) != 1 or to.text[0].as_py() != "STRING":
+        return None
+    strings = a.kind == STRING
+    done = strings | ((a.kind == NUMBER) & a.whole)
+    numbers = pa.array(a.integer).cast(pa.large_string())
+    return of_texts(pc.if_else(pa.array(strings), a.text, numbers), done), done
+
+
+@form("IP_KEY")
+def ip_key(a: Vector) -> Done:
+    kernels: Any = bring("dibs.coding.computed.network_kernels")
+    rows = np.flatnonzero(a.kind == STRING)
+    _, ends, content = a.text.take(pa.array(rows)).cast(pa.large_string()).buffers()
+    offsets = np.frombuffer(ends, np.int64, len(rows) + 1)
+    data = np.frombuffer(content or b"", np.uint8)
+    own, keys = np.empty(len(rows) + 1, np.int64), np.empty(kernels.KEY * len(rows), np.uint8)
+    kernels.read_addresses(offsets, data, own, keys)
+    good = np.diff(own) > 0
+    places = np.full(len(a), -1)
+    places[rows[good]] = np.flatnonzero(good)
+    texts = pa.Array.from_buffers(pa.large_string(), len(rows), [None, pa.py_buffer(own), pa.py_buffer(keys)])
+    there = places >= 0
+    return of_texts(texts.take(pa.array(places, mask=~there)), there), np.ones(len(a), np.bool_)
 
 
 # ---- times ----
