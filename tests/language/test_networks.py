@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dibs.coding.computed.columns import FORMS
 from dibs.coding.computed.network_kernels import KEY, read_addresses
 from dibs.coding.computed.vectors import of_plain, to_plain
+from dibs.language.expression import predicates
 from dibs.language.functions.networks import ip_in, ip_key, spans_of
 from dibs.language.sql import parse, validate
 from dibs.matcher import Matcher
@@ -28,7 +29,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "edge": {"ip": "10.255.255.255", "code": "4625"},
     "outside": {"ip": "11.0.0.0", "code": 4625.0},
     "mapped": {"ip": "::ffff:10.1.2.3", "code": 4625.5},
-    "mapped hex".replace(" ", "_"): {"ip": "::FFFF:0a01:0203", "code": " 4625"},
+    "mapped_hex": {"ip": "::FFFF:0a01:0203", "code": " 4625"},
     "six": {"ip": "2001:db8::1", "code": True},
     "other_six": {"ip": "2001:db9::", "code": "true"},
     "zeros": {"ip": "::", "code": "TRUE"},
@@ -105,8 +106,6 @@ def test_all_networks_are_spans_of_one_attribute() -> None:
 
 
 def _attributes(text: str) -> set[str]:
-    from dibs.language.expression import predicates
-
     return {predicate.attribute for predicate in predicates(parse(text))}
 
 
@@ -129,14 +128,12 @@ def test_problems(text: str, message: str) -> None:
     assert "ip_in" in text[problem.start : problem.end]
 
 
-_PARTS = st.sampled_from(
-    ["0", "1", "00", "ff", "FFFF", "g", "", ":", "::", ".", "255", "256", "10.0.0.1", "%", " ", "é"]
-)
+_PARTS = st.sampled_from([*"01gé: .%", "00", "ff", "FFFF", "", "::", "255", "256", "10.0.0.1"])
 _NEARLY = st.lists(_PARTS, max_size=9).map(":".join) | st.lists(_PARTS, max_size=12).map("".join)
 _ADDRESSES = st.ip_addresses().map(str) | st.ip_addresses(v=6).map(lambda address: address.exploded.upper())
 
 
-@given(st.lists(_NEARLY | _ADDRESSES | st.text(max_size=5) | st.none() | st.integers(), min_size=1, max_size=20))
+@given(st.lists(_NEARLY | _ADDRESSES | st.text(max_size=5) | st.none() | st.integers(-5, 5), min_size=1, max_size=20))
 def test_columns_are_as_single_values(values: list[Any]) -> None:
     done = FORMS["IP_KEY"](of_plain(values))
     assert done is not None and done[1].all()
