@@ -8,7 +8,7 @@ A call is one of
     TRIM ( [BOTH | LEADING | TRAILING] [value] FROM value ) | POSITION ( value IN value )
     SUBSTRING ( value FROM value [FOR value] ) | EXTRACT ( unit FROM value )
     TIMESTAMPDIFF ( unit, value, value ) | TIMESTAMPADD ( unit, value, value )
-    (EXISTS | FORALL) ( value, name -> logic )
+    (EXISTS | FORALL) ( value, name -> logic ) | ANY ( * )
 
 and a test
 
@@ -69,6 +69,10 @@ class CallReader(ValueReader):
             return self.cast_call(depth)
         if name.word in _QUANTIFIERS:
             return self.quantified(depth)
+        if name.word == "ANY" and self.tokens[self.at + 2].value == "*":
+            self.move_to(self.at + 3)
+            self.take(")", ")", "write ANY(*) for all strings of the event")
+            return Field(EVERY)
         known = functions().FUNCTIONS.get(name.word)
         is_type = name.word in TIME_WORDS or name.word in functions().casts.TYPES
         if known is None and not is_type:

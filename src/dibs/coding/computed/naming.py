@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import orjson
 
-from dibs.language.printer import WHOLE
+from dibs.language.printer import EVERY, WHOLE
 from dibs.language.scalars import fields_of, is_computed, scalar_of, sees_structure
 
 MOST_COMBINATIONS = 10_000  # of the values of an event's arrays; a computed value of more is unknown
@@ -25,6 +25,7 @@ class ComputedNames:
         self.fields = [fields_of(scalar) for scalar in self.scalars]
         self.field_codes = [[codes[field] for field in fields] for fields in self.fields]
         self.keys = [orjson.dumps(name) + b":" for name in own]  # as members of a JSON text
+        self.every_key = orjson.dumps(EVERY) + b":" if EVERY in codes else None  # of all strings of an event
         self.is_computed = np.zeros(len(names), np.bool_)
         self.is_computed[self.codes] = True
         self.is_field = np.zeros(len(names), np.bool_)

@@ -53,6 +53,10 @@ def _with_members(text: bytes, event: Any, names: ComputedNames) -> bytes | None
             found.append(value)
         if found:
             members.append(key + orjson.dumps(found[0] if len(found) == 1 else found))
+    if names.every_key is not None:
+        texts: list[str] = []
+        take_strings(event, 0, texts)
+        members.append(names.every_key + orjson.dumps(texts))
     if not members:
         return text
     whole = text.rstrip()
