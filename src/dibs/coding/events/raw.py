@@ -25,7 +25,7 @@ from dibs.language.printer import EVERY, PRESENT, WHOLE
 from dibs.language.scalars import is_raw, split_mark
 
 _ARRAYS = (list, tuple, set, frozenset, np.ndarray)
-Piece = str | bool | UnreadableValue | None  # None: a Range is in it, so that nothing is known
+RawValue = str | bool | UnreadableValue | None  # None: a Range is in it, so that nothing is known
 
 
 class TooDeep(Exception):
@@ -56,7 +56,7 @@ class RawNames:
         """Whether something under this key of an event is asked for."""
         return self.every is not None or any(f"{path}.".startswith(f"{key}.") for path in self.paths)
 
-    def find(self, event: Mapping[Any, Any]) -> Iterator[tuple[int, Piece]]:
+    def find(self, event: Mapping[Any, Any]) -> Iterator[tuple[int, RawValue]]:
         """By name: the text of a whole, TRUE, or a string."""
         yield from self.find_paths(event)
         if self.every is not None:
@@ -65,7 +65,7 @@ class RawNames:
             for text in texts:
                 yield self.every, text
 
-    def find_paths(self, event: Mapping[Any, Any]) -> Iterator[tuple[int, Piece]]:
+    def find_paths(self, event: Mapping[Any, Any]) -> Iterator[tuple[int, RawValue]]:
         for path, code in self.wholes:
             try:
                 if found := find_at(event, path, 0):
