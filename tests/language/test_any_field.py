@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dibs
@@ -98,3 +100,14 @@ def test_what_cannot_be_read_is_told() -> None:
 def test_any_stays_a_name() -> None:
     assert parse("any = 1 AND a LIKE ANY ('x%', 'y%')") == parse("`any` = 1 AND (a LIKE 'x%' OR a LIKE 'y%')")
     assert validate("ANY(a) = 1")[0].advice.startswith("write the tests one by one")
+
+
+def test_stored_events(tmp_path: Path) -> None:
+    rows = [{"a": "x", "b": ["y"]}, {"a": "z", "b": None}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "events.parquet")
+    for events in (rows, str(tmp_path / "events.parquet")):
+        assert dibs.backtest("ANY(*) = 'y'", events).count == 1
+        assert dibs.backtest("size(b) = 1", events).count == 1
+        with Matcher() as matcher:
+            matcher.add("it", "ANY(*) = 'y'")
+            assert matcher.replay(events).pairs == 1

@@ -53,6 +53,7 @@ class Wanted(NamedTuple):
             raw = names.raw
             chosen = {name for name in schema.names if name in names.codes or names.leads(name)}
             chosen |= {name for name in schema.names if raw is not None and raw.may_lie_in(name)}
+            chosen |= {name for name in schema.names if "*" in names.codes}  # as a matcher says it of ANY(*)
         return [i for i, name in enumerate(schema.names) if name in chosen or name == self.time]
 
 
