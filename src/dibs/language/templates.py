@@ -322,7 +322,7 @@ def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
                 if source.change != SAME or _key(node.literal) in example.second or node.literal.kind == Kind.TIME:
                     return None
                 constants[node.literal] = source.hole
-    return ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants) if names else None
+    return ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants) if example.holes else None
 
 
 _EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}

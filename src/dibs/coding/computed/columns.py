@@ -343,18 +343,15 @@ def cast(a: Vector, to: Vector) -> Done | None:
 @form("IP_KEY")
 def ip_key(a: Vector) -> Done:
     kernels: Any = bring("dibs.coding.computed.network_kernels")
-    rows = np.flatnonzero(a.kind == STRING)
-    _, ends, content = a.text.take(pa.array(rows)).cast(pa.large_string()).buffers()
-    offsets = np.frombuffer(ends, np.int64, len(rows) + 1)
+    _, ends, content = a.text.buffers()
+    offsets = np.frombuffer(ends, np.int64)[a.text.offset : a.text.offset + len(a) + 1]
     data = np.frombuffer(content or b"", np.uint8)
-    own, keys = np.empty(len(rows) + 1, np.int64), np.empty(kernels.KEY * len(rows), np.uint8)
+    own, keys = np.empty(len(a) + 1, np.int64), np.empty(kernels.KEY * len(a), np.uint8)
     kernels.read_addresses(offsets, data, own, keys)
-    good = np.diff(own) > 0
-    places = np.full(len(a), -1)
-    places[rows[good]] = np.flatnonzero(good)
-    texts = pa.Array.from_buffers(pa.large_string(), len(rows), [None, pa.py_buffer(own), pa.py_buffer(keys)])
-    there = places >= 0
-    return of_texts(texts.take(pa.array(places, mask=~there)), there), np.ones(len(a), np.bool_)
+    there = (np.diff(own) > 0) & (a.kind == STRING)
+    valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    texts = pa.Array.from_buffers(pa.large_string(), len(a), [valid, pa.py_buffer(own), pa.py_buffer(keys)])
+    return of_texts(texts, there), np.ones(len(a), np.bool_)
 
 
 # ---- times ----
