@@ -16,7 +16,7 @@ from dibs.language.functions import arrays, casts, logic, networks, numbers, tex
 from dibs.language.functions.arrays import TooManyTrials, Trials
 from dibs.language.functions.plain import Plain, literal_of, plain_of
 from dibs.language.functions.table import FUNCTIONS, Function, Kinds, apply, describe_call, describe_kinds
-from dibs.language.scalars import Call, Field, Interval, Lambda, Scalar, Value, sees_structure
+from dibs.language.scalars import Call, Field, Interval, Lambda, Scalar, Value
 
 __all__ = [
     "FUNCTIONS",
@@ -37,18 +37,9 @@ __all__ = [
 ]
 
 
-def evaluate(scalar: Scalar, fields: Mapping[str, Plain], combinations: int = 1) -> Plain:
+def evaluate(scalar: Scalar, fields: Mapping[str, Plain], combinations: int = 1, trials: Trials | None = None) -> Plain:
     """The value of a scalar, where each attribute has one value, or none. combinations: for how many of the same event
-    it is asked."""
-    if sees_structure(scalar):
-        try:
-            return _evaluate(scalar, fields, Trials(combinations))
-        except TooManyTrials:
-            return None
-    return _evaluate(scalar, fields, None)
-
-
-def _evaluate(scalar: Scalar, fields: Mapping[str, Plain], trials: Trials | None) -> Plain:
+    it is asked. trials: what is left of them, within a condition on elements."""
     if isinstance(scalar, Field):
         return fields.get(scalar.name)
     if isinstance(scalar, Value):
@@ -57,7 +48,12 @@ def _evaluate(scalar: Scalar, fields: Mapping[str, Plain], trials: Trials | None
         return scalar if isinstance(scalar, Interval) else None
     function, arguments = scalar
     if arguments and isinstance(arguments[-1], Lambda):
-        assert trials is not None
-        found = _evaluate(arguments[0], fields, trials)
-        return arrays.try_elements(function, found, arguments[-1], partial(_evaluate, trials=trials), fields, trials)
-    return apply(FUNCTIONS[function], [_evaluate(argument, fields, trials) for argument in arguments])
+        if trials is None:
+            try:
+                return evaluate(scalar, fields, combinations, Trials(combinations))
+            except TooManyTrials:
+                return None
+        found = evaluate(arguments[0], fields, combinations, trials)
+        ask = partial(evaluate, combinations=combinations, trials=trials)
+        return arrays.try_elements(function, found, arguments[-1], ask, fields, trials)
+    return apply(FUNCTIONS[function], [evaluate(argument, fields, combinations, trials) for argument in arguments])
