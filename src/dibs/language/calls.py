@@ -24,7 +24,7 @@ from dibs.language.advice import refuse_function
 from dibs.language.expression import Kind, Literal
 from dibs.language.like import LikeError, like_regex
 from dibs.language.literals import TIME_WORDS
-from dibs.language.printer import EVERY, PRESENT
+from dibs.language.printer import EVERY, HAS_KEY
 from dibs.language.problems import Problems, Refused
 from dibs.language.regex import refusal
 from dibs.language.scalars import Field, Lambda, Scalar, Value
@@ -118,7 +118,7 @@ class CallReader(ValueReader):
         if not isinstance(argument, Field) or argument.name == EVERY:
             message = f"{show_token(place)} takes an attribute"
             raise Refused(message, "write is_present(price)", place.start, place.end)
-        return Field(PRESENT + argument.name)
+        return Field(HAS_KEY + argument.name)
 
     def quantified(self, depth: int) -> Scalar:
         """EXISTS or FORALL of an array: the variable is an element within the condition."""

@@ -43,7 +43,7 @@ JOIN = "\0"
 COMPUTED, CONDITION = "\0\1", "\0\2"
 # What is read of an event as it came (scalars.py): an attribute as a whole, whether it is there, all strings. And what
 # stands for an element of an array.
-WHOLE, PRESENT, EVERY, BOUND = "\0\x11", "\0\x12", "\0\x13", "\0\x14"
+WHOLE, HAS_KEY, EVERY, BOUND = "\0\x11", "\0\x12", "\0\x13", "\0\x14"
 YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
@@ -112,7 +112,7 @@ def name_text(name: str) -> str:
     """A path of plain words as it is, anything else in backticks (a quoted name may hold dots); joins and computed
     values say themselves."""
     if name[:1] == JOIN:
-        if name[:2] in (WHOLE, PRESENT, BOUND):
+        if name[:2] in (WHOLE, HAS_KEY, BOUND):
             return name_text(name[2:])
         return "ANY(*)" if name == EVERY else name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
     if "\0" in name or not name:

@@ -13,7 +13,7 @@ subscription holds ordinary predicates on that name:
 Operators are calls too: `+`, `<`, AND, CASE. What each function means stands in language.functions.
 
 The name of a field may have a mark in front, which says what of the attribute is meant: WHOLE, the array as it came, in
-place of one element of it; PRESENT, whether the key is there; EVERY alone, all strings of the event. In the body of a
+place of one element of it; HAS_KEY, whether the key is there; EVERY alone, all strings of the event. In the body of a
 Lambda `BOUND 1.price` is the price of the element that the outermost one is about: `exists(items, x -> x.price < 10)`.
 """
 
@@ -31,7 +31,7 @@ from dibs.language.printer import (
     COMPUTED,
     CONDITION,
     EVERY,
-    PRESENT,
+    HAS_KEY,
     WHOLE,
     literal_text,
     name_text,
@@ -98,13 +98,13 @@ def computed_name(scalar: Scalar, is_condition: bool = False) -> str:
 
 
 def split_mark(name: str) -> tuple[str, str]:
-    """WHOLE or PRESENT, or nothing, and the name behind it."""
-    return (name[:2], name[2:]) if name[:2] in (WHOLE, PRESENT) else ("", name)
+    """WHOLE or HAS_KEY, or nothing, and the name behind it."""
+    return (name[:2], name[2:]) if name[:2] in (WHOLE, HAS_KEY) else ("", name)
 
 
 def is_raw(name: str) -> bool:
     """Whether it is read of the event as it came."""
-    return name[:1] == "\0" and name[:2] in (WHOLE, PRESENT, EVERY)
+    return name[:1] == "\0" and name[:2] in (WHOLE, HAS_KEY, EVERY)
 
 
 def bound_at(name: str) -> tuple[int, str] | None:
@@ -130,7 +130,7 @@ def bound_fields_of(function: Lambda) -> list[tuple[str, str]]:
 def sees_structure(scalar: Scalar) -> bool:
     """Whether arrays are more than their elements to it: it has fields that are read as they came, or makes arrays."""
     if isinstance(scalar, Field):
-        return scalar.name[:2] in (WHOLE, PRESENT)
+        return scalar.name[:2] in (WHOLE, HAS_KEY)
     if isinstance(scalar, Call):
         return scalar.function == "ARRAY" or any(map(sees_structure, scalar.arguments))
     return isinstance(scalar, Lambda)

@@ -1,7 +1,7 @@
 """What is asked for of an event as it came (language.scalars): arrays as wholes, whether a key is there, all strings.
 
     WHOLE a      a string: JSON of what stands at the path, in words of our own, which coding.computed reads
-    PRESENT a    TRUE, or nothing
+    HAS_KEY a    TRUE, or nothing
     EVERY        all strings of the event, at any depth
 
 Names that begin as these do are none of an event's own.
@@ -21,7 +21,7 @@ from dibs.coding.events.depth import DEEPEST, too_deep
 from dibs.coding.events.scalars import LONE_SURROGATE, UnreadableValue, is_text, read_scalar
 from dibs.coding.values import Range
 from dibs.language.expression import Kind
-from dibs.language.printer import EVERY, PRESENT, WHOLE
+from dibs.language.printer import EVERY, HAS_KEY, WHOLE
 from dibs.language.scalars import is_raw, split_mark
 
 _ARRAYS = (list, tuple, set, frozenset, np.ndarray)
@@ -42,7 +42,7 @@ class RawNames:
     def __init__(self, codes: Mapping[str, int]):
         marked = [(*split_mark(name), code) for name, code in codes.items()]
         self.wholes = [(path, code) for mark, path, code in marked if mark == WHOLE]
-        self.presents = [(path, code) for mark, path, code in marked if mark == PRESENT]
+        self.presents = [(path, code) for mark, path, code in marked if mark == HAS_KEY]
         self.every = codes.get(EVERY)
         self.other_codes = {name: code for name, code in codes.items() if name[:1] != "\0"}
         self.is_raw = np.zeros(len(codes), np.bool_)

@@ -15,7 +15,7 @@ from dibs.language.functions import logic
 from dibs.language.functions.plain import Array, Moment, Object, Plain, is_integer
 from dibs.language.functions.table import Kinds, function, kind_of
 from dibs.language.functions.time_texts import read_moment
-from dibs.language.printer import PRESENT, WHOLE
+from dibs.language.printer import HAS_KEY, WHOLE
 from dibs.language.scalars import Lambda, bound_fields_of
 
 MOST_TRIALS = 100_000  # of conditions on elements, in all combinations of an event's values; more is NULL
@@ -232,7 +232,7 @@ def _truth(
 def _given(value: Plain, name: str, path: str) -> list[Plain]:
     if name[:2] == WHOLE:
         return [joined(at_path(value, path))]
-    if name[:2] == PRESENT:
+    if name[:2] == HAS_KEY:
         return [has_path(value, path)]
     return [each for found in at_path(value, path) for each in values_in(found)] or [None]
 

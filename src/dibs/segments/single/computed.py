@@ -17,7 +17,7 @@ from dibs.coding.events.raw import TooDeep, find_at, has_path, joined_json, take
 from dibs.language.functions import evaluate
 from dibs.language.functions.arrays import values_in
 from dibs.language.functions.plain import Plain, plain_value
-from dibs.language.printer import EVERY, PRESENT
+from dibs.language.printer import EVERY, HAS_KEY
 from dibs.language.scalars import split_mark
 
 _PLAIN = (str, bool, int, float)
@@ -88,7 +88,7 @@ def _as_it_came(event: dict[str, Any], field: str) -> list[Plain]:
         texts: list[str] = []
         take_strings(event, 0, texts)
         return list(texts) or [None]
-    if mark == PRESENT:
+    if mark == HAS_KEY:
         return [has_path(event, path, 0)]
     if "." not in path:
         return [plain_json(event.get(path), is_ours=False)]
