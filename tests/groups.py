@@ -20,6 +20,7 @@ SPARK = {
         "spark/test_spark_uses.py",
         "spark/test_types_spark.py",
         "spark/test_walks_spark.py",
+        "spark/test_wholes_spark.py",
         "spark/test_sql_functions.py",
         "spark/test_workloads_on_spark.py",
         "test_demo.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dibs.language.printer import is_derived
+from dibs.language.joins import paths_of
 from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
 
@@ -22,7 +22,7 @@ def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
         "subscriptions": sum(map(len, layers)),
         "removed": sum(x.gone.count for x in layers),
         "segments": len(segments),
-        "attributes": sum(not is_derived(name) for name in frozenset().union(*(s.names for s in segments))),
+        "attributes": len(paths_of(frozenset().union(*(s.names for s in segments)))),
         "predicates": sum(len(s.clauses.attribute) for s in segments),
         "plans": [s.index.plan() for s in segments],
         "bytes": parts,

@@ -23,6 +23,7 @@ from dibs.language.types import NO_TYPES, Types
 from dibs.reference import (
     OfNoKind,
     children_first,
+    raw_values,
     truth_of,
     truth_of_and,
     truth_of_or,
@@ -92,9 +93,11 @@ def explain(
     nodes = list(children_first(expression))
     # As matching does: what is not asked for is not looked at, whatever is wrong with it.
     asked = {node.attribute for node in nodes if not isinstance(node, (And, Or, Truth, Constant))}
+    names = read_attributes(asked)
     own_time = [now] if isinstance(now, str) else []
-    read = with_types(values_of(event, [*read_attributes(asked), *own_time]), types)
-    values = dict(with_computed({name: of_name for name, of_name in read.items() if not is_join(name)}, asked, now))
+    given = with_types(values_of(event, [*names, *own_time]), types)
+    read = {name: of_name for name, of_name in given.items() if name[:1] != "\0"}
+    values = dict(with_computed(read | raw_values(event, names), asked, now))
     values |= {name: of_name for name, (of_name, _) in found.items()}
     waiting: list[Part] = []  # for their parent
     for node in nodes:

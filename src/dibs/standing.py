@@ -19,8 +19,8 @@ from dibs.errors import DibsError, DuplicateId, Rejected, UnknownId
 from dibs.index import options_of
 from dibs.index.options import all_options
 from dibs.intake import check_columns, check_id, check_weight, sought_id
-from dibs.language.joins import may_have_joins
-from dibs.language.printer import JOIN, is_derived
+from dibs.language.joins import may_have_joins, paths_of
+from dibs.language.printer import JOIN
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import form_of
 from dibs.segments.ids import Id
@@ -172,7 +172,7 @@ class StandingQueries:
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
         names = frozenset().union(*(x.segment.names for x in self.snapshot().layers))
-        return frozenset(name for name in names if not is_derived(name))
+        return paths_of(names)
 
     @property
     def joins(self) -> list[str]:

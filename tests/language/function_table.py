@@ -9,8 +9,12 @@ _SIGNS |= {
     "BETWEEN": "`a BETWEEN b AND c`",
     "IN": "`a IN (b, c)`",
     "CAST": "`CAST(a AS type)`, `TRY_CAST`, `a :: type`",
+    "GET": "`a[0]`, `a['key']`, `GET(array, number)`",
+    "EXISTS": "`EXISTS(array, x -> condition)`",
+    "FORALL": "`FORALL(array, x -> condition)`",
+    "ARRAY": "`ARRAY(value, ...)`",
 }
-_MODULES = ["numbers", "texts", "times", "casts", "logic"]
+_MODULES = ["numbers", "texts", "times", "casts", "logic", "arrays", "networks"]
 _HIDDEN = {"INTERVAL_MICROSECONDS"}
 
 
@@ -39,8 +43,8 @@ def _written(function: Function) -> str:
 
 
 def _result(function: Function) -> str:
-    if function.result == Kinds.ANY:
-        return "of its arguments"
+    if function.result & Kinds.ANY == Kinds.ANY:
+        return "of its arguments" if function.result == Kinds.ANY else "any"
     return describe_kinds(function.result).replace("a ", "").replace("an ", "").replace(",", " or")
 
 

@@ -24,7 +24,7 @@ from dibs.errors import DibsError, DuplicateId, Rejected, SubscriptionErrors, Un
 from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.jit.undisturbed import bring
 from dibs.language.expression import Expression
-from dibs.language.joins import joins_in
+from dibs.language.joins import joins_in, paths_of
 from dibs.language.normal_form import normal_form
 from dibs.language.present import Now, read_clock, read_now
 from dibs.language.sql import parse
@@ -229,7 +229,7 @@ class ColdMatcher:
     @property
     def attributes(self) -> frozenset[str]:
         self._check()
-        return self._state.names
+        return paths_of(self._state.names)
 
     @property
     def weighted(self) -> bool:

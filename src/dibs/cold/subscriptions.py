@@ -9,7 +9,7 @@ from dibs.arguments import Id
 from dibs.language.expression import And, Constant, Expression, Or, Truth, attributes
 from dibs.language.joins import read_attributes
 from dibs.language.present import Present
-from dibs.language.scalars import is_computed
+from dibs.language.scalars import is_computed, is_raw
 from dibs.lazy import lazy
 from dibs.reference import ValuesByName, children_first, holds_for, with_computed
 
@@ -34,6 +34,11 @@ class Subscriptions:
     def names(self) -> frozenset[str]:
         """The attributes of events that they read."""
         return frozenset(read_attributes(name for held in self.items.values() for name in attributes(held.form)))
+
+    @lazy
+    def has_raw(self) -> bool:
+        """Whether something of an event is read as it came."""
+        return any(map(is_raw, self.names))
 
     @lazy
     def computed(self) -> tuple[str, ...]:

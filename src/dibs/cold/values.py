@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from dibs.jit.undisturbed import bring
+from dibs.language.printer import WHOLE
 from dibs.reference import ValuesByName
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class Asked(Protocol):
 
     @property
     def names(self) -> frozenset[str]: ...
+
+    @property
+    def has_raw(self) -> bool:
+        """Whether something of an event is read as it came."""
+        ...
 
     @property
     def leading(self) -> frozenset[str]:
@@ -47,7 +53,11 @@ def event_of(event: object) -> Any:
 def plain_values(event: Mapping[str, Any], asked: Asked) -> ValuesByName | None:
     """The values of the attributes that are asked for; None if something is not plain and takes the careful reader."""
     values: dict[str, list[Any]] = {}
-    plain = type(event) is dict and all(_take(key, value, asked, values, 0) for key, value in event.items())
+    plain = (
+        not asked.has_raw
+        and type(event) is dict
+        and all(_take(key, value, asked, values, 0) for key, value in event.items())
+    )
     return values if plain else None
 
 
@@ -102,7 +112,10 @@ def values_by_event(batch: EventValues) -> list[ValuesByName]:
     n, s, t, b, u = batch.numbers, batch.strings, batch.times, batch.booleans, batch.unreadable
     put(n.event, n.name, map(_number, n.value.tolist(), n.rest.tolist()))
     data, ends = s.data.tobytes(), s.offsets.tolist()
-    put(s.event, s.name, [data[x:y].decode() for x, y in zip(ends, ends[1:])])
+    is_whole = [name[:2] == WHOLE for name in batch.names]
+    decode = bring("dibs.coding.computed.wholes").decode if any(is_whole) else None
+    texts = zip(s.name.tolist(), (data[x:y] for x, y in zip(ends, ends[1:])))
+    put(s.event, s.name, [decode(text) if is_whole[name] and decode else text.decode() for name, text in texts])
     put(t.event, t.name, t.microseconds.astype("datetime64[us]"))
     put(b.event, b.name, map(bool, b.value.tolist()))
     put(u.event, u.name, [of_no_kind("")] * len(u.event))

@@ -10,7 +10,7 @@ from dibs.language.tokens import Token, quote_name, show_token
 
 _CONSTANT = "work out the value and write it as a constant"
 _PRESENT = "write it in place of a value, as in at > now() - INTERVAL 1 HOUR"
-_MEMBER = "an array has all its elements as values, so write attribute = value; arrays as wholes are not there yet"
+_MEMBER = "an element is tags[0], with a value before the bracket; an array of constants array(1, 2)"
 _EACH = (
     "write the tests one by one, joined by OR (for ANY, SOME) or AND (for ALL), or attribute LIKE ANY ('a%', 'b%'); "
     "of earlier documents, EXISTS d or FORALL d"
@@ -22,7 +22,6 @@ _OF_DOCUMENTS = (
 )
 
 _FUNCTION_ADVICE = {
-    **dict.fromkeys(["ARRAY_CONTAINS", "ARRAYS_OVERLAP", "ELEMENT_AT", "SIZE", "CARDINALITY", "ARRAY"], _MEMBER),
     **dict.fromkeys(["ANY", "ALL", "SOME"], _EACH),
     **dict.fromkeys(LAST_WORDS, LAST_FORM),
     **dict.fromkeys(
@@ -40,7 +39,7 @@ _FUNCTION_ADVICE = {
 }
 
 _SIGN_PROBLEMS = {
-    **dict.fromkeys(["[", "]"], ("brackets are not supported", _MEMBER + "; a field of an object is reached by a dot")),
+    **dict.fromkeys(["[", "]"], ("brackets are not expected here", _MEMBER)),
     **dict.fromkeys(["{", "}"], ("braces are not supported", "fill in templates before the text is parsed")),
     **dict.fromkeys(
         ["?", ":", "@", "$", "#"],
@@ -48,7 +47,10 @@ _SIGN_PROBLEMS = {
     ),
     ";": ("one condition is expected, without ;", "leave out the ; and add other conditions as subscriptions"),
     "&&": ("&& is not supported", "write AND"),
-    "->": ("-> is not supported", "a field of an object is reached by a dot, as in item.price"),
+    "->": (
+        "-> is not expected here",
+        "it stands in exists(items, x -> x.price < 10); a field of an object is reached by a dot, as in item.price",
+    ),
     ".": ("a dot is not expected here", "a path is written item.price, a number 0.5"),
 }
 

@@ -9,11 +9,12 @@ A call is one of
     SUBSTRING ( value FROM value [FOR value] ) | EXTRACT ( unit FROM value )
     TIMESTAMPDIFF ( unit, value, value ) | TIMESTAMPADD ( unit, value, value )
     NOW ( ) | CURRENT_TIMESTAMP [( )] | CURRENT_DATE [( )]
+    (EXISTS | FORALL) ( value, name -> logic ) | ANY ( * )
 
 and a test
 
     value [NOT] IN ( value, ... ) | value [NOT] BETWEEN value AND value
-    value IS [NOT] NULL | value IS [NOT] DISTINCT FROM value
+    value IS [NOT] (NULL | TRUE | FALSE | UNKNOWN) | value IS [NOT] DISTINCT FROM value
     value [NOT] (LIKE | ILIKE | RLIKE) value [ESCAPE 'c']
     value [NOT] (LIKE | ILIKE) (ANY | SOME | ALL) ( value, ... )
 """
@@ -21,11 +22,13 @@ and a test
 from __future__ import annotations
 
 from dibs.language.advice import refuse_function
+from dibs.language.expression import Kind, Literal
 from dibs.language.like import LikeError, like_regex
 from dibs.language.literals import TIME_WORDS
+from dibs.language.printer import EVERY, HAS_KEY
 from dibs.language.problems import Problems, Refused
 from dibs.language.regex import refusal
-from dibs.language.scalars import Scalar, Value
+from dibs.language.scalars import Field, Lambda, Scalar, Value
 from dibs.language.scanner import scan
 from dibs.language.tokens import Token, show_token
 from dibs.language.values import (
@@ -39,6 +42,7 @@ from dibs.language.values import (
     may_be_true,
     text_value,
 )
+from dibs.language.values import QUANTIFIERS as _QUANTIFIERS
 
 QUANTIFIERS = ("ANY", "SOME", "ALL")
 _TYPES = "the types are BOOLEAN, BIGINT, INT, DOUBLE, FLOAT, STRING, DATE and TIMESTAMP"
@@ -74,6 +78,12 @@ class CallReader(ValueReader):
         name = self.next
         if name.word in ("CAST", "TRY_CAST"):
             return self.cast_call(depth)
+        if name.word in _QUANTIFIERS:
+            return self.quantified(depth)
+        if name.word == "ANY" and self.tokens[self.at + 2].value == "*":
+            self.move_to(self.at + 3)
+            self.take(")", ")", "write ANY(*) for all strings of the event")
+            return Field(EVERY)
         known = functions().FUNCTIONS.get(name.word)
         is_type = name.word in TIME_WORDS or name.word in functions().casts.TYPES
         if known is None and not is_type:
@@ -95,7 +105,55 @@ class CallReader(ValueReader):
             return self.part_of_time(arguments, name)
         if called in ("TIMESTAMPDIFF", "TIMESTAMPADD"):
             self.check_unit(arguments, name)
+        if called == "IS_PRESENT":
+            arguments = [self.as_present(argument, name) for argument in arguments]
+        if called in _CHECKED:
+            arguments[1:] = [_CHECKED[called](self, each, name) for each in arguments[1:]]
         return self.make_call(called, arguments, name)
+
+    def text_of_constant(self, argument: Scalar, place: Token) -> Scalar:
+        """A constant of SAME_TEXT, as a string."""
+        if not isinstance(argument, Value) or argument.literal is None or argument.literal.kind == Kind.STRING:
+            return argument
+        return self.make_call("CAST", [argument, text_value("STRING")], place)
+
+    def checked_network(self, argument: Scalar, place: Token) -> Scalar:
+        """A constant network of IP_IN: a bad one is told."""
+        text = constant_text(argument)
+        try:
+            if text is not None:
+                functions().networks.span_of(text)
+        except functions().networks.BadNetwork as bad:
+            raise Refused(bad.message, bad.advice, place.start, self.tokens[self.at - 1].end) from None
+        return argument
+
+    def as_present(self, argument: Scalar, place: Token) -> Scalar:
+        """What tells whether the event has an attribute."""
+        if not isinstance(argument, Field) or argument.name == EVERY:
+            message = f"{show_token(place)} takes an attribute"
+            raise Refused(message, "write is_present(price)", place.start, place.end)
+        return Field(HAS_KEY + argument.name)
+
+    def quantified(self, depth: int) -> Scalar:
+        """EXISTS or FORALL of an array: the variable is an element within the condition."""
+        place, form = self.advance(), "write exists(items, x -> x.price < 10)"
+        self.advance()
+        array = self.value(OR, depth + 2)
+        self.take(",", ",", form)
+        variable = self.take("name", "a name", form)
+        if "." in variable.value:
+            raise Refused("the element has a name without dots", form, variable.start, variable.end)
+        if self.next.value != "->":
+            raise self.refuse_unexpected("->", form)
+        self.advance()
+        self.variables.append(variable.value)
+        try:
+            body = self.value(OR, depth + 2)
+        finally:
+            self.variables.pop()
+        self.check_condition(body, place, form)
+        self.take(")", ")", form)
+        return self.make_call(place.word, [array, Lambda(len(self.variables) + 1, body)], place)
 
     def arguments(self, name: Token, depth: int) -> tuple[list[Scalar], str]:
         """Up to the parenthesis that closes them; also the function that they are of."""
@@ -213,11 +271,11 @@ class CallReader(ValueReader):
             self.check_condition(condition, place)
         return self.make_call("CASE", arguments, place)
 
-    def check_condition(self, scalar: Scalar, place: Token) -> None:
+    def check_condition(self, scalar: Scalar, place: Token, form: str = _CASE_FORM) -> None:
         given = kinds_of(scalar)
         if given and not may_be_true(scalar):
             message = f"{show_token(place)} takes a condition here, not {functions().describe_kinds(given)}"
-            self.problems.add(message, _CASE_FORM, place.start, place.end)
+            self.problems.add(message, form, place.start, place.end)
 
     # -- tests within values -----------------------------------------------------------------------------------------
 
@@ -234,7 +292,11 @@ class CallReader(ValueReader):
                 self.take_named("FROM", "write a IS DISTINCT FROM b")
                 same = self.make_call("<=>", [left, self.value(ARITHMETIC, depth + 1)], place)
                 return same if negated else self.make_call("NOT", [same], place)
-            self.take("NULL", "NULL", "within a value IS is used in IS [NOT] NULL and IS [NOT] DISTINCT FROM")
+            if self.next.word in ("TRUE", "FALSE", "UNKNOWN"):
+                found = self.is_true(left, place)
+                return self.make_call("NOT", [found], place) if negated else found
+            advice = "within a value IS is used in IS [NOT] NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM"
+            self.take("NULL", "NULL", advice)
             return self.make_call("ISNOTNULL" if negated else "ISNULL", [left], place)
         if place.kind == "NOT":
             negated, place = True, self.advance()
@@ -256,6 +318,14 @@ class CallReader(ValueReader):
             self.move_to(self.at - 1)
             raise self.refuse_unexpected("IN, BETWEEN, LIKE or RLIKE", "NOT stands before a condition")
         return self.make_call("NOT", [found], place) if negated else found
+
+    def is_true(self, left: Scalar, place: Token) -> Scalar:
+        """IS TRUE, FALSE or UNKNOWN."""
+        word = self.advance().word
+        self.check_condition(left, place)
+        if word == "UNKNOWN":
+            return self.make_call("ISNULL", [left], place)
+        return self.make_call("<=>", [left, Value(Literal(Kind.BOOLEAN, word == "TRUE"))], place)
 
     def pattern_test(self, kind: str, left: Scalar, negated: bool, place: Token, depth: int) -> Scalar:
         if self.next.word in QUANTIFIERS and self.tokens.kind(self.at + 1) == "(" and kind != "RLIKE":
@@ -305,3 +375,7 @@ def constant_text(scalar: Scalar) -> str | None:
     if not isinstance(scalar, Value) or scalar.literal is None or not isinstance(scalar.literal.value, str):
         return None
     return scalar.literal.value
+
+
+# Functions of which the constants behind the first argument are looked at.
+_CHECKED = {"SAME_TEXT": CallReader.text_of_constant, "IP_IN": CallReader.checked_network}

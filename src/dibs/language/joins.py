@@ -22,8 +22,8 @@ from dibs.jit.undisturbed import bring
 from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
 from dibs.language.normal_form import normal_form
 from dibs.language.pairing import fields_of_pair, in_text
-from dibs.language.printer import JOIN, is_join, is_paired, name_text, pieces
-from dibs.language.scalars import fields_of, is_computed, scalar_of
+from dibs.language.printer import EVERY, JOIN, is_join, is_paired, name_text, pieces
+from dibs.language.scalars import fields_of, is_computed, scalar_of, split_mark
 from dibs.language.scalars import text_of as text_of_scalar
 
 EXISTS, COUNT, MIN, MAX, MAX_BY, MIN_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY", "MIN_BY"
@@ -96,6 +96,13 @@ def read_attributes(names: Iterable[str]) -> list[str]:
         else:
             found[name] = None
     return list(found)
+
+
+def paths_of(names: Iterable[str]) -> frozenset[str]:
+    """The attributes of events behind these names, as people know them: no joins, nothing that is computed; * stands
+    for all that there are."""
+    paths = ("*" if name == EVERY else split_mark(name)[1] for name in names)
+    return frozenset(path for path in paths if path[:1] != JOIN)
 
 
 def canonical(condition: Expression) -> Expression:

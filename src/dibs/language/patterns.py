@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from dibs.language.calls import QUANTIFIERS, CallReader
-from dibs.language.expression import UNKNOWN, And, Compare, Constant, Expression, IsNull, Like, Or, RLike, StringTest
+from dibs.language.expression import (
+    UNKNOWN,
+    And,
+    Between,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Literal,
+    Or,
+    RLike,
+    StringTest,
+)
 from dibs.language.like import LikeError, like_regex, plain_test
 from dibs.language.operands import Operand
 from dibs.language.printer import YES, is_join
@@ -112,7 +127,29 @@ class PatternReader(CallReader):
                 return IsNull(name, negated != (condition.function == "ISNOTNULL"))
             if condition.function in STRING_TESTS and rest == [text_value(text := _text(rest[0]))]:
                 return StringTest(name, condition.function, text, negated)
+            if condition.function in ("SAME_TEXT", "IP_IN") and rest == [text_value(_text(each)) for each in rest]:
+                return self.one_of(condition, list(map(_text, rest)), negated)
         return Compare(self.named(condition, is_condition=True), "<>" if negated else "=", YES)
+
+    def one_of(self, condition: Call, texts: list[str], negated: bool) -> Expression:
+        """SAME_TEXT and IP_IN with constants: an attribute that all such tests share, beside strings."""
+        subject = condition.arguments[0]
+        self.has_folded = True
+        if condition.function == "SAME_TEXT":
+            name = self.named(Call("CAST", (subject, text_value("STRING"))))
+            literals = tuple(Literal(Kind.STRING, text) for text in dict.fromkeys(texts))
+            equal = Compare(name, "<>" if negated else "=", literals[0])
+            return equal if len(literals) == 1 else In(name, literals, negated)
+        name = self.named(Call("IP_KEY", (subject,)))
+        found: list[Expression] = []
+        for span in functions().networks.spans_of(texts):
+            first, last = (Literal(Kind.STRING, key) for key in span)
+            is_one = first == last
+            equal = Compare(name, "<>" if negated else "=", first)
+            found.append(equal if is_one else Between(name, first, last, negated))
+        if len(found) == 1:
+            return found[0]
+        return And(tuple(found)) if negated else Or(tuple(found))
 
     def named(self, call: Call, is_condition: bool = False) -> str:
         """The attribute that a call is, if it is not too large."""

@@ -30,7 +30,7 @@ from dibs.language.expression import (
 from dibs.language.literals import LiteralError, compare, listed_time
 from dibs.language.operands import Operand
 from dibs.language.patterns import STRING_TESTS, PatternReader
-from dibs.language.printer import YES, is_join
+from dibs.language.printer import EVERY, YES, is_join
 from dibs.language.problems import Refused
 from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, is_computed, scalar_of, text_of
 from dibs.language.tokens import refuse_unexpected
@@ -213,12 +213,20 @@ class PredicateReader(PatternReader):
     def compare_constant(self, attribute: str, operator: str, literal: Literal | None) -> Expression:
         if literal is None:
             return UNKNOWN
+        self.check_strings(attribute, [literal])
         if not is_computed(attribute) or not self.is_condition(scalar := scalar_of(attribute)):
             return Compare(attribute, operator, literal)
         if literal.kind == Kind.BOOLEAN and operator in ("=", "<>") and text_of(scalar)[0] != "(":
             return self.holds(scalar, (operator == "=") != literal.value)
         # In parentheses it would be a condition, which is not compared: so the constant stands first.
         return self.holds(Call(FLIPPED_OPERATOR[operator], (Value(literal), scalar)))
+
+    def check_strings(self, attribute: str, literals: list[Literal]) -> None:
+        """ANY(*) has strings only, which a test with a time reads as times."""
+        if attribute == EVERY and any(literal.kind in (Kind.NUMBER, Kind.BOOLEAN) for literal in literals):
+            place = self.tokens[self.at - 1]
+            advice = "write a string, as in ANY(*) = '5', or name the attribute"
+            self.problems.add("ANY(*) has strings only", advice, place.start, place.end)
 
     def compare_values(self, left: Operand, operator: str, right: Operand) -> Expression:
         """Two attributes, or what is computed from them: one attribute that says whether it is so."""
@@ -329,6 +337,7 @@ class PredicateReader(PatternReader):
         expression: Expression = UNKNOWN
         if operand.attribute is not None:
             expression = Compare(operand.attribute, "=", self.typed(operand.attribute, YES, operand.start, operand.end))
+            self.check_strings(operand.attribute, [YES])
             if is_computed(operand.attribute):
                 scalar = scalar_of(operand.attribute)
                 if self.is_condition(scalar):
@@ -346,7 +355,7 @@ class PredicateReader(PatternReader):
             if literal.kind == Kind.STRING:
                 advice += "; quotes make a string, a name is quoted with backticks"
             self.problems.add("a condition is expected, not a constant", advice, operand.start, operand.end)
-        return Condition(expression, 0, operand.start)
+        return Condition(expression, int(isinstance(expression, (And, Or))), operand.start)
 
     def in_list(self, left: Operand, negated: bool) -> Expression:
         opening = self.take("(", "a list in parentheses", "write attribute IN (1, 2, 3)")
@@ -371,6 +380,7 @@ class PredicateReader(PatternReader):
         self.take(")", ", or )", "the constants are separated by commas, and ) ends the list")
         if self.all_constants(left, *values):
             attribute = self.subject(left, "IN")
+            self.check_strings(attribute, literals)
             if self.declared(left.attribute) is not None:
                 literals = [self.typed(left.attribute, each, *place) for each, place in zip(literals, places)]
             given = len(literals)
@@ -423,6 +433,7 @@ class PredicateReader(PatternReader):
             return self.holds(self.make_call("BETWEEN", [self.as_scalar(left), *bounds], place), negated)
         attribute = self.subject(left, "BETWEEN")
         low, high = self.beside(left, first), self.beside(left, last)
+        self.check_strings(attribute, [literal for literal in (low, high) if literal is not None])
         if low is not None and high is not None:
             ends = self.as_times([low, high], [(first.start, first.end), (last.start, last.end)])
             if len(ends) < 2:  # it is reported, or kept

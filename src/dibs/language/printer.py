@@ -44,8 +44,10 @@ COMPUTED, CONDITION = "\0\1", "\0\2"
 # And what is computed from an event and an earlier document together, inside a join (pairing.py): PAIRED and the name
 # of what is computed, over `e.attribute` of the event and `d.attribute` of the document.
 PAIRED = "\0\3"
-_MARKS = (COMPUTED, CONDITION, PAIRED)
 QUERY = f"{JOIN}(SELECT"  # how a join begins that has a value
+# What is read of an event as it came (scalars.py): an attribute as a whole, whether it is there, all strings. And what
+# stands for an element of an array.
+WHOLE, HAS_KEY, EVERY, BOUND = "\0\x11", "\0\x12", "\0\x13", "\0\x14"
 YES = Literal(Kind.BOOLEAN, True)
 _EMPTY = {And: "TRUE", Or: "FALSE"}
 _JOINT = {And: " AND ", Or: " OR "}
@@ -116,7 +118,9 @@ def name_text(name: str) -> str:
     if name[:1] == JOIN:
         if name[:2] == PAIRED:
             return f"PAIR {name_text(name[2:])}"  # which tells it from others
-        return name[2:] if name[:2] in _MARKS else name[1:]
+        if name[:2] in (WHOLE, HAS_KEY, BOUND):
+            return name_text(name[2:])
+        return "ANY(*)" if name == EVERY else name[2:] if name[:2] in (COMPUTED, CONDITION) else name[1:]
     if "\0" in name or not name:
         raise ExpressionError([Problem(f"no text can name the attribute {name!r}", "rename the attribute")])
     parts = name.split(".")
@@ -126,7 +130,7 @@ def name_text(name: str) -> str:
 
 
 def is_join(name: str) -> bool:
-    return name[:1] == JOIN and name[:2] not in _MARKS
+    return name[:1] == JOIN and name[1:2] >= " "
 
 
 def is_paired(name: str) -> bool:
@@ -142,11 +146,9 @@ def is_derived(name: str) -> bool:
 def is_condition(name: str) -> bool:
     """Whether an attribute is a join or a computed value that is true or false, as EXISTS is; else it has a value, as
     (SELECT COUNT(*) ...) has."""
-    if name[:1] != JOIN or name[:2] == COMPUTED:
-        return False
     if name[:2] == PAIRED:
         return is_condition(name[2:])
-    return name[:2] == CONDITION or not name.startswith(QUERY)
+    return name[:2] == CONDITION or (is_join(name) and not name.startswith(QUERY))
 
 
 _UNITS = (

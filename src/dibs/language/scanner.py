@@ -85,6 +85,10 @@ class _Scanner:
                 if (sign := _SIGNS.get(written)) is not None:
                     append(sign, start, end)
                     self.at += 1
+                elif written == "." and text[start - 1 : start] == "]" and self.follows(WORD, QUOTED_NAME):
+                    append(("other", ".", ""), start, end)
+                    self.at += 1
+                    self.add(tokens, self.name())
                 elif written == "." and self.touches(NUMBER_PIECE, WORD):
                     self.add(tokens, self.word(start, raw[self.at + 1][2]))
                 else:

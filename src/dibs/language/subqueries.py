@@ -96,7 +96,7 @@ class SubscriptionReader(ConditionReader):
     # -- conditions --------------------------------------------------------------------------------------------------
 
     def start_of_condition(self) -> Operand | Condition:
-        if self.next.kind != "reserved" or self.next.word not in ("EXISTS", "FORALL"):
+        if self.next.kind != "reserved" or self.next.word not in ("EXISTS", "FORALL") or self.is_quantifier(self.at):
             return super().start_of_condition()
         begin = self.at
         try:

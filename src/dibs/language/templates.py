@@ -37,7 +37,7 @@ from dibs.language.flatten import is_conjunction, jumps, test_of
 from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
 from dibs.language.printer import CONDITION
-from dibs.language.scalars import Call, Field, Scalar, Value, computed_name, is_computed, scalar_of
+from dibs.language.scalars import Call, Field, Lambda, Scalar, Value, computed_name, is_computed, scalar_of, split_mark
 from dibs.language.shapes import (
     A_DATE,
     A_LIST_OF_NUMBERS,
@@ -110,7 +110,8 @@ class ComputedTemplate(NamedTuple):
 
     def _filled(self, scalar: Scalar, names: Mapping[int, str], constants: Mapping[int, Literal]) -> Scalar:
         if isinstance(scalar, Field):
-            return Field(names[self.names[scalar.name]]) if scalar.name in self.names else scalar
+            mark, name = split_mark(scalar.name)
+            return Field(mark + names[self.names[name]]) if name in self.names else scalar
         if isinstance(scalar, Call):
             return Call(scalar.function, tuple(self._filled(each, names, constants) for each in scalar.arguments))
         if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal in self.constants:
@@ -304,11 +305,11 @@ def _make_pattern(shape: bytes) -> Pattern | None:
 _LOOKED_AT = frozenset(["LIKE", "RLIKE", "REGEXP_EXTRACT", "REGEXP_REPLACE"])
 
 
-def _computed(name: str, example: _Example) -> ComputedTemplate | None:
+def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
     """The template of the example's computed attribute; None: not all of it is in holes."""
     names: dict[str, int] = {}
     constants: dict[Literal, int] = {}
-    scalar = scalar_of(name)
+    scalar = scalar_of(attribute)
     todo = [scalar]
     while todo:
         node = todo.pop()
@@ -316,16 +317,19 @@ def _computed(name: str, example: _Example) -> ComputedTemplate | None:
             if node.function in _LOOKED_AT:
                 return None
             todo.extend(node.arguments)
+        elif isinstance(node, Lambda):  # a name may be its variable
+            return None
         elif isinstance(node, Field):
-            if node.name in example.names:  # else it stands in the shape as it is
-                names[node.name] = example.names[node.name]
+            name = split_mark(node.name)[1]
+            if name in example.names:  # else it stands in the shape as it is
+                names[name] = example.names[name]
         elif isinstance(node, Value) and node.literal is not None:
             source = example.sources.get(_key(node.literal))
             if source is not None:
                 if source.change != SAME or _key(node.literal) in example.second or node.literal.kind == Kind.TIME:
                     return None
                 constants[node.literal] = source.hole
-    return ComputedTemplate(scalar, name[:2] == CONDITION, names, constants) if example.holes else None
+    return ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants) if example.holes else None
 
 
 _EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}

@@ -2,6 +2,7 @@
 
     value     = value (* / % DIV) value | value (+ - ||) value | value (<< >>) value | value & ^ | value
               | - value | ~ value | ( value ) | value :: type | INTERVAL number unit | attribute | constant
+              | value [ value ] [ . name ]
               | function ( value, ... ), CASE ... END, CAST ( value AS type )        see calls.py
     logic     = within a value, in parentheses, functions and CASE: also AND, OR, NOT, comparisons, IN, BETWEEN, LIKE,
                 ILIKE, RLIKE, IS [NOT] NULL, IS [NOT] DISTINCT FROM
@@ -18,9 +19,21 @@ from dibs.jit.undisturbed import bring
 from dibs.language.advice import NOT_FINITE, as_constant
 from dibs.language.expression import Kind, Literal
 from dibs.language.intervals import read_interval
-from dibs.language.operands import Operand, OperandReader
+from dibs.language.operands import CASTS, Operand, OperandReader
+from dibs.language.printer import BOUND, EVERY, WHOLE
 from dibs.language.problems import Problems, Refused
-from dibs.language.scalars import PRESENT, Call, Field, Interval, Scalar, Value, computed_name, is_computed, scalar_of
+from dibs.language.scalars import (
+    PRESENT,
+    Call,
+    Field,
+    Interval,
+    Lambda,
+    Scalar,
+    Value,
+    computed_name,
+    is_computed,
+    scalar_of,
+)
 from dibs.language.tokens import Token, Tokens, show_token
 from dibs.language.types import KINDS
 
@@ -62,6 +75,8 @@ _CHOOSING = {
     "NULLIF": slice(0, 1),
 }
 _CHAINED = ("AND", "OR", "||")
+QUANTIFIERS = ("EXISTS", "FORALL")
+_ELEMENT_FORM = "write tags[0], or items[0].price"
 _FLAT = ("AND", "OR", "CONCAT")  # (a AND b) AND c is one AND of three
 PRESENT_WORDS = ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURDATE")
 _SPECIAL_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE")  # functions also without parentheses
@@ -75,6 +90,7 @@ class ValueReader(OperandReader):
         super().__init__(tokens, problems)
         self.has_folded = False  # a constant was computed from others
         self.measures: dict[int, tuple[int, int, Scalar]] = {}  # of calls, by id: nodes, and how deep they are nested
+        self.variables: list[str] = []  # what stands for an element in the conditions that are open, the innermost last
 
     # -- operands ----------------------------------------------------------------------------------------------------
 
@@ -82,6 +98,9 @@ class ValueReader(OperandReader):
         begin, place = self.at, self.next
         problems = self.problems.mark()
         plain: Operand | None = None
+        is_called = self.next.kind in _FUNCTION_KINDS and self.next.word not in CASTS and self.is_function(begin)
+        if is_called and self.next.word in functions().FUNCTIONS:
+            return self.as_operand(self.value(ARITHMETIC, 0), place.start)
         try:
             plain = super().operand(expected)
         except Refused:
@@ -103,7 +122,7 @@ class ValueReader(OperandReader):
         is_product = self.next.value == "*" and self.tokens.kind(self.at + 1) == "("
         if is_product and self.tokens[self.at + 2].word == "SELECT":
             return False
-        return self.operator()[1] >= ARITHMETIC or (self.next.value == "::" and self.next.kind == "other")
+        return self.operator()[1] >= ARITHMETIC or (self.next.value in ("::", "[") and self.next.kind == "other")
 
     def continued(self, left: Operand) -> Operand:
         """An operand that stood in parentheses, with the operators that follow it."""
@@ -123,7 +142,21 @@ class ValueReader(OperandReader):
         token = self.tokens[at]
         if token.kind not in _FUNCTION_KINDS or not token.word or self.tokens.kind(at + 1) != "(":
             return False
-        return token.kind != "reserved" or token.word in ("ILIKE", *_SPECIAL_WORDS)
+        return token.kind != "reserved" or token.word in ("ILIKE", *_SPECIAL_WORDS) or self.is_quantifier(at)
+
+    def is_quantifier(self, at: int) -> bool:
+        """Whether EXISTS or FORALL of an array stands there, not of documents: with a variable and an arrow."""
+        if self.tokens[at].word not in QUANTIFIERS or self.tokens.kind(at + 1) != "(":
+            return False
+        depth = 0
+        for place in range(at + 1, min(at + MAX_SIZE, len(self.tokens))):
+            kind = self.tokens.kind(place)
+            depth += (kind == "(") - (kind == ")")
+            if depth == 0:
+                return False
+            if depth == 1 and kind == "other" and self.tokens[place].value == "->":
+                return True
+        return False
 
     def move_to(self, at: int) -> None:
         self.at, self.next = at, self.tokens[at]
@@ -143,6 +176,9 @@ class ValueReader(OperandReader):
             return Operand(None, scalar.literal, start, end)
         if isinstance(scalar, Interval):
             return Operand(None, None, start, end, scalar)
+        if kinds_of(scalar) == functions().Kinds.ARRAY:
+            advice = "write array_contains(array(1, 2), a), or a IN (1, 2); a = 1 asks for an element"
+            raise Refused("an array as a whole is not compared", advice, start, end)
         return Operand(computed_name(scalar, self.is_condition(scalar)), None, start, end)
 
     def is_condition(self, scalar: Scalar) -> bool:
@@ -168,6 +204,9 @@ class ValueReader(OperandReader):
             if self.next.value == "::" and self.next.kind == "other":
                 self.advance()
                 left = self.cast_value(left, self.advance())
+                continue
+            if self.next.value == "[" and self.next.kind == "other":
+                left = self.element(left, depth)
                 continue
             if level <= COMPARISON and self.begins_test():
                 left = self.test(left, depth)
@@ -239,7 +278,28 @@ class ValueReader(OperandReader):
             message = "a subquery does not stand within a computed value"
             advice = "compare it with an attribute of the event or with a constant"
             raise Refused(message, advice, operand.start, operand.end)
-        return self.as_scalar(operand)
+        return self.variable(operand.attribute) or self.as_scalar(operand)
+
+    def variable(self, name: str | None) -> Field | None:
+        """What stands for an element, or lies in it."""
+        first, dot, path = (name or "").partition(".")
+        if first not in self.variables:
+            return None
+        depth = len(self.variables) - self.variables[::-1].index(first)
+        return Field(f"{BOUND}{depth}{dot}{path}")
+
+    def element(self, array: Scalar, depth: int) -> Scalar:
+        """array[0], with a path behind it perhaps."""
+        place = self.advance()
+        number = self.value(OR, depth + 1)
+        if self.next.value != "]" or self.next.kind != "other":
+            raise self.refuse_unexpected("]", _ELEMENT_FORM)
+        self.advance()
+        found = self.make_call("GET", [array, number], place)
+        if self.next.value == "." and self.next.kind == "other":
+            self.advance()
+            found = self.make_call("GET", [found, text_value(self.take("name", "a name", _ELEMENT_FORM).value)], place)
+        return found
 
     def present(self, function: str, place: Token) -> Scalar:
         """The time of the match, or its day."""
@@ -267,6 +327,8 @@ class ValueReader(OperandReader):
         known = table.FUNCTIONS[function]
         self.check_count(known, len(arguments), place)
         for number, argument in enumerate(arguments):
+            if known.kinds_of(number) & table.Kinds.ARRAY and isinstance(argument, Field):
+                arguments[number] = argument = as_whole(argument)
             wanted, given = known.kinds_of(number), self.kinds(argument)
             if wanted & table.Kinds.TIME:
                 wanted |= table.Kinds.STRING
@@ -277,7 +339,7 @@ class ValueReader(OperandReader):
         if known.name in _FLAT:
             arguments = [each for one in arguments for each in self.parts(one, known.name)]
         made = Call(known.name, tuple(arguments))
-        if any(isinstance(argument, (Field, Call)) for argument in arguments):
+        if known.name == "ARRAY" or any(isinstance(argument, (Field, Call)) for argument in arguments):
             return self.measured(made, place)
         self.has_folded = True
         result = table.evaluate(made, {})
@@ -301,7 +363,7 @@ class ValueReader(OperandReader):
     def measured(self, made: Call, place: Token) -> Call:
         """The call, if it is not too large."""
         parts = [self.measure(argument) for argument in made.arguments]
-        size, depth = 1 + sum(part[0] for part in parts), 1 + max(part[1] for part in parts)
+        size, depth = 1 + sum(part[0] for part in parts), 1 + max((part[1] for part in parts), default=0)
         if depth > MAX_NESTED:
             raise self.too_nested(place)
         if size > MAX_SIZE:
@@ -312,6 +374,9 @@ class ValueReader(OperandReader):
 
     def measure(self, scalar: Scalar) -> tuple[int, int]:
         """Nodes, and how deep they are nested."""
+        if isinstance(scalar, Lambda):
+            size, depth = self.measure(scalar.body)
+            return size + 1, depth + 1
         if not isinstance(scalar, Call):
             return 1, 0
         if id(scalar) not in self.measures:
@@ -332,6 +397,10 @@ def kinds_of(scalar: Scalar) -> Any:
     """Which kinds its values may have; none: it is NULL."""
     kinds = functions().Kinds
     if isinstance(scalar, Field):
+        if scalar.name == EVERY:
+            return kinds.STRING
+        return kinds.ANY | kinds.ARRAY if scalar.name[:2] == WHOLE else kinds.ANY
+    if isinstance(scalar, Lambda):
         return kinds.ANY
     if isinstance(scalar, Interval):
         return kinds.INTERVAL
@@ -350,6 +419,11 @@ def kinds_of(scalar: Scalar) -> Any:
     if scalar.literal is None:
         return kinds(0)
     return (kinds.BOOLEAN, kinds.NUMBER, kinds.STRING, kinds.TIME)[scalar.literal.kind]
+
+
+def as_whole(field: Field) -> Field:
+    """The array as it came, in place of each of its elements."""
+    return field if field.name == EVERY or field.name[:2] == WHOLE else Field(WHOLE + field.name)
 
 
 def may_be_true(scalar: Scalar) -> bool:

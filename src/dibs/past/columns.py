@@ -28,8 +28,8 @@ from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
 from dibs.jit.kernel import kernel
-from dibs.language.joins import join_of, read_attributes
-from dibs.language.printer import is_derived, is_join
+from dibs.language.joins import join_of, paths_of, read_attributes
+from dibs.language.printer import is_join
 from dibs.language.table import ACCEPT, Facet
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import compile_texts
@@ -70,7 +70,7 @@ class Expressions:
         asked = (join_of(name) for name in self.joins)
         # What joins ask of the events before is asked of all events.
         self.names = own.union(*([*join.event_attributes, *join.document_attributes] for join in asked))
-        self.attributes = frozenset(name for name in read_attributes(self.names) if not is_derived(name))
+        self.attributes = paths_of(read_attributes(self.names))
         self._columns = CodedColumns.build(self._domains, self._clauses)
         if self._columns is None:
             self._index = create("scan" if len(texts) <= SCANNED else AUTO, self._clauses)

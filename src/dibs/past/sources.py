@@ -50,7 +50,10 @@ class Wanted(NamedTuple):
         if self.attributes is not None:
             chosen = {self.attributes}
         else:
+            raw = names.raw
             chosen = {name for name in schema.names if name in names.codes or names.leads(name)}
+            chosen |= {name for name in schema.names if raw is not None and raw.may_lie_in(name)}
+            chosen |= {name for name in schema.names if "*" in names.codes}  # as a matcher says it of ANY(*)
         return [i for i, name in enumerate(schema.names) if name in chosen or name == self.time]
 
 

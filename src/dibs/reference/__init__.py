@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any
 
 from dibs.language.expression import Expression, attributes
-from dibs.language.joins import join_of, joins_in
+from dibs.language.joins import join_of, joins_in, read_attributes
 from dibs.language.present import Present
-from dibs.language.printer import is_join
 from dibs.language.types import NO_TYPES, Types
 from dibs.reference.computed import with_computed
 from dibs.reference.joins import join_values
 from dibs.reference.predicates import holds_for, is_like, range_ends, satisfies, satisfying, truth_of
+from dibs.reference.raw import raw_values
 from dibs.reference.tree import children_first, truth_of_and, truth_of_or, truth_of_tree
 from dibs.reference.typed import with_types
 from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside, key_of, values_of
@@ -41,6 +41,7 @@ __all__ = [
     "key_of",
     "matches",
     "range_ends",
+    "raw_values",
     "satisfies",
     "satisfying",
     "truth_of",
@@ -73,8 +74,9 @@ def evaluate(
     """TRUE, FALSE or UNKNOWN (None). now: the time of the match (language.present). types: of attributes, where they
     are declared, which the expression was read with, too."""
     given = with_types(values_of(event), types)
-    values: ValuesByName = {name: found for name, found in given.items() if not is_join(name)}
+    values: ValuesByName = {name: found for name, found in given.items() if name[:1] != "\0"}
     joins = {name: join_of(name) for name in joins_in(expression)}
+    values = {**values, **raw_values(event, read_attributes(attributes(expression)))}
     asked = [*attributes(expression), *(name for join in joins.values() for name in join.event_attributes)]
     values = with_computed(values, asked, now)
     if joins:

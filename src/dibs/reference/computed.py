@@ -12,7 +12,8 @@ import numpy as np
 from dibs.coding.values import Range
 from dibs.language.expression import Kind
 from dibs.language.functions import evaluate
-from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
+from dibs.language.functions.arrays import values_in
+from dibs.language.functions.plain import Array, Moment, Object, Plain, datetime_of, plain_value
 from dibs.language.present import Present, read_clock
 from dibs.language.scalars import PRESENT, Interval, Scalar, at_time_of, inputs_of, is_computed, scalar_of
 from dibs.reference.values import OfNoKind, ValuesByName, find_key
@@ -41,17 +42,16 @@ def computed_values(scalar: Scalar, values: ValuesByName) -> list[Any]:
         return [OfNoKind("computed from a range, or from what cannot be read")]
     if math.prod(max(len(some), 1) for some in given) > MOST_COMBINATIONS:
         return [OfNoKind(f"computed from more than {MOST_COMBINATIONS:,} combinations of values")]
-    found = []
+    found: list[Any] = []
+    combinations = math.prod(max(len(some), 1) for some in given)
     for combination in itertools.product(*(some or [None] for some in given)):
         row: Mapping[str, Plain] = dict(zip(fields, map(as_plain, combination)))
-        result = evaluate(scalar, row)
-        if result is not None:
-            found.append(as_value(result))
+        found += map(as_value, values_in(evaluate(scalar, row, combinations)))
     return found
 
 
 def as_plain(value: Any) -> Plain:
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, (bool, str, Array, Object, Moment)):  # the latter as they came
         return value
     if isinstance(value, (int, float)):
         return plain_value(value)

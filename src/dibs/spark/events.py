@@ -134,7 +134,7 @@ def attribute_places(events: DataFrame, paths: frozenset[str], id_place: int, at
         return [place]
     # `a.b` is mentioned: it may be the column `a.b`, or a field of the column `a`.
     mentioned = {path[:end] for path in paths for end in prefix_ends(path)}
-    places = [i for i, name in enumerate(events.columns) if name in mentioned]
+    places = [i for i, name in enumerate(events.columns) if name in mentioned or "*" in mentioned]
     for place in places:
         name = events.columns[place]
         if events.columns.count(name) > 1:

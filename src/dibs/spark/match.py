@@ -159,7 +159,9 @@ def match(
         raise DibsError("an Observation works with batches only: give a name, and read it in the stream's progress")
     known = matching.source.version
     mistakes = Mistakes(matching.given, matching.events.attributes)
-    found = mistakes.find({name: 0 if name in known.types else known.kinds[name] for name in known.attributes})
+    found = mistakes.find(
+        {name: 0 if name in known.types else known.kinds[name] for name in known.attributes if name in known.kinds}
+    )
     mistakes.tell(found, strict, 3, matching.source.count_uses)
     rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:

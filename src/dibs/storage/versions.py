@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.errors import DamagedError, FormatError
-from dibs.language.joins import read_attributes
+from dibs.language.joins import paths_of, read_attributes
 from dibs.language.printer import is_join
 from dibs.language.scalars import asks_for_now
 from dibs.language.table import Facet
@@ -79,7 +79,7 @@ class Version:
     @property
     def attributes(self) -> frozenset[str]:
         """Those of events that subscriptions read."""
-        return frozenset(read_attributes(name for name in self.kinds if not is_join(name)))
+        return paths_of(read_attributes(name for name in self.kinds if not is_join(name)))
 
     @property
     def asks_for_now(self) -> bool:

@@ -9,6 +9,7 @@ form gives: tests compare them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +32,11 @@ from dibs.coding.computed.vectors import (
     of_texts,
     to_plain,
 )
+from dibs.jit.undisturbed import bring
 from dibs.language.functions import FUNCTIONS, Function, apply
 from dibs.language.functions.plain import Plain, plain_of
 from dibs.language.functions.times import DAY, SECOND, SIZES
-from dibs.language.scalars import Field, Interval, Scalar, Value
+from dibs.language.scalars import Call, Field, Interval, Scalar, Value
 
 Done = tuple[Vector, NDArray[np.bool_]]  # a result, and the rows that it has
 Form = Callable[..., "Done | None"]
@@ -49,6 +51,7 @@ def evaluate(scalar: Scalar, fields: Mapping[str, Vector], rows: int) -> Vector:
         return of_plain([plain_of(scalar.literal)])
     if isinstance(scalar, Interval):
         return of_plain([scalar])
+    assert isinstance(scalar, Call)  # what sees arrays as they came is computed event by event
     arguments = [evaluate(argument, fields, rows) for argument in scalar.arguments]
     return call(FUNCTIONS[scalar.function], arguments, rows)
 
@@ -324,6 +327,31 @@ def length(a: Vector) -> Done:
     done = a.kind == STRING
     size = pc.utf8_length(a.text).fill_null(0).to_numpy(zero_copy_only=False)
     return of_integers(size.astype(np.int64), done), done
+
+
+@form("CAST TRY_CAST")
+def cast(a: Vector, to: Vector) -> Done | None:
+    """Strings and whole numbers to strings."""
+    if len(to) != 1 or to.text[0].as_py() != "STRING":
+        return None
+    strings = a.kind == STRING
+    done = strings | ((a.kind == NUMBER) & a.whole)
+    numbers = pa.array(a.integer).cast(pa.large_string())
+    return of_texts(pc.if_else(pa.array(strings), a.text, numbers), done), done
+
+
+@form("IP_KEY")
+def ip_key(a: Vector) -> Done:
+    kernels: Any = bring("dibs.coding.computed.network_kernels")
+    _, ends, content = a.text.buffers()
+    offsets = np.frombuffer(ends, np.int64)[a.text.offset : a.text.offset + len(a) + 1]
+    data = np.frombuffer(content or b"", np.uint8)
+    own, keys = np.empty(len(a) + 1, np.int64), np.empty(kernels.KEY * len(a), np.uint8)
+    kernels.read_addresses(offsets, data, own, keys)
+    there = (np.diff(own) > 0) & (a.kind == STRING)
+    valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    texts = pa.Array.from_buffers(pa.large_string(), len(a), [valid, pa.py_buffer(own), pa.py_buffer(keys)])
+    return of_texts(texts, there), np.ones(len(a), np.bool_)
 
 
 # ---- times ----

@@ -26,6 +26,9 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
         values = _with_present(values, names.present, read_clock() if now is None else now)
     if values.events <= thresholds.few_computed:
         return compute_few(values, names)
+    if names.by_events is not None:
+        values = compute_few(values, names.by_events)
+        names = names.by_columns
     columns = _FieldColumns(values, names.is_field)
     parts = []
     for scalar, code, fields, codes in zip(names.scalars, names.codes, names.fields, names.field_codes):

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.wholes import decode
 from dibs.coding.values import EventValues, number_key
 from dibs.language.functions import evaluate
+from dibs.language.functions.arrays import values_in
 from dibs.language.functions.plain import Moment, plain_value
 from dibs.language.scalars import Interval
 
@@ -31,10 +33,9 @@ def compute_few(values: EventValues, names: ComputedNames) -> EventValues:
             if any(_UNKNOWN in some for some in own) or math.prod(map(len, own)) > MOST_COMBINATIONS:
                 unknown.append((event, code))
                 continue
-            for combination in itertools.product(*own):
-                value = evaluate(scalar, dict(zip(fields, combination)))
-                if value is None:
-                    continue
+            combinations = math.prod(map(len, own))
+            found = (evaluate(scalar, dict(zip(fields, each)), combinations) for each in itertools.product(*own))
+            for value in itertools.chain.from_iterable(map(values_in, found)):
                 if isinstance(value, bool):
                     booleans.append((event, code, value))
                 elif isinstance(value, (int, float)):
@@ -64,7 +65,7 @@ def compute_few(values: EventValues, names: ComputedNames) -> EventValues:
 def _fields(values: EventValues, names: ComputedNames) -> dict[tuple[int, int], list[Any]]:
     """The values that something is computed from."""
     found: dict[tuple[int, int], list[Any]] = {}
-    is_field = names.is_field
+    is_field, is_whole = names.is_field, names.is_whole
 
     def add(event: int, name: int, value: Any) -> None:
         found.setdefault((event, name), []).append(value)
@@ -79,7 +80,8 @@ def _fields(values: EventValues, names: ComputedNames) -> dict[tuple[int, int], 
     offsets, data = s.offsets.tolist(), s.data
     for i, (event, name) in enumerate(zip(s.event.tolist(), s.name.tolist())):
         if is_field[name]:
-            add(event, name, data[offsets[i] : offsets[i + 1]].tobytes().decode())
+            text = data[offsets[i] : offsets[i + 1]].tobytes()
+            add(event, name, decode(text) if is_whole[name] else text.decode())
     for event, name, micros in zip(t.event.tolist(), t.name.tolist(), t.microseconds.tolist()):
         if is_field[name]:
             add(event, name, Moment(micros))

@@ -123,7 +123,7 @@ def of_plain(values: Sequence[Plain]) -> Vector:
             made.kind[i], texts[i] = STRING, value
         elif isinstance(value, Moment):
             made.kind[i], made.integer[i] = TIME, value.microseconds
-        else:
+        elif isinstance(value, Interval):
             made.kind[i], made.integer[i] = INTERVAL, value.microseconds
             if value.months:
                 months = np.zeros(len(values), np.int64) if months is None else months

@@ -74,11 +74,11 @@ def _read(events: object, wanted: WantedNames, attributes: str | None, on_error:
     if isinstance(events, (bytes, bytearray, memoryview, str)):
         content = json_content(events)
         # The kernels have so much space to prepare that very few lines are dicts in less time.
-        if has_lines(content, thresholds.few_events):
+        if wanted.raw is None and has_lines(content, thresholds.few_events):
             return read_json_lines(content, wanted, on_error, attributes)
         rows: Iterable[object] = json_lines(content)
     elif isinstance(events, JsonTexts):
-        if len(events) > thresholds.few_events:
+        if wanted.raw is None and len(events) > thresholds.few_events:
             return read_json_texts(events.texts, wanted, on_error, attributes)
         rows = events
     elif isinstance(events, Mapping):

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy, to_numpy
 from dibs.coding.events.arrow_columns import plan_of, read_columns
+from dibs.coding.events.arrow_rows import read_raw
 from dibs.coding.events.arrow_types import LISTS, ROLE, WRAPPERS, check_layout, holds_objects, role_inside, unwrap
 from dibs.coding.events.arrow_values import invalid_texts, microseconds, number_keys, text_buffers
 from dibs.coding.events.json_lane import read_json_columns
+from dibs.coding.events.raw import RawNames
 from dibs.coding.events.rows import ValueParts
 from dibs.coding.events.scalars import EXPECTED, OUTSIDE_TIME
 from dibs.coding.events.wanted import WantedNames
@@ -103,6 +105,8 @@ class _ArrowReader:
         first, self.events = self.events, self.events + batch.num_rows
         if self.events >= 2**31:
             raise EventError("found 2**31 events or more; expected fewer in one call: pass them in several batches")
+        if self.wanted.raw is not None:
+            batch = self._read_raw(self.wanted.raw, batch, attributes, first)
         if attributes is not None:
             self._read_column(batch, attributes, None, first)
             return
@@ -116,6 +120,19 @@ class _ArrowReader:
                 if self._useful([name], plan.schema.field(column).type)[0]:
                     self._read_column(part, column, name, first)
             first += part.num_rows
+
+    def _read_raw(
+        self, raw: RawNames, batch: pa.Table | pa.RecordBatch, attributes: int | None, first: int
+    ) -> pa.Table | pa.RecordBatch:
+        """What is asked for as it came; gives the batch without columns that are called as this is."""
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            for column in range(part.num_columns):
+                check_layout(part.column(column))
+            read_raw(raw, part, attributes, first, self.parts)
+            first += part.num_rows
+        if attributes is None and any(name[:1] == "\0" for name in batch.schema.names):
+            batch = batch.select([i for i, name in enumerate(batch.schema.names) if name[:1] != "\0"])
+        return batch
 
     def _read_column(self, batch: pa.Table | pa.RecordBatch, column: int, path: str | None, first: int) -> None:
         """first: the number of its first event."""
@@ -215,6 +232,9 @@ class _ArrowReader:
                 if role is not None:
                     array = array.filter(from_numpy(keep))
             name = numbers[which]
+        if self.wanted.raw is not None and self.wanted.raw.is_raw[name].any():
+            keep = ~self.wanted.raw.is_raw[name]
+            event, name, array = event[keep], name[keep], array.filter(from_numpy(keep)) if role is not None else array
         if not len(event):
             return
         parts = self.parts

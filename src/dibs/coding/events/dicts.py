@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dibs.arrays import from_strings
 from dibs.coding.events.depth import DEEPEST, too_deep
+from dibs.coding.events.raw import RawNames, TooDeep, path_of
 from dibs.coding.events.rows import drop_events
 from dibs.coding.events.scalars import EXACT_SCALARS, LONE_SURROGATE, UnreadableValue, is_text, read_range, read_scalar
 from dibs.coding.events.wanted import LEADS, SKIP, WantedNames
@@ -79,7 +80,8 @@ class _DictReader:
         numbers, number_names = self.numbers.append, self.number_names.append
         strings, string_names = self.strings.append, self.string_names.append
         booleans, boolean_names = self.booleans.append, self.boolean_names.append
-        code_of = self.wanted.codes.get
+        raw = self.wanted.raw
+        code_of = (self.wanted.codes if raw is None else raw.other_codes).get
         ends = _Ends()
         try:
             for event in events:
@@ -109,6 +111,8 @@ class _DictReader:
                             self._take(code, EXACT_SCALARS[kind](value))
                         elif value is not None:
                             self._structure(key, code, value)
+                    if raw is not None:
+                        self._take_raw(raw, event)
                 except _BadEvent as problem:
                     self.unreadable_events.append(self.event)
                     self._problem(None, str(problem))
@@ -128,7 +132,7 @@ class _DictReader:
                 raise _BadEvent(no_key(key, path))
             key = str.__str__(key)  # other classes may hash and print as they like
         name = key if path is None else f"{path}.{key}"
-        return self.wanted.code(name)
+        return SKIP if name[:1] == "\0" else self.wanted.code(name)
 
     def _structure(self, path: str, code: int, value: Any) -> None:
         """Everything inside a value, depth first, without recursion."""
@@ -197,6 +201,24 @@ class _DictReader:
             self.booleans.append(value)
             self.boolean_names.append(code)
 
+    def _take_raw(self, raw: RawNames, event: Mapping[Any, Any]) -> None:
+        """What is asked for as it came."""
+        try:
+            for code, found in raw.find(event):
+                if isinstance(found, str):
+                    self.strings.append(found)
+                    self.string_names.append(code)
+                elif found is None:
+                    self.unreadable.append((self.event, code))
+                elif isinstance(found, UnreadableValue):
+                    self.unreadable.append((self.event, code))
+                    self._problem(path_of(self.wanted.names[code]), str(found))
+                else:
+                    self.booleans.append(found)
+                    self.boolean_names.append(code)
+        except TooDeep as problem:
+            raise _BadEvent(str(problem)) from None
+
     def _fields(self, path: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, int, Any]] | None:
         if path not in self.below:
             self.below[path] = {} if self.wanted.leads(path) else None
@@ -257,7 +279,7 @@ class _DictReader:
             good = np.array([is_text(string) for string in strings])
             for row in np.flatnonzero(~good):
                 self.unreadable.append((int(event[row]), int(name[row])))
-                problem = EventProblem(int(event[row]), self.wanted.names[name[row]], LONE_SURROGATE)
+                problem = EventProblem(int(event[row]), path_of(self.wanted.names[name[row]]), LONE_SURROGATE)
                 self.problems.append(problem)
             event, name = event[good], name[good]
             text = from_strings([strings[row] for row in np.flatnonzero(good)])

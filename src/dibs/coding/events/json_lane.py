@@ -62,6 +62,9 @@ def read_json_texts(
 
 def read_json_columns(chunks: Iterable[pa.Array], wanted: WantedNames, on_error: str) -> EventValues:
     """chunks: string arrays, or large ones."""
+    if wanted.raw is not None:
+        texts_of_all = (text for chunk in chunks for text in chunk.cast(pa.large_binary()).to_pylist())
+        return read_dicts(({} if text is None else json_text(text) for text in texts_of_all), wanted, on_error)
     reader = _Reader(wanted, on_error)
     for chunk in chunks:
         for texts in _blocks_of_column(chunk):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.events.raw import path_of
 from dibs.coding.values import Booleans, EventProblem, EventValues, Numbers, Strings, Times, Unreadable
 from dibs.errors import EventError
 
@@ -56,7 +57,7 @@ class ValueParts:
         firsts: list[tuple[int, str | None, str]] = []
         for event, name, message in self.unreadable:
             row = int(event.argmin())
-            firsts.append((int(event[row]), names[name[row]], message))
+            firsts.append((int(event[row]), path_of(names[name[row]]), message))
         firsts += [(int(event.min()), None, message) for event, message in self.broken_events if len(event)]
         if firsts:
             number, attribute, text = min(firsts, key=lambda first: first[0])
@@ -70,7 +71,7 @@ class ValueParts:
                 problems.setdefault((event, None), EventProblem(event, None, message))
         for events, numbers, message in self.unreadable:
             for event, number in zip(events.tolist(), numbers.tolist(), strict=True):
-                attribute = names[number]
+                attribute = path_of(names[number])
                 problems.setdefault((event, attribute), EventProblem(event, attribute, message))
         return sorted(problems.values(), key=lambda problem: problem.event)
 

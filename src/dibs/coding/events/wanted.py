@@ -16,9 +16,10 @@ from dibs.coding.computed.naming import ComputedNames, with_fields
 from dibs.coding.events.arrow_values import text_buffers
 from dibs.coding.events.declared import DeclaredNames
 from dibs.coding.events.paths import Paths, paths_of
+from dibs.coding.events.raw import RawNames
 from dibs.coding.values import Names
 from dibs.jit.kernel import kernel
-from dibs.language.scalars import PRESENT, is_computed
+from dibs.language.scalars import PRESENT, is_computed, is_raw
 from dibs.language.types import Types
 from dibs.lazy import lazy
 from dibs.thresholds import thresholds
@@ -99,6 +100,11 @@ class WantedNames:
             known._own_time = attribute
             self._at_times_of[attribute] = known
         return known
+
+    @lazy
+    def raw(self) -> RawNames | None:
+        """What is read of events as it came, if there is anything."""
+        return RawNames(self.codes) if any(map(is_raw, self.names)) else None
 
     def leads(self, path: str) -> bool:
         """Whether an object at this path may hold a wanted attribute."""

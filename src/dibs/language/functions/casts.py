@@ -124,6 +124,15 @@ def to_text(value: Plain) -> str | None:
     return value if isinstance(value, str) else str(value) if isinstance(value, int) else None
 
 
+@function("SAME_TEXT", "A A A*", "B", "whether it equals one of the others, all as strings", takes_null=True)
+def is_same_text(value: Plain, *others: Plain) -> bool | None:
+    """4625 and '4625' are alike."""
+    text, found = to_text(value), list(map(to_text, others))
+    if text is None:
+        return None
+    return True if text in found else None if None in found else False
+
+
 def float_text(value: float) -> str:
     """As Java writes it: 1.0E-5, 123.5, 1.0E20."""
     if not math.isfinite(value):

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from dibs.language.functions import texts
-from dibs.language.functions.plain import Moment, Plain, is_number, order_of
+from dibs.language.functions.plain import Array, Moment, Object, Plain, is_number, order_of
 from dibs.language.functions.table import Kinds, fitting, function, kind_of
 from dibs.language.functions.time_texts import read_moment
 from dibs.language.like import LikeError, like_regex
@@ -28,7 +28,7 @@ def comparable(a: Plain, b: Plain) -> tuple[Any, Any] | None:
         b = read_moment(b)
     elif isinstance(b, Moment) and isinstance(a, str):
         a = read_moment(a)
-    if a is None or b is None or kind_of(a) != kind_of(b):
+    if a is None or b is None or kind_of(a) != kind_of(b) or isinstance(a, (Array, Object)):
         return None
     if is_number(a):
         return order_of(a), order_of(b)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Plain values, which functions compute with, and the one way to apply a function to them.
 
-    None, bool, int, float, str, Moment, Interval
+    None, bool, int, float, str, Moment, Interval; Array and Object, as they came
 
 A number is an int where it is a whole number of 64 bits, whatever it was written as, else a float: 2.5 + 0.5 is 3. A
 Moment is a date or a timestamp. None is NULL: a missing value, and whatever Spark would raise an error for.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Union
 
 from dibs.language.expression import EPOCH, MICROSECOND, Kind, Literal, microseconds, number
@@ -25,8 +26,22 @@ class Moment(NamedTuple):
     microseconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array as it came: nulls, arrays and objects are elements of it."""
+
+    elements: tuple[Plain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object. It is no value itself, but what lies in it may be."""
+
+    members: tuple[tuple[str, Plain], ...]
+
+
 Number = int | float
-Plain = Union[None, bool, int, float, str, Moment, Interval]
+Plain = Union[None, bool, int, float, str, Moment, Interval, Array, Object]
 Form = Callable[..., Plain]
 
 
@@ -62,7 +77,7 @@ def literal_of(value: Plain) -> Literal | None:
             return Literal(Kind.TIME, EPOCH + value.microseconds * MICROSECOND)
         except OverflowError:
             return None
-    assert not isinstance(value, Interval)
+    assert not isinstance(value, (Interval, Array, Object))
     if isinstance(value, bool):
         return Literal(Kind.BOOLEAN, value)
     return Literal(Kind.STRING, value) if isinstance(value, str) else number(value)

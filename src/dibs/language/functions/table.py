@@ -5,9 +5,9 @@ A function is declared where its plain form stands:
     @function("LENGTH", "S", "N", "how many characters the text has")
     def length(text: str) -> int: ...
 
-Kinds are letters: B boolean, N number, S string, T time, D day (of a time), I interval, A any. An argument of several
-kinds has several letters (`NI`), an optional one a `?` behind it, and the last one may come any number of times, or
-never (`*`). A string is read as a time where T or D is asked for and S is not.
+Kinds are letters: B boolean, N number, S string, T time, D day (of a time), I interval, A any of these, L array as it
+came. An argument of several kinds has several letters (`NI`), an optional one a `?` behind it, and the last one may
+come any number of times, or never (`*`). A string is read as a time where T or D is asked for and S is not.
 
 A form is called with values of the kinds that it declares and never with NULL: `apply` gives NULL for those, unless the
 form is declared to take whatever comes (`takes_null`). A result of None is NULL; a number is made canonical.
@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from dibs.language.functions.plain import Form, Moment, Plain, plain_number
+from dibs.language.functions.plain import Array, Form, Moment, Object, Plain, plain_number
 from dibs.language.functions.time_texts import read_day, read_moment
 from dibs.language.scalars import Interval
 
@@ -31,16 +31,18 @@ class Kinds(enum.IntFlag):
     TIME = 8
     INTERVAL = 16
     ANY = 31
+    ARRAY = 64  # as it came; else a function is applied to each element
     DAY = 32  # beside TIME: a string is read as a day, as it is written, whatever the time and zone behind it
 
 
-_LETTERS = {**dict(zip("BNSTIA", Kinds.__members__.values())), "D": Kinds.TIME | Kinds.DAY}
+_LETTERS = {**dict(zip("BNSTIAL", Kinds.__members__.values())), "D": Kinds.TIME | Kinds.DAY}
 _WORDS = {
     Kinds.BOOLEAN: "a boolean",
     Kinds.NUMBER: "a number",
     Kinds.STRING: "a string",
     Kinds.TIME: "a time",
     Kinds.INTERVAL: "an interval",
+    Kinds.ARRAY: "an array",
 }
 _NAMES = {kind: word.split()[1] for kind, word in _WORDS.items()}
 
@@ -90,7 +92,7 @@ def _kinds(letters: str) -> Kinds:
 
 
 def describe_kinds(kinds: Kinds) -> str:
-    if kinds == Kinds.ANY:
+    if kinds & Kinds.ANY == Kinds.ANY:
         return "any value"
     words = [word for kind, word in _WORDS.items() if kind & kinds]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
@@ -99,7 +101,7 @@ def describe_kinds(kinds: Kinds) -> str:
 def describe_call(function: Function) -> str:
     """As it is written: SUBSTRING(string, number[, number])."""
     words = [" | ".join(_NAMES[kind] for kind in _WORDS if kind & kinds) for kinds in function.arguments]
-    words = ["value" if kinds == Kinds.ANY else word for kinds, word in zip(function.arguments, words)]
+    words = ["value" if kinds & Kinds.ANY == Kinds.ANY else word for kinds, word in zip(function.arguments, words)]
     optional = words[function.least :] if function.most is not None else []
     written = ", ".join(words[: function.least]) + "".join(f"[, {word}]" for word in optional)
     return f"{function.name}({written}{', ...' if function.most is None else ''})"
@@ -113,6 +115,8 @@ def kind_of(value: Plain) -> Kinds:
         return Kinds.NUMBER
     if isinstance(value, str):
         return Kinds.STRING
+    if isinstance(value, (Array, Object)):
+        return Kinds.ARRAY
     return Kinds.TIME if isinstance(value, Moment) else Kinds.INTERVAL
 
 

@@ -12,13 +12,17 @@ from typing import Any
 import orjson
 
 from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.wholes import plain_json
 from dibs.coding.events.declared import FACTORS, DeclaredNames
+from dibs.coding.events.raw import TooDeep, find_at, has_path, joined_json, take_strings
 from dibs.language.expression import Kind
 from dibs.language.functions import evaluate
+from dibs.language.functions.arrays import values_in
 from dibs.language.functions.plain import Moment, Plain, datetime_of, plain_value
 from dibs.language.functions.time_texts import read_moment
 from dibs.language.present import Present, read_clock
-from dibs.language.scalars import PRESENT
+from dibs.language.printer import EVERY, HAS_KEY
+from dibs.language.scalars import PRESENT, split_mark
 from dibs.language.types import KINDS, fit
 
 _PLAIN = (str, bool, int, float)
@@ -34,10 +38,23 @@ def add_computed(
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
+    try:
+        return _with_members(text, event, names, now, declared)
+    except (TooDeep, RecursionError):
+        return None
+
+
+def _with_members(
+    text: bytes, event: Any, names: ComputedNames | None, now: Present, declared: DeclaredNames | None
+) -> bytes | None:
     if type(event) is not dict or any(key[:1] == "\0" for key in event):
         return None
     is_empty = not event
     members: list[bytes] = []
+    if names is not None and names.every_key is not None:  # as they came
+        texts: list[str] = []
+        take_strings(event, 0, texts)
+        members.append(names.every_key + orjson.dumps(texts))
     if declared is not None:
         converted = _convert(event, declared)
         if converted is None:
@@ -101,10 +118,9 @@ def _compute(event: dict[str, Any], names: ComputedNames, now: Present, members:
         if values is None:
             return False
         found: list[Plain] = []
-        for combination in itertools.product(*values):
-            value = evaluate(scalar, dict(zip(fields, combination)))
-            if value is None:
-                continue
+        several = math.prod(map(len, values))
+        all_found = (evaluate(scalar, dict(zip(fields, each)), several) for each in itertools.product(*values))
+        for value in itertools.chain.from_iterable(map(values_in, all_found)):
             if type(value) not in _PLAIN or (type(value) is float and not math.isfinite(value)):
                 return False
             found.append(value)
@@ -117,6 +133,9 @@ def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | Non
     """The values of each field, or [None]; None: there is something unusual about them."""
     found: list[list[Plain]] = []
     for field in fields:
+        if field[:1] == "\0":
+            found.append(_as_it_came(event, field))
+            continue
         value = event.get(field)
         if "." in field or type(value) in (list, dict):
             own: list[Plain] = []
@@ -126,6 +145,21 @@ def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | Non
         else:
             found.append([_number(value)])
     return found if math.prod(map(len, found)) <= MOST_COMBINATIONS else None
+
+
+def _as_it_came(event: dict[str, Any], field: str) -> list[Plain]:
+    """An array as a whole, or whether a key is there."""
+    mark, path = split_mark(field)
+    if field == EVERY:
+        texts: list[str] = []
+        take_strings(event, 0, texts)
+        return list(texts) or [None]
+    if mark == HAS_KEY:
+        return [has_path(event, path, 0)]
+    if "." not in path:
+        return [plain_json(event.get(path), is_ours=False)]
+    found = find_at(event, path, 0)
+    return [plain_json(joined_json(found))]
 
 
 def _find(value: Any, path: str, depth: int, found: list[Plain]) -> bool:

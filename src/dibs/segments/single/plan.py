@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import number_names
+from dibs.coding.computed.naming import ComputedNames
 from dibs.coding.domain import Domains
 from dibs.coding.events import WantedNames
 from dibs.coding.groups import TimeConstants
@@ -25,6 +26,7 @@ from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.scan import Scan
 from dibs.jit.borrowing import Table, entries_of
+from dibs.language.printer import EVERY
 from dibs.language.table import Facet
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.segment import Segment
@@ -144,7 +146,9 @@ class Plan:
         self._table = Table(numbers, held)
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
-        self.computed = names.computed
+        self.computed = names.computed  # or all strings of an event, which are added to it in the same way
+        if self.computed is None and EVERY in names.codes:
+            self.computed = ComputedNames(names.names)
         self.declared = names.declared(types) if types else None
         self.segments = [layer.segment for layer in state.layers]
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
