@@ -134,7 +134,7 @@ class _Conversion:
             self.added["numbers"].append((event, name, *number_key(found)))
         elif isinstance(found, str):
             self.added["strings"].append((event, name, found.encode()))
-        else:
+        elif isinstance(found, Moment):
             self.added["times"].append((event, name, found.microseconds))
 
     def finish(self, on_error: str) -> EventValues:
