@@ -40,6 +40,7 @@ WITH_SPARK = {f"tests/{test}": group for group, tests in SPARK.items() for test 
 # one of them. All others come in the order in which they are collected.
 LONGEST = (
     *SPARK,
+    "test_memory_safety",
     "test_benchmarks",
     "test_lives",
     "test_exactness",

@@ -318,7 +318,7 @@ def test_many_subscriptions_are_parsed_once(number: int, monkeypatch: pytest.Mon
     parsed: list[str] = []
     real = dibs.parse
     for module in ("dibs.segments.compile", "dibs.language.sql"):
-        monkeypatch.setattr(f"{module}.parse", lambda text: parsed.append(text) or real(text))
+        monkeypatch.setattr(f"{module}.parse", lambda text, *types: parsed.append(text) or real(text))
     matcher = Matcher()
     matcher.add_many([(i, f"p > {i} OR q = NULL") for i in range(number)])  # which no template takes
     assert matcher.match({"p": 5}) == list(range(min(5, number)))

@@ -117,7 +117,7 @@ print("good")
 
 def in_a_process(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], env=os.environ | environment, capture_output=True, text=True, timeout=600
+        [sys.executable, *arguments], env=os.environ | environment, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout

@@ -69,7 +69,7 @@ def test_only_strings_that_re2_is_asked_about_leave_the_compiled_call() -> None:
     """One expression of which nothing is known concerns the events that have its attribute, and no others."""
     matcher = Matcher(threads=1)
     matcher.add_many([(i, f"t LIKE '%{i}%' AND n < {i}") for i in range(300)])
-    matcher.add("unknown", "other RLIKE '[0-9]{3}' OR n = 1000")
+    matcher.add("unknown", "other RLIKE '[0-9]{3}' OR other RLIKE '\\\\b[0-9]' OR n = 1000")
     matcher.add("opposite", "NOT (other RLIKE '[a-z]{3}')")
     matcher.match_batch([{"n": 1}])
     singles = matcher._matching.singles

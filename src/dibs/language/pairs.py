@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dibs.language.conditions import ConditionReader
-from dibs.language.expression import UNKNOWN, And, Constant, Expression, Not, Or, Truth
+from dibs.language.expression import UNKNOWN, And, Constant, Expression, Not, Or, Truth, attributes
 from dibs.language.operands import Operand, OperandReader
 from dibs.language.pairing import Side, below, place
 from dibs.language.predicates import Condition
+from dibs.language.printer import EVERY
 from dibs.language.problems import Refused
-from dibs.language.scalars import Call, Field, Value
+from dibs.language.scalars import Call, Field, Value, asks_for_now, fields_of, is_computed, scalar_of, sees_structure
 
 _OUTSIDE = "write d.attribute for an attribute of the earlier document; what is asked of the event alone stands outside"
 
@@ -77,9 +78,25 @@ class PairReader(ConditionReader):
         if isinstance(found, Constant):
             return found
         assert not isinstance(found, (Not, Truth))
+        if not self.is_allowed(found, start, end):
+            return UNKNOWN
         placed = place(found, self.name)
         if not isinstance(placed, Side):
             return placed
         if placed == Side.EVENT:
             self.problems.add("this asks nothing of the earlier document", _OUTSIDE, start, end)
         return UNKNOWN
+
+    def is_allowed(self, found: Expression, start: int, end: int) -> bool:
+        """Whether documents can be asked this: they have attributes, and no arrays as wholes and no present time."""
+        for name in attributes(found):
+            scalar = scalar_of(name) if is_computed(name) else Field(name)
+            if asks_for_now(name):
+                advice = f"compare with an attribute of the event, as in {self.name}.time > time - INTERVAL 1 HOUR"
+                self.problems.add("the present time is not supported inside a join over history", advice, start, end)
+                return False
+            if sees_structure(scalar) or EVERY in fields_of(scalar):
+                advice = "compare single values, as in d.tag = tag: an attribute that is an array has all its elements"
+                self.problems.add("arrays as wholes are not supported inside a join over history", advice, start, end)
+                return False
+        return True

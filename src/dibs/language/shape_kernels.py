@@ -405,8 +405,7 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
         known = _is_known(word)
         found = np.int64(1)  # what stands here: its byte, or 0 to leave the text alone
         if kind == WORD and (known or follows == _OPEN or is_before_string):
-            takes_string = word in (_LIKE, _RLIKE, _REGEXP, _ESCAPE)
-            # What a pattern is must be known, also where it is in parentheses.
+            takes_string = word in (_LIKE, _RLIKE, _REGEXP, _ESCAPE)  # it must be known, also in parentheses
             is_time = word in (_DATE, _TIMESTAMP)
             if (takes_string and not is_before_string) or not (known or follows == _OPEN or is_time):
                 break

@@ -328,8 +328,9 @@ def _rows(batch: StoredBatch, attributes: str | None, step: int) -> Iterator[Map
     """The attributes of each step-th event, as dicts; none of what cannot be read."""
     chosen = range(0, len(batch), step)
     if isinstance(batch.data, (pa.Table, pa.RecordBatch)):
-        table = batch.data.take(pa.array(chosen, pa.int64()))
-        rows = table[attributes].to_pylist() if attributes is not None else table.to_pylist()
+        tables = (batch.data.slice(event, 1) for event in chosen)  # Arrow takes rows of some types only
+        some = (table.select([attributes]) if attributes is not None else table for table in tables)
+        rows = [row if attributes is None else row[attributes] for table in some for row in table.to_pylist()]
     else:
         rows = [batch.data[event] for event in chosen]
         if attributes is not None:

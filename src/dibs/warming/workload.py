@@ -55,6 +55,7 @@ GENERAL = [
     "brand LIKE '%ple' AND note LIKE '%new%'",
     "note RLIKE '[0-9]+x' OR note NOT LIKE '%a_c%'",
     "price NOT BETWEEN 3 AND 4 OR size NOT IN (1, 2, 3)",
+    "ip_in(host, '10.0.0.0/8', '2001:db8::/32')",
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
@@ -63,7 +64,7 @@ EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple",
 EVENTS: list[dict[str, Any]] = [
     EVENT,
     {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x"},
-    {"day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
+    {"host": "10.1.2.3", "day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
     {},
 ]
 UNUSUAL: list[dict[str, Any]] = [
