@@ -29,9 +29,9 @@ demo: $(READY)
 	$(BIN)/python examples/shop_demo.py
 
 # Tests are spread over processes file by file, those with a Spark session on two; the slowest begin first (see
-# tests/groups.py). One process more than there are cores: tests of Spark, the service and kills wait as much as they
+# tests/groups.py). Two processes more than there are cores: tests of Spark, the service and kills wait as much as they
 # compute.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") \
+PYTEST := $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 2)") \
 	--dist loadscope --no-loadscope-reorder
 
 test: $(READY)
