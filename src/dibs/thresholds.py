@@ -64,6 +64,9 @@ class Thresholds:
     verify_cost: float = _threshold(15.0, 15.0, "what it pays for a clause that its vectors do not decide")
     vectors_cost: float = _threshold(5.0, 0.0, "what it pays for each of its values if there are vectors at all")
     worth_planning: float = _threshold(1.25, 1.0, "times less that an event must cost by a new plan")
+    tried_clauses: int = _threshold(
+        200_000, 0, "clauses of which several plans are made and tried; of more, only the one that there is; 0: none"
+    )
     sampled_clauses: int = _threshold(20_000, 10, "clauses by which that is judged")
     enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")
     look_every: int = _threshold(4_096, 8, "events after which the plan is looked at again")
@@ -106,7 +109,7 @@ class Thresholds:
     guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.vectors
-    vector_rows: int = _threshold(256, 1, "clauses over the same attributes that may be vectors")
+    vector_rows: int = _threshold(128, 1, "clauses over the same attributes that may be vectors")
     vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a list has 8 more for each span")
     # index.auto.masks
     few_survivors: float = _threshold(

@@ -51,6 +51,13 @@ class CodedEvents:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def between(self, first: int, behind: int) -> CodedEvents:
+        """A run of events, without a copy of their entries."""
+        run = slice(int(self.offsets[first]), int(self.offsets[behind]))
+        lo = self.lo[run]
+        hi = lo if self.points else self.hi[run]
+        return CodedEvents(self.offsets[first : behind + 1] - run.start, self.attribute[run], lo, hi, self.points)
+
     def take(self, events: NDArray[np.int64], points: bool) -> CodedEvents:
         """The given events; `points` must be true of them."""
         sizes = np.diff(self.offsets)[events]

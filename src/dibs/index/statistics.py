@@ -20,7 +20,8 @@ from dibs.thresholds import thresholds
 
 ATTRIBUTES_A_PREDICATE = 6.0  # attributes of an event for each predicate of a subscription, before events are seen
 BLOCK = 512  # events that masks look at together
-SAMPLED_RUNS = 16  # in which events are taken from a large batch
+SAMPLED_PART = 2  # of the values that are remembered, one batch may be so many
+SAMPLED_RUNS = 8  # in which events are taken from a large batch
 
 
 class Presence:
@@ -30,6 +31,7 @@ class Presence:
         self.events = 0.0
         self._present = np.zeros(attributes)
         self._in_batches = self._blocks = 0.0
+        self._seen = self._seen_by_batch = 0.0  # events, and each as often as its batch has events
         self._latest: deque[CodedEvents] = deque()
         self._latest_events = 0
         self.begin_again_in_a_child()
@@ -43,17 +45,21 @@ class Presence:
         return len(self._present)
 
     def observe(self, events: CodedEvents) -> int:
-        """Returns how many of the events it took: of many at once, a sample."""
+        """Takes the events; of many at once, a sample. Returns how many there were."""
         most, in_batch = thresholds.latest_events, len(events)
-        if len(events) > most:
-            events = _sample(events, most)
+        if len(events) * SAMPLED_PART > most:
+            events = _sample(events, max(most // SAMPLED_PART, 1))
         with self._lock:
             if self.events + len(events) > thresholds.remembered_events:
                 self.events /= 2
                 self._present /= 2
                 self._in_batches /= 2
                 self._blocks /= 2
+                self._seen /= 2
+                self._seen_by_batch /= 2
             self.events += len(events)
+            self._seen += in_batch
+            self._seen_by_batch += in_batch * in_batch
             if in_batch > thresholds.one_by_one_events:
                 self._in_batches += in_batch
                 self._blocks += -(-in_batch // BLOCK)
@@ -65,7 +71,7 @@ class Presence:
             self._latest_events += len(events)
             while self._latest_events - len(self._latest[0]) >= most:
                 self._latest_events -= len(self._latest.popleft())
-        return len(events)
+        return in_batch
 
     def latest(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Attribute and cell of every value of the latest events."""
@@ -73,6 +79,14 @@ class Presence:
             latest = list(self._latest)
         none = np.empty(0, np.int32)
         return np.concatenate([none, *(e.attribute for e in latest)]), np.concatenate([none, *(e.lo for e in latest)])
+
+    def batches(self) -> list[CodedEvents]:
+        """The latest events, in batches as long as that of an event was, or all in one."""
+        with self._lock:
+            latest, size = list(self._latest), round(self._seen_by_batch / max(self._seen, 1.0))
+        events = concatenate_events(latest)
+        size = min(max(size, 1), max(len(events), 1))
+        return [events.between(i, min(i + size, len(events))) for i in range(0, len(events), size)]
 
     def latest_share(self) -> NDArray[np.float64]:
         """Of the latest events, those that have each attribute. (One with several values counts as often.)"""
@@ -85,6 +99,15 @@ class Presence:
 
     def share(self) -> NDArray[np.float64]:
         return np.minimum(self._present / max(self.events, 1.0), 1.0)
+
+
+def concatenate_events(parts: list[CodedEvents]) -> CodedEvents:
+    offsets = np.zeros(sum(map(len, parts)) + 1, np.int64)
+    np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(e.offsets) for e in parts)]), out=offsets[1:])
+    none, points = np.empty(0, np.int32), all(e.points for e in parts)
+    attribute, lo = (np.concatenate([none, *(getattr(e, n) for e in parts)]) for n in ("attribute", "lo"))
+    hi = lo if points else np.concatenate([none, *(e.hi for e in parts)])
+    return CodedEvents(offsets, attribute, lo, hi, points)
 
 
 def _sample(events: CodedEvents, most: int) -> CodedEvents:

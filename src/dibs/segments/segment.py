@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.arrays import from_numpy
+from dibs.coding.alternatives import join_alternatives
 from dibs.coding.batch import code_events
 from dibs.coding.clauses import Clauses, code_clauses, runs
 from dibs.coding.domain import Domains
@@ -30,6 +31,7 @@ from dibs.index.statistics import guess_presence
 from dibs.language.joins import join_of, read_attributes
 from dibs.language.printer import is_join
 from dibs.language.scalars import is_computed
+from dibs.language.table import Facet
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
@@ -184,12 +186,18 @@ def build(
 ) -> Segment:
     """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled.
     like: see Choice.build."""
-    if not np.array_equal(compiled.order, np.arange(len(ids))):
-        order = from_numpy(compiled.order)
-        ids, texts = ids.take(order), texts.take(order)
-        weights = None if weights is None else weights[compiled.order]
-        versions = versions[compiled.order]
     domains, clauses = code_clauses(compiled.table)
+    rows = compiled.order
+    if clauses.conjunctions < len(clauses):
+        joins = np.array([is_join(name) for name, _ in domains.attributes], np.bool_)
+        gapless = (domains.facet == Facet.PATTERN) | (domains.facet == Facet.NO_PATTERN)
+        clauses, place = join_alternatives(clauses, joins, gapless)
+        rows = rows[place]
+    if not np.array_equal(rows, np.arange(len(ids))):
+        order = from_numpy(rows)
+        ids, texts = ids.take(order), texts.take(order)
+        weights = None if weights is None else weights[rows]
+        versions = versions[rows]
     return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.build(domains, clauses, like))
 
 

@@ -3,6 +3,9 @@
 A record costs by the events that look at it, a mask by the clause, whoever looks, a vector by the events that have all
 attributes of its group. Besides, each costs something for every event, whatever it holds: so it may be cheaper to have
 only one or two of them.
+
+Unit costs are right for some workload, and wrong by some factor for yours. So plans are tried (index.auto.trials), and
+what was measured beside what was estimated, part by part, corrects later estimates.
 """
 
 from __future__ import annotations
@@ -106,18 +109,23 @@ class Placement(NamedTuple):
         return np.append(self.vectors, False)[groups.of_row]  # the last one is that of rows without a group
 
 
-def plan_clauses(clauses: Clauses, shares: Shares, highest: NDArray[np.int32], fullness: float = 1.0) -> Plan:
-    """highest: the highest cell that predicates of an attribute cover; fullness: the share of a block of masks that a
-    batch fills."""
-    filed = file_clauses(clauses, shares, highest, find_groups(clauses))
-    mask_cost = _mask_cost(clauses, highest)
-    placed = choose_parts(filed, mask_cost / fullness)
-    if len(clauses.attribute) + len(filed.entries.tests) + len(clauses) > MOST_WORDS:
-        placed.masks[~placed.rows_of_vectors(filed.groups)] = True
-    vectors = Vectors.build(clauses, filed.groups, placed.vectors, shares.presence, filed.share, highest)
-    in_vectors = placed.rows_of_vectors(filed.groups)
-    records = _make_records(clauses, filed, ~placed.masks & ~in_vectors, highest)
-    return Plan(records, _make_masks(clauses, filed, placed.masks), vectors, shares, mask_cost, fullness)
+class PartCosts(NamedTuple):
+    """What an event pays each part, in nanoseconds; or how many times as much as was estimated."""
+
+    records: float
+    masks: float
+    vectors: float
+
+    def corrected(self, by: PartCosts) -> float:
+        return self.records * by.records + self.masks * by.masks + self.vectors * by.vectors
+
+
+AS_ESTIMATED = PartCosts(1.0, 1.0, 1.0)
+# Ways to place clauses: where each is cheapest by the estimates, or as many as possible here or there.
+CHEAPEST, RECORDS, MASKS, VECTORS, BOTH, PROGRAMS = (
+    "cheapest", "records", "masks", "vectors and records", "vectors and masks", "programs in masks"
+)  # fmt: skip
+WAYS = (CHEAPEST, RECORDS, MASKS, VECTORS, BOTH, PROGRAMS)
 
 
 class Plan(NamedTuple):
@@ -127,9 +135,59 @@ class Plan(NamedTuple):
     shares: Shares  # by which it was made
     mask_cost: float  # of a clause, if blocks are full
     fullness: float  # of blocks, by which it was made
+    way: str
+    estimated: PartCosts
+    factors: PartCosts = AS_ESTIMATED  # by which estimates are corrected
+    measured: PartCosts | None = None  # when it was tried
+
+    @property
+    def nbytes(self) -> PartCosts:
+        return PartCosts(*(sum(a.nbytes for a in part.arrays().values()) for part in self[:3]))
 
 
-def _mask_cost(clauses: Clauses, highest: NDArray[np.int32]) -> float:
+def plan_clauses(
+    clauses: Clauses, shares: Shares, highest: NDArray[np.int32], fullness: float = 1.0,
+    factors: PartCosts = AS_ESTIMATED,
+) -> Plan:  # fmt: skip
+    """highest: the highest cell that predicates of an attribute cover; fullness: the share of a block of masks that a
+    batch fills; factors: by which estimates are corrected."""
+    filed = file_clauses(clauses, shares, highest, find_groups(clauses))
+    mask_cost = mask_cost_of(clauses, highest)
+    placed = place(CHEAPEST, clauses, filed, mask_cost / fullness, factors)
+    return make_plan(clauses, filed, placed, shares, highest, mask_cost, fullness, CHEAPEST, factors)
+
+
+def make_plan(
+    clauses: Clauses, filed: FiledClauses, placed: Placement, shares: Shares, highest: NDArray[np.int32],
+    mask_cost: float, fullness: float, way: str, factors: PartCosts,
+) -> Plan:  # fmt: skip
+    """mask_cost: of a full block; see plan_clauses."""
+    if len(clauses.attribute) + len(filed.entries.tests) + len(clauses) > MOST_WORDS:
+        placed.masks[~placed.rows_of_vectors(filed.groups)] = True
+    vectors = Vectors.build(clauses, filed.groups, placed.vectors, shares.presence, filed.share, highest)
+    in_vectors = placed.rows_of_vectors(filed.groups)
+    records = _make_records(clauses, filed, ~placed.masks & ~in_vectors, highest)
+    masks = _make_masks(clauses, filed, placed.masks)
+    estimated = costs_of(filed, placed, mask_cost / fullness, 1.0)
+    return Plan(records, masks, vectors, shares, mask_cost, fullness, way, estimated, factors)
+
+
+def place(
+    way: str, clauses: Clauses, filed: FiledClauses, mask_cost: float, factors: PartCosts, times: float = 1.0
+) -> Placement:
+    """Where clauses go. mask_cost: in blocks as full as they are; times: each row stands for so many."""
+    if way == CHEAPEST:
+        return choose_parts(filed, mask_cost, times, factors)
+    cannot, groups = np.isinf(filed.looks), filed.groups
+    if way == PROGRAMS:
+        cannot = cannot | (np.arange(len(cannot)) >= clauses.conjunctions)
+    masks = np.ones(len(cannot), np.bool_) if way in (MASKS, BOTH) else cannot.copy()
+    placed = Placement(masks, np.full(len(groups), way in (VECTORS, BOTH)))
+    placed.masks[placed.rows_of_vectors(groups)] = False
+    return placed
+
+
+def mask_cost_of(clauses: Clauses, highest: NDArray[np.int32]) -> float:
     """What a clause costs an event of a full block as a mask: itself, and the masks of predicates that others do not
     have, too, span by span: more of them where the values of the block must be searched, or where so many masks do not
     fit into the caches."""
@@ -177,19 +235,21 @@ class GroupSums(NamedTuple):
         return float(self.looks[rest].sum()), float(self.masks[rest].sum()), bool(self.by_value[rest].any())
 
 
-def choose_parts(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> Placement:
+def choose_parts(
+    filed: FiledClauses, mask_cost: float, times: float = 1.0, factors: PartCosts = AS_ESTIMATED
+) -> Placement:
     """Where it is cheapest, as each part also costs something by itself. times: each row stands for so many."""
-    cannot, price = np.isinf(filed.looks), look_cost(times * len(filed.looks))
-    groups = filed.groups
+    cannot, price = np.isinf(filed.looks), look_cost(times * len(filed.looks)) * factors.records
+    groups, of_mask = filed.groups, mask_cost * factors.masks
     best: tuple[float, NDArray[np.bool_], NDArray[np.bool_]] | None = None
-    for in_masks in (cannot, cannot | (filed.looks * price > mask_cost), np.ones(len(cannot), np.bool_)):
+    for in_masks in (cannot, cannot | (filed.looks * price > of_mask), np.ones(len(cannot), np.bool_)):
         sums = GroupSums.of(filed, in_masks)
         options = [np.zeros(len(groups), np.bool_)]
         if len(groups):
-            saved = times * (sums.looks * price + sums.masks * mask_cost)[1:]
-            options += [filed.group_cost < saved, np.ones(len(groups), np.bool_)]
+            saved = times * (sums.looks * price + sums.masks * of_mask)[1:]
+            options += [filed.group_cost * factors.vectors < saved, np.ones(len(groups), np.bool_)]
         for vectors in options:
-            cost = _cost(filed, sums, vectors, mask_cost, times)
+            cost = _costs(filed, sums, vectors, mask_cost, times).corrected(factors)
             if best is None or cost < best[0]:
                 best = cost, in_masks, vectors
     assert best is not None
@@ -198,17 +258,21 @@ def choose_parts(filed: FiledClauses, mask_cost: float, times: float = 1.0) -> P
     return placed
 
 
-def cost_of(filed: FiledClauses, placed: Placement, mask_cost: float, times: float) -> float:
-    """What an event costs, in nanoseconds."""
-    return _cost(filed, GroupSums.of(filed, placed.masks), placed.vectors, mask_cost, times)
+def costs_of(filed: FiledClauses, placed: Placement, mask_cost: float, times: float) -> PartCosts:
+    """What an event costs, by the estimates."""
+    return _costs(filed, GroupSums.of(filed, placed.masks), placed.vectors, mask_cost, times)
 
 
-def _cost(filed: FiledClauses, sums: GroupSums, vectors: NDArray[np.bool_], mask_cost: float, times: float) -> float:
+def _costs(
+    filed: FiledClauses, sums: GroupSums, vectors: NDArray[np.bool_], mask_cost: float, times: float
+) -> PartCosts:
     t = thresholds
     looks, masks, by_value = sums.left(vectors)
-    cost = times * (looks * look_cost(times * len(filed.looks)) + masks * mask_cost) + filed.group_cost[vectors].sum()
-    each_value = t.values_cost * by_value + t.masks_cost * (masks > 0)
-    return float(cost + filed.values * (each_value + t.vectors_cost * vectors.any()))
+    return PartCosts(
+        float(times * looks * look_cost(times * len(filed.looks)) + filed.values * t.values_cost * by_value),
+        float(times * masks * mask_cost + filed.values * t.masks_cost * (masks > 0)),
+        float(filed.group_cost[vectors].sum() + filed.values * t.vectors_cost * vectors.any()),
+    )
 
 
 def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: float, clauses: int) -> bool:
@@ -216,16 +280,17 @@ def is_worth_planning(sample: Clauses, plan: Plan, measured: Shares, fullness: f
     sample: of so many clauses."""
     if not len(sample):
         return False
-    times = clauses / len(sample)
+    times, by = clauses / len(sample), plan.factors
     highest, groups = highest_cells(sample), find_groups(sample, times)
     old, new = (file_clauses(sample, shares, highest, groups, times) for shares in (plan.shares, measured))
-    placed = choose_parts(old, plan.mask_cost / plan.fullness, times)
+    placed = place(plan.way, sample, old, plan.mask_cost / plan.fullness, by, times)
     # What stands where the old plan put it, looked at by the events of today.
     looks = _sum_looks(sample, old.access, old.entries, look_shares(sample, old.filing, measured))
     cost = plan.mask_cost / fullness
     today = old._replace(looks=looks, values=new.values, group_cost=new.group_cost)
-    now = cost_of(today, placed, cost, times)
-    return now > thresholds.worth_planning * cost_of(new, choose_parts(new, cost, times), cost, times)
+    now = costs_of(today, placed, cost, times).corrected(by)
+    best = costs_of(new, choose_parts(new, cost, times, by), cost, times).corrected(by)
+    return now > thresholds.worth_planning * best
 
 
 def _make_records(

@@ -28,10 +28,11 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.bits import Bits
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
-from dibs.index.auto.plan import Plan, is_worth_planning, plan_clauses
+from dibs.index.auto.plan import PartCosts, Plan, is_worth_planning, plan_clauses
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
 from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
+from dibs.index.auto.trials import time_parts, try_corrected, try_ways
 from dibs.index.auto.vectors import Vectors
 from dibs.index.base import Pairs, Sink, in_parts, renumber
 from dibs.index.conjunctions import select
@@ -39,6 +40,7 @@ from dibs.index.statistics import Presence, guess_presence, highest_cells, proba
 from dibs.thresholds import thresholds
 
 DRIFTED = 0.25  # share of the attributes of events that are others than they were
+SETTLED = 4  # batches of which one is looked at, while the plan is the best by what was seen
 SELDOM = 16  # times as many events between two looks, if nothing was worth planning
 # Where the shares come from.
 GUESSED = "Shares are guessed from the subscriptions"
@@ -75,6 +77,9 @@ class Auto:
         self._until_look = thresholds.enough_events
         self._look_every = thresholds.look_every
         self._drift = Drift()
+        self._settled = False  # the last look was not followed by another plan, nor by other events
+        self._matched = self._alone = 0  # batches that were matched, and single events that others have matched
+        self._tried = False  # the plan was measured
         self._highest: NDArray[np.int32] | None = None  # cells
         self._one_by_one: OneByOne | None = None
         self._until_one_by_one = thresholds.one_by_one_calls
@@ -100,7 +105,8 @@ class Auto:
 
     @classmethod
     def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> Auto:
-        records = Records(clauses, {n: arrays[f"records.{n}"] for n in Records.ARRAYS})
+        more = tuple(n for n in Records.MORE if f"records.{n}" in arrays)
+        records = Records(clauses, {n: arrays[f"records.{n}"] for n in (*Records.ARRAYS, *more)})
         masks = Masks(clauses, {n: arrays[f"masks.{n}"] for n in Masks.ARRAYS})
         if "vectors.row" in arrays:
             vectors = Vectors(clauses, {n: arrays[f"vectors.{n}"] for n in Vectors.ARRAYS})
@@ -141,7 +147,9 @@ class Auto:
         for part, block in ((records, 1), (vectors, 1), (masks, len(WIDE) * WORD)):
             if part.size:
                 found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
-        self.observe(events)
+        self._matched += 1
+        if not self._settled or self._matched % SETTLED == 0:
+            self._look_at(events)
         return found
 
     def plan(self) -> dict[str, Any]:
@@ -157,6 +165,7 @@ class Auto:
             "one by one": 0 if self._one_by_one is None else len(self._one_by_one),
             "events seen": seen,
             "plans": self._plans,
+            **({} if self._plan is None else _told(self._plan)),
             "grounds": (
                 "records: clauses that few events look at, because of an attribute or of values that these seldom "
                 "have; vectors: groups of clauses over the same attributes; masks: all others. "
@@ -220,12 +229,19 @@ class Auto:
         self._one_by_one = OneByOne(self._clauses, masks)
 
     def observe(self, events: CodedEvents) -> None:
+        """Events that others have matched: segments.single."""
+        self._alone += 1
+        self._look_at(events)
+
+    def _look_at(self, events: CodedEvents) -> None:
         if not self._observes or self._plan is None:
             return
         seen = self._presence.observe(events)
         self._until_look -= seen
-        if self._until_look > 0 and not self._drift.is_there(seen, self._presence):
+        drifted = self._drift.is_there(seen, self._presence)
+        if self._until_look > 0 and not drifted:
             return
+        self._settled = self._settled and not drifted
         self._until_look = self._look_every
         self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # a look costs milliseconds
         self._drift.look(self._presence)
@@ -233,7 +249,7 @@ class Auto:
             self.pending = self._look_at_plan
 
     def _look_at_plan(self) -> None:
-        """Plans again if that is worth it by what the latest events had."""
+        """Plans again if that is worth it by what the latest events had, or tries the plan, if that was not done."""
         plan = self._plan
         if plan is None:
             return
@@ -243,12 +259,31 @@ class Auto:
         if self._sample is None:
             rows = np.linspace(0, len(self._clauses) - 1, min(len(self._clauses), thresholds.sampled_clauses))
             self._sample = self._clauses.take(rows.astype(np.int64))
-        if is_worth_planning(self._sample, plan, shares, self._presence.fullness(), len(self._clauses)):
+        is_worth = is_worth_planning(self._sample, plan, shares, self._presence.fullness(), len(self._clauses))
+        if is_worth or (self._is_to_be_tried() and not self._tried):
             self._plan_again(shares)
+        else:
+            self._settled = True
+
+    def _is_to_be_tried(self) -> bool:
+        """Plans are tried by batches. What single events pay (segments.single) is not what these would say."""
+        return thresholds.tried_clauses > 0 and self._matched > self._alone
 
     def _plan_again(self, shares: Shares) -> None:
-        highest, fullness = highest_cells(self._clauses), self._presence.fullness()
-        plan = self._plan = plan_clauses(self._clauses, shares, highest, fullness)
+        highest, fullness, old = highest_cells(self._clauses), self._presence.fullness(), self._plan
+        if old is not None and self._is_to_be_tried():
+            batches = self._presence.batches()
+            tries = try_ways if len(self._clauses) <= thresholds.tried_clauses else try_corrected
+            plan = tries(self._clauses, shares, highest, fullness, partial(time_parts, batches=batches), old)
+            self._tried = True
+        else:
+            factors = PartCosts(1.0, 1.0, 1.0) if old is None else old.factors
+            plan = plan_clauses(self._clauses, shares, highest, fullness, factors)
+        is_new = old is None or plan.records is not old.records
+        self._plan = plan
+        self._settled = not is_new
+        if not is_new:
+            return
         self._parts = Parts.of(plan)
         self._one_by_one = None
         self._look_every = thresholds.look_every
@@ -256,6 +291,22 @@ class Auto:
         self._drift.look(self._presence)
         self._plans += 1
         self._grounds = MEASURED
+
+
+def _told(plan: Plan) -> dict[str, str]:
+    """What a plan costs: an event by each part, as estimated and as measured, and bytes."""
+
+    def told(costs: PartCosts) -> str:
+        return ", ".join(f"{name} {cost:,.0f}" for name, cost in zip(costs._fields, costs) if cost) or "0"
+
+    corrected = PartCosts(*(cost * factor for cost, factor in zip(plan.estimated, plan.factors)))
+    return {
+        "way": plan.way,
+        "estimated ns an event": told(plan.estimated),
+        "measured ns an event": "not yet" if plan.measured is None else told(plan.measured),
+        "corrected ns an event": told(corrected),
+        "bytes by part": told(plan.nbytes),
+    }
 
 
 class Drift:

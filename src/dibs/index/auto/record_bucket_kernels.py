@@ -5,8 +5,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.index.auto.record_layout import FAR, FLAGS, HIGH, LATER, LINE, LINES, LOW, MIDDLE, ONE, WINDOW
-from dibs.index.auto.record_tests import has_bit, test_record, verify
+from dibs.index.auto.record_layout import (
+    COARSE,
+    FAR,
+    FEWEST,
+    FLAGS,
+    HIGH,
+    LATER,
+    LINE,
+    LINES,
+    LOW,
+    MIDDLE,
+    ONE,
+    SEARCHED,
+    WINDOW,
+)
+from dibs.index.auto.record_tests import has_bit, is_read, test_record, verify
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
@@ -19,10 +33,12 @@ def list_buckets(e, last_event, records, events, space):
     listed, n = np.uint64(0), np.int64(0)
     while e < last_event and n < WINDOW and np.int64(listed) < len(space.buckets) - len(records.rung_end):
         space.bucket_start[n] = listed
-        first = events.offsets[e]
-        for i in range(first, events.offsets[e + 1]):
+        first, last = events.offsets[e], events.offsets[e + 1]
+        for i in range(first, last):
             a = np.uint64(events.attribute[i])
             if i > first and events.attribute[i - 1] == events.attribute[i]:
+                continue
+            if last - first < np.int64(records.filled[a] & FEWEST):  # (k-index: by the number of attributes first)
                 continue
             for r in range(np.uint64(records.rungs[a]), np.uint64(records.rungs[a + ONE])):
                 b = np.uint64(events.lo[i] >> records.rung_shift[r])
@@ -51,6 +67,64 @@ def _ask_for_guards(listed, records, space):
         while at < end:
             prefetch(records.guard, at)
             at += LINE
+
+
+@phase(inline=False)
+def is_spared(place, records, events, space, progress):
+    """Whether nothing that is filed under the attributes of an event, and listed for it, can hold. Where that is not
+    much, it is found out before the event is laid out; of more it is not asked."""
+    first, last = events.offsets[progress[NEXT_EVENT]], events.offsets[progress[NEXT_EVENT] + 1]
+    looks = np.int64(0)
+    if records.start[-1] > 0:
+        for i in range(first, last):
+            a = np.int64(events.attribute[i])
+            if is_read(records.filled[a], last - first):
+                looks += records.count[a]
+                if looks * SEARCHED > last - first or _one_may_hold(a, first, last, records, events):
+                    return False
+    if len(records.guard) > 0:
+        for k in range(space.bucket_start[place], space.bucket_start[place + 1]):
+            bucket = np.uint64(space.buckets[k])
+            at, stop = np.int64(records.guards[bucket]), np.int64(records.guards[bucket + ONE])
+            looks += stop - at
+            if looks * SEARCHED > last - first:
+                return False
+            for g in range(at, stop):
+                if _may_hold(records.guard[g], first, last, records, events):
+                    return False
+    progress[CANDIDATES] += looks
+    return True
+
+
+@phase(inline=False)
+def _one_may_hold(g, first, last, records, events):
+    """Whether the tests of some clause of a group hold."""
+    p, end = records.start[g], records.start[g + 1]
+    while p < end:
+        after = p + 1 + np.int64(records.words[p] & LOW)
+        p += 1
+        while p < after and _may_hold(records.words[p], first, last, records, events):
+            p += 1
+        if p == after:
+            return True
+        p = after
+    return False
+
+
+@phase
+def _may_hold(test, first, last, records, events):
+    """Whether a test holds for an event whose values are first to last: its attribute is searched among them."""
+    a, at, behind = np.int64(test >> HIGH), first, last
+    while at < behind:
+        middle = (at + behind) >> 1
+        if events.attribute[middle] < a:
+            at = middle + 1
+        else:
+            behind = middle
+    v = np.uint64(0)
+    if at < last and events.attribute[at] == a:
+        v = np.uint64(min(events.lo[at] >> records.shift[a], COARSE - 2))
+    return ((v - (test >> MIDDLE)) & LOW) <= (test & LOW)
 
 
 @phase(inline=False)

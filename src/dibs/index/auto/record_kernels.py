@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.index.auto.record_bucket_kernels import list_buckets, search_listed, search_ranges
+from dibs.index.auto.record_bucket_kernels import is_spared, list_buckets, search_listed, search_ranges
 from dibs.index.auto.record_layout import (
     COARSE,
+    GROUP,
     HIGH,
     LINE,
     LINES,
@@ -17,7 +18,7 @@ from dibs.index.auto.record_layout import (
     RecordArrays,
     WorkSpace,
 )
-from dibs.index.auto.record_tests import has_bit, next_stamp, test_record
+from dibs.index.auto.record_tests import is_read, next_stamp, test_record
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots, clear, lay_out
 from dibs.jit.interpreter import keeping
@@ -66,6 +67,8 @@ def _match_event(place, records, clauses, jumps, events, facts, space, room, pro
     first, last = events.offsets[e], events.offsets[e + 1]
     # Whether some value is no single cell: tests do not do then, candidates go to their clauses.
     several = not facts.points and _has_several(first, last, events)
+    if not several and is_spared(place, records, events, space, progress):
+        return True
     for i in range(first, last):
         a = events.attribute[i]
         cell = min(events.lo[i] >> records.shift[a], COARSE - 2)  # above every span, below "never"
@@ -104,7 +107,7 @@ def _read_groups(several, records, clauses, jumps, events, space, room, progress
             _ask_for_group(np.int64(events.attribute[i + SOON]), records)
         a = np.int64(events.attribute[i])
         again = i > first and events.attribute[i - 1] == a
-        if not again and has_bit(records.filled, a):
+        if not again and is_read(records.filled[a], last - first):
             if progress[PAIRS] + records.count[a] > len(room.event):
                 return False
             _read_group(a, several, records, clauses, jumps, events, space, room, progress)
@@ -121,7 +124,7 @@ def ask_for_event(e, records, events):
 
 @kernel(inline="always")
 def _ask_for_group(g, records):
-    if not has_bit(records.filled, g):
+    if records.filled[g] < GROUP:
         return
     at, end = records.start[g], min(records.start[g + 1], records.start[g] + LINE * LINES)
     while at < end:

@@ -16,7 +16,9 @@ LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are pref
 SOON = 8  # so many values before its turn, a group is prefetched
 WINDOW = 64  # events whose buckets are listed at once, at most
 FAR = 1 << 14  # guards that do not fit into the near caches: they are prefetched
+SEARCHED = 4  # values of an event for each guard that is tested without laying it out
 LATER = 6  # survivors whose records are prefetched
+GROUP, FEWEST = np.uint8(128), np.uint8(127)  # parts of `filled`
 VERIFY, PROGRAM = 1, 2  # flags of a header
 # Parts of words: attribute or row << HIGH | lo or flags << MIDDLE | width or n, in the bits of LOW.
 HIGH, MIDDLE, LOW = np.uint64(32), np.uint64(16), np.uint64(0xFFFF)
@@ -37,7 +39,8 @@ class RecordArrays(NamedTuple):
     guards: NDArray[np.uint32]
     guard: NDArray[np.uint64]
     place: NDArray[np.uint32]
-    filled: NDArray[np.uint8]  # bits: which attributes have a group. Not saved: made of `count`
+    filled: NDArray[np.uint8]  # by attribute: what is filed under it needs so many attributes, at least; 0: nothing is.
+    # With GROUP, it has a group. Not saved: made of `fewest` and `count`
     filled_bucket: NDArray[np.uint8]  # bits: which buckets have guards. Not saved: made of `guards`
 
 

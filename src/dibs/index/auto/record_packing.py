@@ -126,6 +126,34 @@ def _count_tests(i, filed, entries, clauses, shift, most_spans):
     return n, verify
 
 
+@kernel
+def count_fewest(filed, attribute, attributes, entries, clauses):
+    """By attribute: how many attributes, at least, what is filed under it needs; 0: nothing is. attribute: under which
+    each is filed."""
+    fewest = np.zeros(attributes, np.uint8)
+    for i in range(len(filed.row)):
+        n, a = np.uint8(_count_attributes(i, filed, entries, clauses)), attribute[i]
+        if fewest[a] == 0 or n < fewest[a]:
+            fewest[a] = n
+    return fewest
+
+
+@phase(inline=False)
+def _count_attributes(i, filed, entries, clauses):
+    """How many attributes an event must have for the tests to hold: of the first MOST_ORDERED, and at least 1."""
+    n = 0
+    first, last = tests_of(filed.row[i], filed.entry[i], entries, clauses)
+    last = min(last, first + MOST_ORDERED)
+    for k in range(first, last):
+        p = entries.tests[k] if filed.entry[i] >= 0 else k
+        is_new = hull_of(p, clauses)[0] > 0  # not without a value
+        for before in range(first, k):
+            q = entries.tests[before] if filed.entry[i] >= 0 else before
+            is_new = is_new and clauses.attribute[q] != clauses.attribute[p]
+        n += is_new
+    return max(n, 1)
+
+
 @phase(inline=False)
 def _write_tests(words, at, p, clauses, shift, most_spans):
     """The hull of a predicate and, where that is exact, one test for each hole. Returns the place behind them."""

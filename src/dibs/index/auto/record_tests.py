@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.index.auto.record_layout import FLAGS, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
+from dibs.index.auto.record_layout import FEWEST, FLAGS, GROUP, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
 from dibs.index.kernels import test_conjunction, test_program
 from dibs.jit.kernel import kernel, phase
 
@@ -22,6 +22,12 @@ def has_bit(bits, i):
     """Those bits are in the caches; what they tell of is not."""
     i = np.uint64(i)
     return (bits[i >> np.uint64(3)] >> (i & np.uint64(7))) & 1 != 0
+
+
+@phase
+def is_read(filled, values):
+    """Whether the group of an attribute is there, and an event of so many values may have all that one of it needs."""
+    return filled >= GROUP and values >= np.int64(filled & FEWEST)
 
 
 @kernel(inline="always")

@@ -30,6 +30,8 @@ Arrays:
     guards uint32  buckets + 1: the guards of each bucket
     guard, place   uint64, uint32: a test, and where the words of its clause begin
     size   int64   1: rows filed
+    fewest uint8   attributes: so many attributes, at least, does what is filed under it need; 0: nothing is. An event
+                   of fewer values does not look there (k-index)
 
 A test holds when (value - lo) mod 2**16 <= hi - lo, so a span may wrap round, and "not in a hole" is one too: a
 predicate of several spans is its hull and, for each hole, the span that goes round it. Where a test would be inexact
@@ -62,8 +64,8 @@ from dibs.index.auto.record_buckets import (
     take_larger,
 )
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import SAVED, VERIFY, WINDOW, RecordArrays, room_for_buckets
-from dibs.index.auto.record_packing import Filed, Tests, has_flag, pack
+from dibs.index.auto.record_layout import GROUP, SAVED, VERIFY, WINDOW, RecordArrays, room_for_buckets
+from dibs.index.auto.record_packing import Filed, Tests, count_fewest, has_flag, pack
 from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
@@ -74,6 +76,7 @@ from dibs.thresholds import thresholds
 
 class Records:
     ARRAYS = (*SAVED, "size")
+    MORE = ("fewest",)  # what folders that were saved before lack
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self._clauses = clauses
@@ -81,7 +84,8 @@ class Records:
         self._arrays = arrays
         self.size = int(arrays["size"][0])
         self.inexact = bool(has_flag(arrays["words"], VERIFY))
-        filled = np.packbits(arrays["count"] > 0, bitorder="little")
+        fewest = arrays.get("fewest", np.ones(clauses.attributes, np.uint8))
+        filled = fewest | np.where(arrays["count"] > 0, GROUP, 0).astype(np.uint8)
         filled_bucket = np.packbits(np.diff(arrays["guards"]) > 0, bitorder="little")
         self.own = RecordArrays._make([*(arrays[name] for name in SAVED), filled, filled_bucket])
         self._fixed = (
@@ -155,6 +159,7 @@ class Records:
                 "guard": guard,
                 "place": at,
                 "size": np.array([filed_rows]),
+                "fewest": count_fewest(filed, attribute, clauses.attributes, tests, own),
             },
         )
 

@@ -8,9 +8,10 @@ from dibs.index.auto.vector_layout import WORD, VectorArrays, VectorSpace
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Slots, clear, lay_out, test_conjunction
 from dibs.jit.kernel import kernel, phase
-from dibs.jit.lanes import and_lines, count_bits, lowest_bit
+from dibs.jit.lanes import and_lines, count_bits, lowest_bit, prefetch
 
 ONE = np.uint64(1)
+FAR = 1 << 15  # words of vectors that do not fit into the near caches: they are prefetched
 
 
 @kernel
@@ -98,6 +99,8 @@ def _has_all(g, index, space):
 @phase(inline=False)
 def _search(lanes, first, last, index, clauses, events, space, room, progress):
     """The groups of an event with one value for each attribute. False if the room is full."""
+    if len(index.vectors) > FAR:
+        _ask_for_vectors(first, last, index, events, space)
     for i in range(first, last):
         a = np.int64(events.attribute[i])
         for g in range(index.groups_of[a], index.groups_of[a + 1]):
@@ -106,6 +109,20 @@ def _search(lanes, first, last, index, clauses, events, space, room, progress):
                 if not _search_group(lanes, g, index, clauses, events, space, room, progress):
                     return False
     return True
+
+
+@phase(inline=False)
+def _ask_for_vectors(first, last, index, events, space):
+    """Prefetches what is read first of each group: all at once, or one would be waited for after the other."""
+    for i in range(first, last):
+        a = np.int64(events.attribute[i])
+        for g in range(index.groups_of[a], index.groups_of[a + 1]):
+            if _has_all(g, index, space):
+                _place_slots(g, index, space)
+                for k in range(index.slots[g + 1] - index.slots[g]):
+                    prefetch(index.summaries, space.summary[k])
+                    if index.lines[g] == 1:
+                        prefetch(index.vectors, space.vector[k] * len(space.line))
 
 
 @phase
