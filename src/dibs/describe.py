@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from dibs.coding.computed.residuals import may_be_last
 from dibs.language.joins import paths_of
+from dibs.language.scalars import scalar_of, text_of
+from dibs.language.table import Facet
+from dibs.segments.segment import Segment
 from dibs.segments.state import State
 from dibs.segments.upkeep import Upkeep
+from dibs.thresholds import thresholds
 
 
 def describe(state: State, upkeep: Upkeep) -> dict[str, Any]:
@@ -40,4 +47,24 @@ def describe_plan(state: State) -> str:
             f"  {key}: {value:,}" if isinstance(value, int) else f"  {key}: {value}"
             for key, value in s.index.plan().items()
         ]
+        lines += _describe_computed(s)
     return "\n".join(lines) or "no subscriptions"
+
+
+def _describe_computed(segment: Segment) -> list[str]:
+    """Which tests of computed values are made last, and which values every event has computed for few."""
+    lines = []
+    if segment.residuals is not None:
+        lines.append(f"  tests of computed values that are made last: {len(segment.residuals):,}")
+    names = sorted(name for name, _ in segment.domains.attributes if may_be_last(name))
+    if names:
+        mentions = np.bincount(segment.clauses.attribute, minlength=len(segment.domains.attributes))
+        few = [
+            text_of(scalar_of(name))
+            for name in names
+            if mentions[segment.domains.number_of[name, Facet.VALUE]] < thresholds.residual_mentions
+        ]
+        if few:
+            said = f"{len(few):,}, {few[0]} among them"
+            lines.append(f"  computed for every event, with a constant of few subscriptions: {said}")
+    return lines

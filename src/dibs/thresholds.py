@@ -36,6 +36,11 @@ class Thresholds:
     few_events: int = _threshold(4, 1, "events that are matched in microseconds, if subscriptions are few too")
     # coding.computed
     few_computed: int = _threshold(8, 0, "events whose computed values are made one by one, without columns")
+    residual_mentions: int = _threshold(
+        16, 1_000_000_000, "predicates of a segment on a computed value from which on every event has it computed"
+    )
+    residual_rows: int = _threshold(1 << 18, 1, "combinations of values that are tested last at once")
+    few_residuals: int = _threshold(16, 0, "pairs of a single event that are tested last one by one")
     # cold
     cold_subscriptions: int = _threshold(1_000, 0, "subscriptions that need no kernels until these are there")
     cold_pairs: int = _threshold(2_000_000, 0, "subscriptions times events of a batch, likewise")

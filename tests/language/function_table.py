@@ -14,7 +14,7 @@ _SIGNS |= {
     "FORALL": "`FORALL(array, x -> condition)`",
     "ARRAY": "`ARRAY(value, ...)`",
 }
-_MODULES = ["numbers", "texts", "times", "casts", "logic", "arrays", "networks"]
+_MODULES = ["numbers", "places", "texts", "times", "casts", "logic", "arrays", "networks"]
 _HIDDEN = {"INTERVAL_MICROSECONDS"}
 
 

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 ACCEPT, REJECT = -1, -2
-LANGUAGE = 2  # what texts mean; in 1, no string was ever read as a time. Compiled segments carry it (storage.store)
+# What texts mean, and how it is compiled. In 1, no string was ever read as a time; in 2, all tests of computed values
+# were predicates of their own. Compiled segments carry it (storage.store).
+LANGUAGE = 3
 
 
 class Facet(enum.IntEnum):

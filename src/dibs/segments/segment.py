@@ -5,6 +5,7 @@ Row r of everything (ids, texts, weights, clauses) is one subscription. The ids 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.arrays import from_numpy
 from dibs.coding.alternatives import join_alternatives
-from dibs.coding.batch import code_events
+from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses, runs
+from dibs.coding.computed.residuals import Residuals, join, split
+from dibs.coding.computed.verifying import Verifier
 from dibs.coding.domain import Domains
 from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
@@ -47,6 +50,7 @@ class Segment:
     domains: Domains
     clauses: Clauses
     index: Index
+    residuals: Residuals | None = None  # tests of the pairs that the index finds
     single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
     is_renewed: bool = field(init=False, repr=False, default=False)  # its file is of an older language
 
@@ -59,7 +63,9 @@ class Segment:
         coded = code_events(events, self.domains)
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)
-        return self.index.match(coded, threads, sink)
+        if self.residuals is None:
+            return self.index.match(coded, threads, sink)
+        return _verify(self.index, coded, Verifier(self.residuals, events), threads, sink)
 
     def match_constants(self, events: EventValues, threads: int) -> Pairs:
         """The rows that match if all their joins are as they would like to have them."""
@@ -142,7 +148,28 @@ class Segment:
             "domains": self.domains.nbytes,
             "clauses": self.clauses.nbytes,
             "index": self.index.nbytes,
+            "residuals": 0 if self.residuals is None else self.residuals.nbytes,
         }
+
+
+def _verify(index: Index, events: CodedEvents, verifier: Verifier, threads: int, sink: Sink | None) -> Pairs:
+    """The pairs of which the tests that are made last hold too."""
+    found = 0
+    if sink is not None:
+        given, lock = sink, threading.Lock()
+
+        def counting(event: NDArray[np.int32], row: NDArray[np.int32]) -> None:
+            nonlocal found
+            kept = verifier.pairs(event, row)
+            with lock:
+                found += len(kept[0])
+            given(*kept)
+
+        pairs = index.match(events, threads, counting)
+    else:
+        pairs = index.match(events, threads, None)
+    chunks = [verifier.pairs(*chunk) for chunk in pairs.chunks]
+    return replace(pairs, chunks=chunks, count=found + sum(len(event) for event, _ in chunks))
 
 
 class Choice(NamedTuple):
@@ -186,19 +213,22 @@ def build(
 ) -> Segment:
     """The segment of the compiled texts; ids, texts, weights and versions are those of all texts that were compiled.
     like: see Choice.build."""
-    domains, clauses = code_clauses(compiled.table)
+    table, residuals = split(compiled.table)
+    domains, clauses = code_clauses(table)
     rows = compiled.order
     if clauses.conjunctions < len(clauses):
         joins = np.array([is_join(name) for name, _ in domains.attributes], np.bool_)
         gapless = (domains.facet == Facet.PATTERN) | (domains.facet == Facet.NO_PATTERN)
         clauses, place = join_alternatives(clauses, joins, gapless)
         rows = rows[place]
+        residuals = join([(residuals, np.argsort(place))], len(clauses))
     if not np.array_equal(rows, np.arange(len(ids))):
         order = from_numpy(rows)
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[rows]
         versions = versions[rows]
-    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.build(domains, clauses, like))
+    index = choice.build(domains, clauses, like)
+    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, index, residuals)
 
 
 class Joined:
@@ -217,12 +247,24 @@ class Joined:
         self._weights = None
         if any(s.weights is not None for s, _ in parts):
             self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
+        self._residuals = None
+        if any(s.residuals is not None for s, _ in parts):
+            self._residuals = join(list(zip((s.residuals for s, _ in parts), self._all_rows())), len(self._place))
 
     def index_rows(self, choice: Choice, like: Segment | None = None) -> Segment:
         """The segment (like: see Choice.build; else the largest part)."""
         like = like or max((s for s, _ in self._parts), key=len)
         index = choice.build(self._domains, self._clauses, like)
-        return Segment(self._ids, self._texts, self._weights, self._versions, self._domains, self._clauses, index)
+        own = self._versions, self._domains, self._clauses, index, self._residuals
+        return Segment(self._ids, self._texts, self._weights, *own)
+
+    def _all_rows(self) -> list[NDArray[np.int64]]:
+        """Where all rows of each part have gone; -1: nowhere."""
+        found = []
+        for (segment, rows), gone_to in zip(self._parts, self.rows()):
+            found.append(np.full(len(segment), -1, np.int64))
+            found[-1][rows] = gone_to
+        return found
 
     def rows(self) -> list[NDArray[np.int64]]:
         """Where each part's given rows have gone."""

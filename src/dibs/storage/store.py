@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy, from_strings, to_numpy
 from dibs.coding.clauses import Clauses
+from dibs.coding.computed.residuals import Residuals
 from dibs.coding.domain import Domains
 from dibs.errors import DamagedError, FormatError
 from dibs.index import create, restore
@@ -80,6 +81,9 @@ def save(segment: Segment, path: Path) -> int:
     arrays |= {f"domains.{n}": getattr(segment.domains, n) for n in Domains.ARRAYS}
     arrays |= {f"clauses.{n}": getattr(segment.clauses, n) for n in Clauses.ARRAYS}
     arrays |= {f"index.{n}": a for n, a in segment.index.arrays().items()}
+    if segment.residuals is not None:
+        arrays |= {f"residuals.{n}": getattr(segment.residuals, n) for n in Residuals.ARRAYS}
+        arrays |= string_parts("residual_forms", from_strings(segment.residuals.names))
     about: dict[str, Any] = {"index": segment.index.name, "rows": len(segment)}
     about |= {"conjunctions": segment.clauses.conjunctions, "language": LANGUAGE}
     return write_file(path, "segment", about, arrays)
@@ -102,10 +106,15 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         id_index = IdIndex(ids, arrays["id_hashes"], arrays["id_rows"])
         texts, versions = strings_of("texts", arrays), arrays["versions"]
         name, rows = about["index"], about["rows"]
+        residuals = None
+        if "residuals.row" in arrays:
+            residuals = Residuals(strings_of("residual_forms", arrays).to_pylist(), **part("residuals."), rows=rows)
     except (KeyError, TypeError) as e:  # sound, but with other parts than ours: a format whose number was not changed
         raise FormatError(f"{path} was made by another version of Dibs ({e!r}): make the index again") from e
     if not len(ids) == len(texts) == len(versions) == len(clauses) == rows:
         raise DamagedError(path, f"its parts differ in length; {ADVICE}")
+    if about.get("language", 1) > LANGUAGE:
+        raise FormatError(f"{path} was made by a later version of Dibs: open it with that one, or make the index again")
     is_older = about.get("language", 1) < LANGUAGE and has_old_times(domains)
     if is_older:
         domains, clauses = move_times(path, domains, clauses)
@@ -113,7 +122,7 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         index = create(name, clauses, **((settings or {}) | options))
     else:
         index = restore(name, clauses, part("index."), **(settings or {}))
-    segment = Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index)
+    segment = Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index, residuals)
     segment.is_renewed = is_older
     return segment
 

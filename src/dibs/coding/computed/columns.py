@@ -207,6 +207,18 @@ _rounding("CEIL CEILING", np.ceil)
 _rounding("FLOOR", np.floor)
 
 
+@form("GEO_DISTANCE")
+def geo_distance(*places: Vector) -> Done:
+    kernels: Any = bring("dibs.coding.computed.place_kernels")
+    rows = max(map(len, places))
+    there = np.ones(rows, np.bool_)
+    for place in places:
+        there &= place.kind == NUMBER
+    metres = np.empty(rows, np.float64)
+    kernels.measure(*(np.ascontiguousarray(np.broadcast_to(place.number, rows)) for place in places), metres)
+    return of_numbers(metres, there & ~np.isnan(metres)), np.ones(1, np.bool_)
+
+
 # ---- comparisons and logic ----
 
 

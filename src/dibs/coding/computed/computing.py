@@ -29,7 +29,7 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
     if names.by_events is not None:
         values = compute_few(values, names.by_events)
         names = names.by_columns
-    columns = _FieldColumns(values, names.is_field)
+    columns = FieldColumns(values, names.is_field)
     parts = []
     for scalar, code, fields, codes in zip(names.scalars, names.codes, names.fields, names.field_codes):
         event, rows, bad = columns.combine(codes)
@@ -49,7 +49,7 @@ def _with_present(values: EventValues, code: int, now: int | NDArray[np.int64]) 
     return replace(values, times=times)
 
 
-class _FieldColumns:
+class FieldColumns:
     """The values of some attributes, by attribute and event."""
 
     def __init__(self, values: EventValues, is_field: NDArray[np.bool_]):
@@ -171,7 +171,7 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
             rows = np.flatnonzero(vector.kind == kind)
             own = event[rows], np.full(len(rows), code, np.int32)
             if kind == NUMBER:
-                added["numbers"].append((*own, *_keys(vector, rows)))
+                added["numbers"].append((*own, *keys_of(vector, rows)))
             elif kind == TIME:
                 added["times"].append((*own, vector.integer[rows]))
             elif kind == BOOLEAN:
@@ -192,7 +192,7 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
     return replace(values, **made) if made else values
 
 
-def _keys(vector: Vector, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
+def keys_of(vector: Vector, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
     """Numbers as EventValues has them."""
     number, whole, integer = vector.number[rows], vector.whole[rows], vector.integer[rows]
     near = np.where(whole, integer.astype(np.float64), number)

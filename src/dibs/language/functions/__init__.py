@@ -2,7 +2,7 @@
 
 table.py    what a function is, and how it is applied
 plain.py    the values
-numbers.py, texts.py, times.py, logic.py, casts.py, arrays.py, networks.py    the functions
+numbers.py, places.py, texts.py, times.py, logic.py, casts.py, arrays.py, networks.py    the functions
 
 `evaluate` computes a scalar (language.scalars) for one event, in plain Python.
 """
@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dibs.language.functions import arrays, casts, logic, networks, numbers, texts, times  # they declare themselves
+from dibs.language.functions import (  # they declare themselves
+    arrays,
+    casts,
+    logic,
+    networks,
+    numbers,
+    places,
+    texts,
+    times,
+)
 from dibs.language.functions.arrays import TooManyTrials, Trials
 from dibs.language.functions.plain import Plain, literal_of, plain_of
 from dibs.language.functions.table import FUNCTIONS, Function, Kinds, apply, describe_call, describe_kinds
@@ -32,6 +41,7 @@ __all__ = [
     "logic",
     "networks",
     "numbers",
+    "places",
     "texts",
     "times",
 ]

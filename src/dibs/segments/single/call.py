@@ -24,6 +24,7 @@ from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, parts_of
+from dibs.segments.single.residuals import EventTests
 from dibs.segments.single.space import SingleSpace
 from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
@@ -77,11 +78,14 @@ class Singles:
             status = call(plan.address, space.address, text, space.needs.values)
         if status == STALE:
             raise DibsError("compiled kernels are older than this version of Dibs: delete its __pycache__ folders")
-        ids = self._finish(plan, space) if status == DONE else None
+        tests = EventTests(text, plan.declared is not None) if plan.has_residuals else None
+        is_done = status == DONE and (tests is None or tests.keep_found(plan.segments, space))
+        ids = self._finish(plan, space, tests) if is_done else None
         self._spaces.give(taken if space is taken.space else Taken(space, taken.age))
         return ids
 
-    def _finish(self, plan: Plan, space: SingleSpace) -> list[Id]:
+    def _finish(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Id] | None:
+        """None: batches know what to do with the event."""
         pairs, candidates, predicates, nodes, of_layers = space.result.tolist()
         self.served += 1
         counters = self._counters
@@ -94,7 +98,10 @@ class Singles:
         if self._calls % thresholds.single_looks == 0:
             self._observe(plan, space)
         if plan.asked:
-            rows = [*self._rows_by_segment(plan, space), *self._ask_indexes(plan, space)]
+            asked = self._ask_indexes(plan, space, tests)
+            if asked is None:
+                return None
+            rows = [*self._rows_by_segment(plan, space), *asked]
             return sort_ids(rows, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
         if not pairs:
             return []
@@ -118,8 +125,8 @@ class Singles:
             first = last
         return found
 
-    def _ask_indexes(self, plan: Plan, space: SingleSpace) -> list[Rows]:
-        """What other indexes find for the event that the call has coded."""
+    def _ask_indexes(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Rows] | None:
+        """What other indexes find for the event that the call has coded; None: see _finish."""
         rows: list[Rows] = []
         offsets = space.offsets.tolist()
         for i, layer in plan.asked:
@@ -131,6 +138,11 @@ class Singles:
             for event, row in found.chunks:
                 if layer.gone.bits is not None:
                     event, row = alive(layer.gone.bits, event, row)
+                kept = None if tests is None else tests.keep(segment, row)
+                if kept is not None:
+                    row = row[kept]
+                elif tests is not None:
+                    return None
                 self._counters["pairs"] += len(row)
                 rows.append((segment.ids, row))
             if segment.has_pending_work:

@@ -114,7 +114,7 @@ def _compute(event: dict[str, Any], names: ComputedNames, now: Present, members:
             return False
         event[PRESENT] = Moment(read_clock() if now is None else now)
     for scalar, fields, key in zip(names.scalars, names.fields, names.keys):
-        values = _values(event, fields)
+        values = values_of(event, fields)
         if values is None:
             return False
         found: list[Plain] = []
@@ -129,7 +129,7 @@ def _compute(event: dict[str, Any], names: ComputedNames, now: Present, members:
     return True
 
 
-def _values(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:
+def values_of(event: dict[str, Any], fields: list[str]) -> list[list[Plain]] | None:
     """The values of each field, or [None]; None: there is something unusual about them."""
     found: list[list[Plain]] = []
     for field in fields:

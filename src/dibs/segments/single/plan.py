@@ -151,6 +151,7 @@ class Plan:
             self.computed = ComputedNames(names.names)
         self.declared = names.declared(types) if types else None
         self.segments = [layer.segment for layer in state.layers]
+        self.has_residuals = any(segment.residuals is not None for segment in self.segments)
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
         self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter

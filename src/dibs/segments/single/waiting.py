@@ -23,6 +23,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from dibs.coding.computed.residuals import may_be_last
 from dibs.coding.events import WantedNames
 from dibs.coding.values import Names
 from dibs.language.expression import Expression, Kind
@@ -134,9 +135,11 @@ def _needed(steps: Sequence[Step], codes: Mapping[str, int]) -> int:
 
 
 def steps_of(item: Waiting, types: Types = NO_TYPES) -> list[Step] | None:
-    """The predicates of a subscription; None: there are some that speak of patterns, or of a history."""
+    """The predicates of a subscription; None: there are some that speak of patterns, or of a history, or that a segment
+    tests last."""
     form = kept_form(item.text, types) if item.form is None else item.form
-    return form.steps(item.text) if isinstance(form, Row) else _steps(form)
+    steps = form.steps(item.text) if isinstance(form, Row) else _steps(form)
+    return None if steps is None or any(may_be_last(step.name) for step in steps) else steps
 
 
 def _steps(form: Expression) -> list[Step] | None:

@@ -1,0 +1,190 @@
+"""Tests of computed values that are made last: every entry says what the evaluator says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dibs
+from dibs.coding.computed.columns import FORMS
+from dibs.coding.computed.vectors import of_plain, to_plain
+from dibs.coding.computed.verifying import Verifier
+from dibs.language.functions.places import geo_distance
+from dibs.language.normal_form import normal_form
+from dibs.language.sql import parse
+from dibs.matcher import Matcher
+from dibs.reference import matches
+from dibs.thresholds import using
+from settings import THRESHOLDS
+
+TEXTS = (
+    "category = 'x' AND abs(price - {a}) < {b}",
+    "price * {f} <= {a}",
+    "geo_distance(lat, lon, {lat}, {lon}) < {metres}",
+    "category = 'y' AND price % {b} = 1",
+    "category = 'x' AND price + {a} > stock",
+    "category = 'x' AND NOT (price + {a} > stock)",
+    "(category = 'y' OR stock < {b}) AND abs(price - {a}) < {b} AND abs(price - {b}) < {a}",
+    "{a} - price > {b}",
+    "price * -{f} > {b} AND item.price + {a} <= 40",
+    "(abs(price - {a}) < {b}) IS NOT TRUE",
+    "round(price * {f}, 1) = {a}",
+    "abs(price - {a}) < {b} OR stock = {b}",
+    "length(category) + {a} = {b}",
+    "stock = {b}",
+)
+
+
+def texts_of(random: Random, count: int) -> list[str]:
+    def numbers() -> dict[str, Any]:
+        return {
+            "a": random.choice([random.randrange(1, 30), round(random.uniform(1, 30), 1)]),
+            "b": random.randrange(1, 12),
+            "f": round(random.uniform(0.5, 2.5), 2),
+            "lat": random.choice([52.5, 89.99, round(random.uniform(-90, 90), 2)]),
+            "lon": random.choice([13.4, 179.99, round(random.uniform(-180, 180), 2)]),
+            "metres": random.choice([5_000, 50_000, 3_000_000]),
+        }
+
+    return [random.choice(TEXTS).format(**numbers()) for _ in range(count)]
+
+
+def event_of(random: Random) -> dict[str, Any]:
+    number = random.choice([random.randrange(-5, 40), round(random.uniform(0, 30), 1), 2**53 + 1])
+    event: dict[str, Any] = {"price": number, "category": random.choice("xyz"), "stock": random.randrange(12)}
+    event["lat"] = random.choice([52.51, 90, -95, round(random.uniform(-90, 90), 2)])
+    event["lon"] = random.choice([13.41, -179.99, 180, round(random.uniform(-180, 180), 2)])
+    if random.random() < 0.3:
+        event["item"] = [{"price": random.randrange(40)} for _ in range(random.randrange(3))]
+    if random.random() < 0.3:
+        event["price"] = random.choice([None, [], [number, 3, "x"], "17", True, [1, 15, 29]])
+    if random.random() < 0.1:
+        del event[random.choice(list(event))]
+    return event
+
+
+def unlike_json(random: Random) -> list[dict[str, Any]]:
+    odd = [math.nan, math.inf, -math.inf, dibs.Range(1, 20), dt.datetime(2024, 1, 1), 2**64, -0.0]
+    return [event_of(random) | {"price": value} for value in odd] + [{"price": [dibs.Range(1, 2), 15], "category": "x"}]
+
+
+def expected(texts: dict[str, str], events: list[dict[str, Any]]) -> list[list[str]]:
+    forms = {id: normal_form(parse(text)) for id, text in texts.items()}
+    return [sorted(id for id, form in forms.items() if matches(form, event)) for event in events]
+
+
+def check(matcher: Any, texts: dict[str, str], events: list[dict[str, Any]], odd: list[dict[str, Any]]) -> None:
+    wanted = expected(texts, events)
+    for event, found in zip(events, wanted):
+        assert matcher.match(event) == found, event
+        assert matcher.match(json.dumps(event).encode()) == found, event
+    for several in (1, 4):
+        batch = matcher.match_batch(events * several)
+        assert [sorted(ids) for ids in batch] == wanted * several
+        assert batch.count == sum(map(len, wanted)) * several
+        lines = "\n".join(map(json.dumps, events * several)).encode()
+        assert [sorted(ids) for ids in matcher.match_batch(lines)] == wanted * several
+    assert [sorted(ids) for ids in matcher.match_batch(events[:3])] == wanted[:3]
+    assert matcher.count(events).tolist() == list(map(len, wanted))
+    for event, found in zip(events, wanted):
+        best = matcher.match(event, top=2)
+        assert set(best) <= set(found) and len(best) == min(2, len(found))
+    others = expected(texts, odd)
+    assert [matcher.match(event) for event in odd] == others
+    assert [sorted(ids) for ids in matcher.match_batch(odd * 3)] == others * 3
+
+
+@pytest.mark.parametrize("thresholds", ["default", "smallest"])
+def test_every_entry(thresholds: str, tmp_path: Path) -> None:
+    random = Random(thresholds)
+    texts = {f"s{i}": text for i, text in enumerate(texts_of(random, 150))}
+    events, odd = [event_of(random) for _ in range(40)], unlike_json(random)
+    with using(THRESHOLDS[thresholds](1)), Matcher.open(tmp_path / "folder") as matcher:
+        matcher.add_many(texts.items())
+        check(matcher, texts, events, odd)
+        residuals = [layer.segment.residuals for layer in matcher._layers.state.layers]
+        assert any(tests is not None for tests in residuals)
+        for id in list(texts)[::3]:
+            matcher.remove(id)
+            del texts[id]
+        for i, text in enumerate(texts_of(random, 30)):
+            texts[f"n{i}"] = text
+            matcher.add(f"n{i}", text)
+            if i % 5 == 0:
+                event = event_of(random)
+                assert [matcher.match(event)] == expected(texts, [event])
+        check(matcher, texts, events, odd)
+        matcher.compact()
+        check(matcher, texts, events, odd)
+        matcher.save(tmp_path / "saved")
+    with Matcher.open(tmp_path / "folder") as matcher:
+        check(matcher, texts, events, odd)
+    with Matcher.load(tmp_path / "saved") as matcher:
+        check(matcher, texts, events, odd)
+
+
+@pytest.mark.parametrize("index", ["scan", "counting", "betree"])
+def test_other_indexes(index: str) -> None:
+    random = Random(index)
+    texts = {f"s{i}": text for i, text in enumerate(texts_of(random, 80))}
+    with Matcher(index=index) as matcher:
+        matcher.add_many(texts.items())
+        check(matcher, texts, [event_of(random) for _ in range(20)], unlike_json(random))
+
+
+def test_arrow_and_declared_types() -> None:
+    random = Random(5)
+    texts = {f"s{i}": text for i, text in enumerate(texts_of(random, 60))}
+    rows = [{"price": random.choice([None, random.randrange(40), 7.5]), "category": "x", "stock": 3} for _ in range(30)]
+    with Matcher() as matcher:
+        matcher.add_many(texts.items())
+        assert [sorted(ids) for ids in matcher.match_batch(pa.Table.from_pylist(rows))] == expected(texts, rows)
+    with Matcher(types={"price": "number"}) as matcher:
+        matcher.add("it", "category = 'x' AND abs(price - 17) < 3")
+        event = {"price": "18", "category": "x"}
+        assert matcher.match(event) == ["it"] and list(matcher.match_batch([event] * 10)) == [["it"]] * 10
+
+
+def test_it_is_not_computed_for_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    pairs = Verifier.pairs
+
+    def counted(self: Verifier, event: Any, row: Any) -> Any:
+        nonlocal asked
+        asked += len(row)
+        return pairs(self, event, row)
+
+    with Matcher() as matcher:
+        matcher.add_many((i, f"category = {i % 50} AND abs(price - {i}.5) < 2") for i in range(2_000))
+        assert not any(name[:1] == "\0" for name in matcher._layers.flush().layers[0].segment.names)
+        monkeypatch.setattr(Verifier, "pairs", counted)
+        found = matcher.match_batch([{"category": i % 50, "price": i} for i in range(1_000)])
+        assert 900 < found.count <= asked < 1.2 * found.count
+        assert "tests of computed values that are made last: 2,000" in matcher.explain_plan()
+
+
+def test_what_every_event_computes_is_told() -> None:
+    with Matcher() as matcher:
+        matcher.add_many([("a", "price % 10 = 3"), ("b", "price * qty > 5"), ("c", "abs(price - 1) < 2")])
+        matcher.match_batch([{}] * 10)
+        plan = matcher.explain_plan()
+        assert "computed for every event, with a constant of few subscriptions: 1, (price % 10) among them" in plan
+
+
+def test_distances_are_the_same_bits_everywhere() -> None:
+    random = Random(3)
+    places = [[random.uniform(-95, 95), random.uniform(-185, 185)] for _ in range(600)]
+    places += [[0, 0], [90, 180], [-90, -180], [math.nan, 0], [52, 13]]
+    pairs = [(*a, *b) for a, b in zip(places, random.sample(places, len(places)))]
+    found, done = FORMS["GEO_DISTANCE"](*(of_plain(list(column)) for column in zip(*pairs)))  # type: ignore[misc]
+    assert np.all(done)
+    wanted = [geo_distance(*pair) for pair in pairs]
+    assert to_plain(found) == wanted and any(wanted) and None in wanted
