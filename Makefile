@@ -10,7 +10,7 @@ READY := $(VENV)/.dibs-ready
 # processes, and each would compile all sources and all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-kafka test-kills check bench wheel setup clean
+.PHONY: help demo test test-fast test-kafka test-kills check bench papers wheel setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-kafka  streams and deliveries over a real Kafka broker, whose jars Maven fetches"
 	@echo "make check   style and types: ruff and mypy"
 	@echo "make bench   the benchmarks (see BENCHMARKS.md)"
+	@echo "make papers  every figure of the papers at the papers' sizes: many hours, goes on where it stopped; PAPERS_SCALE=0.1"
 	@echo "make wheel   dist/*.whl with compiled kernels, for this Python and for x86-64 processors of the last ten years"
 	@echo "make setup   only the set-up that the others do by themselves: $(VENV) with the versions of constraints.txt"
 	@echo "make clean   remove caches and outputs ($(VENV) stays; remove it by hand for a new set-up)"
@@ -54,6 +55,14 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+# Results are kept figure by figure, structure by structure; the pages are written from what is there.
+PAPERS_SCALE ?= 1
+PAPERS_SEEDS ?= 3
+
+papers: $(READY)
+	nice -n 19 $(BIN)/dibs bench all --scale $(PAPERS_SCALE) --seeds $(PAPERS_SEEDS) --out benchmarks/results/figures
+	$(BIN)/python -m dibs.papers.page benchmarks/results/figures .
 
 wheel: $(READY)
 	$(BIN)/python -m dibs.warming.shipping build/compiled

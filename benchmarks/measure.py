@@ -45,8 +45,7 @@ class Size:
     structure_subscriptions: int = 0  # of the section of all index structures
     structures: tuple[str, ...] = ()  # of it; none: all
     workloads: tuple[str, ...] = ()  # of it
-    scale: float = 1.0  # times the sizes that a full run takes for the papers' figures
-    figures: str = ""  # the folder of their results
+    scale: float = 0.01  # the share of the papers' sizes that their figures are sampled at
 
 
 class WrongMatches(AssertionError):

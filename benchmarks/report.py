@@ -1,10 +1,9 @@
-"""Results to words: BENCHMARKS.md, the pages behind it, their plots, README's figures, VERDICTS.md, and a summary for
-the terminal.
+"""Results to words: BENCHMARKS.md, the pages behind it, their plots, README's figures, and a summary for the terminal.
 
     python benchmarks/report.py [FILE]     rewrites them from results/full.json, or from FILE
 
 The pages are written by hand except for what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`;
-pages/papers.md and VERDICTS.md are written by this alone. The papers' figures are read from results/figures.
+pages/papers.md and VERDICTS.md are those of `make papers` (dibs.papers.page).
 """
 
 from __future__ import annotations
@@ -20,13 +19,9 @@ from rich.table import Table as RichTable
 
 import plots
 import tables
-import tables_outside
-from dibs.papers.experiments import EXPERIMENTS, pictures, standing, verdicts
-from dibs.papers.experiments.results import read
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-FIGURES = HERE / "results" / "figures"
 MARKED = re.compile(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", re.DOTALL)
 
 
@@ -61,7 +56,7 @@ def _show_structures(section: dict[str, Any] | None, console: Console) -> None:
             console.print(reason, markup=False, highlight=False)
 
 
-def write(results: dict[str, Any], root: Path = ROOT, figures: Path = FIGURES) -> list[Path]:
+def write(results: dict[str, Any], root: Path = ROOT) -> list[Path]:
     """Rewrites the plots and the parts of the pages that are made from results; what was written."""
     written = plots.draw(results, root / "benchmarks" / "plots")
     blocks = tables.blocks(results)
@@ -70,25 +65,11 @@ def write(results: dict[str, Any], root: Path = ROOT, figures: Path = FIGURES) -
         text = page.read_text()
         text = MARKED.sub(lambda found: _fill(found[1], blocks), text)
         page.write_text(text)
-    return [*written, *pages, *_write_papers(root, figures)]
+    return [*written, *pages]
 
 
 def _fill(name: str, blocks: dict[str, str]) -> str:
     return f"<!-- begin {name} -->\n{blocks.get(name, 'Not measured in this run.')}\n<!-- end {name} -->"
-
-
-def _write_papers(root: Path, folder: Path) -> list[Path]:
-    """The papers' figures: pictures, their page, and what becomes of the claims."""
-    pictures_folder = root / "benchmarks" / "plots" / "papers"
-    pictures_folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for figure, names in pictures.group(list(EXPERIMENTS)).items():
-        written += pictures.draw([read(name, folder) for name in names], pictures_folder / figure, ["svg"])
-    page, judged = root / "benchmarks" / "pages" / "papers.md", root / "VERDICTS.md"
-    page.write_text(tables_outside.write_figures(folder))
-    auto = standing.judge(folder)
-    judged.write_text(verdicts.write(verdicts.judge_all(folder), verdicts.list_scales(folder), auto))
-    return [*written, page, judged]
 
 
 def main() -> None:

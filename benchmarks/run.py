@@ -7,7 +7,7 @@
                                                 every index structure, or some, on every workload, or some
 
 Each section runs in a process of its own, so that none finds the memory or the caches of another. A run of everything
-writes benchmarks/results, the plots, the pages, BENCHMARKS.md, README's figures and VERDICTS.md; others go to
+writes benchmarks/results, the plots, the pages, BENCHMARKS.md and README's figures; others go to
 results/partial.json or --out.
 """
 
@@ -35,7 +35,7 @@ import host
 HERE = Path(__file__).parent
 FULL, QUICK = 1_000_000, 100_000  # subscriptions
 STRUCTURES, QUICK_STRUCTURES = 50_000, 20_000
-SCALE, QUICK_SCALE = 0.25, 0.2  # times the sizes of sections/papers.py
+SCALE, QUICK_SCALE = 0.01, 0.002  # of the papers' sizes: a sample (make papers measures all)
 STRUCTURE_SHAPES = ("sparse", "dense")
 EVENTS = 1_000
 SHAPES = ("sparse", "dense", "zipf", "ads", "retail")
@@ -76,7 +76,6 @@ def main() -> int:
         "structures": tuple(options.structures or ()),
         "workloads": tuple(options.workloads or STRUCTURE_SHAPES),
         "scale": options.scale or (QUICK_SCALE if options.quick else SCALE),
-        "figures": str(HERE / "results" / ("figures" if full and options.out is None else "partial-figures")),
     }
     if not some:
         _compile()
@@ -103,7 +102,6 @@ def main() -> int:
     if host.sources() != measured:
         console.print("[bold red]The sources were changed while they were measured[/]: BENCHMARKS.md stays as it is.")
         full = results["full"] = False
-    del size["figures"]  # a place on this machine
     results["minutes"] = (time.monotonic() - start) / 60
     results["load average afterwards"] = host.load_average()
     out = options.out or HERE / "results" / ("full.json" if full else "partial.json")
@@ -140,7 +138,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", metavar="NAME", choices=SHAPES, help="of the section structures")
     parser.add_argument("--subscriptions", type=_positive, metavar="N", help=f"{FULL:,} by default")
     parser.add_argument("--events", type=_positive, metavar="N", default=EVENTS, help=f"{EVENTS:,} by default")
-    parser.add_argument("--scale", type=float, metavar="SHARE", help="times the sizes of the papers' figures")
+    parser.add_argument(
+        "--scale", type=float, metavar="SHARE", help="the share of the papers' sizes that their figures are sampled at"
+    )
     parser.add_argument("--repeats", type=_positive, metavar="N", help="timed calls of each rival; the best counts")
     parser.add_argument("--together", action="store_true", help="one process for all sections: starts faster")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")

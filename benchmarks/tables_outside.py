@@ -6,11 +6,6 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from dibs.papers.experiments import EXPERIMENTS
-from dibs.papers.experiments import results as files
-from dibs.papers.experiments.claims import FAILS, HOLDS, IN_PART
-from dibs.papers.experiments.experiment import MEASURES
-from dibs.papers.experiments.pictures import group
 from words import markdown
 
 HERE = Path(__file__).parent
@@ -62,15 +57,14 @@ def _write_engines(workloads: dict[str, Any]) -> str:
 
 
 def write_papers(sections: dict[str, Any]) -> str:
+    """A sample, by which `make bench` sees that all figures still run; the pages are of `make papers`."""
     section = sections["papers"]
-    words = section["verdicts"]
-    least, most = section.get("scales", [section.get("scale", 0.0)] * 2)
-    hold, in_part, fail = (words.get(word, 0) for word in (HOLDS, IN_PART, FAILS))
+    scale, seconds = section.get("scale", 0.0), sum(section.get("seconds", {}).values())
     return (
-        f"{section['experiments']} figures and tables of the five papers are measured again "
-        f"([all of them](benchmarks/pages/papers.md), at {least:.2g} to {most:.2g} of their sizes). Of the "
-        f"{hold + in_part + fail} claims that the papers make in words, {hold} hold here, {in_part} hold in part, and "
-        f"{fail} do not: [VERDICTS.md](VERDICTS.md) says which, and why. {section.get('auto', '')}"
+        f"{section['experiments']} figures and tables of the five papers can be measured again, structures as "
+        f"published beside `auto`: [the figures](benchmarks/pages/papers.md) and [what becomes of the papers' "
+        f"claims](VERDICTS.md) are of runs of `make papers`, with the sizes that stand there. This run has measured a "
+        f"sample, {scale:.2g} of the papers' sizes, in {seconds:,.0f} s of processor time: {section.get('auto', '')}"
     )
 
 
@@ -83,35 +77,3 @@ def list_scripts() -> str:
             about = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
             lines.append(f"- [`{path.name}`](benchmarks/{path.name}): {about}")
     return "\n".join(lines)
-
-
-def write_figures(folder: Path) -> str:
-    """The page of the papers' figures: a picture and the numbers of each."""
-    parts = [
-        "# The figures of the papers, measured here",
-        "Written by `make bench`. [VERDICTS.md](../../VERDICTS.md) judges what the papers say about them; "
-        "[Benchmarks](../../BENCHMARKS.md) has the short form. `dibs bench figure NAME` measures one at any scale. "
-        "Sizes are the paper's times the scale; data that cannot be had are stand-ins "
-        "([`dibs.papers.workloads`](../../src/dibs/papers/workloads) says which). Processor time, one thread, "
-        "coded events, the best of several rounds in which all take turns; all structures of a point have found the "
-        "same matches.",
-    ]
-    for figure, names in group(list(EXPERIMENTS)).items():
-        results = [files.read(name, folder) for name in names]
-        parts.append(f"## {figure}\n\n![{figure}](../plots/papers/{figure}.svg)")
-        parts += [_write_numbers(result) for result in results]
-    return "\n\n".join(parts) + "\n"
-
-
-def _write_numbers(result: files.Result) -> str:
-    tables = []
-    for measure in result.experiment.measures:
-        labels = [label for label in result.labels if any(result.line(label, measure))]
-        rows = [
-            [value if isinstance(value, str) else f"{value:,}", *(result.at(label, value, measure) for label in labels)]
-            for value in result.values
-        ]
-        title = f"{result.experiment.about}; {MEASURES[measure]}"
-        table = markdown([result.experiment.x, *labels], rows)
-        tables.append(f"<details><summary>{title}</summary>\n\n{table}\n\n</details>")
-    return "\n".join(tables)

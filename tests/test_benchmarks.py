@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dibs.matcher import Matcher
+from dibs.papers import page
 from dibs.papers.experiments import EXPERIMENTS
 from dibs.papers.experiments.results import COLUMNS, path_of
 from dibs.papers.workloads import boolean
@@ -304,18 +305,37 @@ OUTSIDE: dict[str, Any] = {
 }
 
 
-def make_figures(folder: Path) -> dict[str, Any]:
-    """Results of the papers' figures, made up; the section about them."""
+def make_figures(folder: Path) -> None:
+    """Results of the papers' figures, made up."""
     folder.mkdir(parents=True)
     for name, its in EXPERIMENTS.items():
         labels = dict.fromkeys(one.label for value in its.values for one in its.series_at(value))
         points = []
         for i, value in enumerate(its.values):
             rows = {label: dict.fromkeys(COLUMNS[:-1], (k + 1.0) * (i + 1)) for k, label in enumerate(labels)}
-            points.append({"x": value, "subscriptions": 1000, "rows": rows})
-        settings = {"scale": 0.001, "seed": 1, "events": 10, "repeats": 1}
+            x = value // 1000 if its.is_size else value
+            points.append({"x": x, "of": value, "seed": 1, "subscriptions": 1000, "events": 10, "rows": rows})
+        settings = {"scale": 0.001, "events": 10, "repeats": 1}
         path_of(name, folder).write_text(json.dumps({"name": name, "settings": settings, "points": points}))
-    return {"scales": [0.001, 0.1], "experiments": len(EXPERIMENTS), "verdicts": {"holds": 40, "does not hold here": 2}}
+
+
+def test_the_page_of_the_papers_has_true_sizes_and_names_what_is_missing(tmp_path: Path, monkeypatch: Any) -> None:
+    figures = tmp_path / "figures"
+    make_figures(figures)
+    (tmp_path / "benchmarks" / "pages").mkdir(parents=True)
+    drawn = []
+    monkeypatch.setattr(page.pictures, "draw", lambda found, path, endings: drawn.append(path.name) or [])
+    page.write(figures, tmp_path)
+    assert {"pstree-5", "opindex-10", "betree-13", "tatbul-7", "pbtree-table-1"} <= set(drawn)
+    assert len(drawn) >= 36
+    shown = (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
+    assert "PS-Tree, table 2: advertisements: 1,000 subscriptions, 10 events, 0.1 % of the paper's size." in shown
+    assert "3,000,000" not in shown and "| 20,000 | 3 | 6 | 9 |" in shown
+    assert "### opindex-memory: " in (tmp_path / "VERDICTS.md").read_text() and "Not measured" not in shown
+    path_of("tatbul-9", figures).unlink()
+    page.write(figures, tmp_path)
+    assert "Not measured: tatbul-9." in (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
+    assert "figures are missing: tatbul-joins" in (tmp_path / "VERDICTS.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -325,35 +345,27 @@ def report_module() -> Iterator[ModuleType]:
         yield importlib.import_module("report")
 
 
-def test_the_report_fills_the_pages(
-    results: dict[str, Any], report_module: ModuleType, tmp_path: Path, monkeypatch: Any
-):
+def test_the_report_fills_the_pages(results: dict[str, Any], report_module: ModuleType, tmp_path: Path):
     for name in ("README.md", "BENCHMARKS.md"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(BENCHMARKS / "pages", tmp_path / "benchmarks" / "pages")
-    papers = make_figures(tmp_path / "figures")
-    drawn = []
-    monkeypatch.setattr(report_module.pictures, "draw", lambda found, path, endings: drawn.append(path.name) or [])
+    papers = {"scale": 0.01, "experiments": len(EXPERIMENTS), "seconds": {"tatbul-7": 3.0}, "auto": "It is fast."}
     whole = results | {"sections": results["sections"] | {"papers": papers, "outside": OUTSIDE}}
-    written = report_module.write(whole, tmp_path, tmp_path / "figures")
+    written = report_module.write(whole, tmp_path)
     plots = {p.stem for p in written if p.suffix == ".svg"}
     assert plots == {"matching", "growth", "single", "batches", "structures", "pages", "live", "outside"}
-    assert {"pstree-5", "opindex-10", "betree-13", "tatbul-7", "pbtree-table-1"} <= set(drawn)
-    assert len(drawn) >= 36
     page = (tmp_path / "BENCHMARKS.md").read_text()
     begin, end = page.index("<!-- begin growth -->"), page.index("<!-- end growth -->")
     assert "| dense | 4,000 |" in page[begin:end] and "(benchmarks/plots/growth.svg)" in page[begin:end]
-    assert "42 claims that the papers make in words, 40 hold here" in page
+    assert "a sample, 0.01 of the papers' sizes, in 3 s of processor time: It is fast." in page
     assert "DuckDB join" in page and "rule-engine" in page and "hyperscan" in page
     assert "| 100 rules (100), 1 matches | 5.00 | 1.00 | 6.00 |" in page
     assert "quamina (Go) with 100 rules: cannot say these rules" in page
     assert "(benchmarks/spark.py)" in page
     assert "1,000 subscriptions, one core:" in (tmp_path / "README.md").read_text()
-    assert "### opindex-memory: " in (tmp_path / "VERDICTS.md").read_text()
-    assert "PS-Tree, table 2" in (tmp_path / "benchmarks" / "pages" / "papers.md").read_text()
     once = {path: path.read_text() for path in tmp_path.rglob("*.md")}
     assert not any("Not measured in this run." in text for text in once.values())
-    report_module.write(whole, tmp_path, tmp_path / "figures")
+    report_module.write(whole, tmp_path)
     assert {path: path.read_text() for path in tmp_path.rglob("*.md")} == once  # a second time changes nothing
 
 

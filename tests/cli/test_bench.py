@@ -64,12 +64,16 @@ def test_a_figure_is_written_goes_on_and_is_compared(tmp_path, monkeypatch):
 def test_figures_that_show_the_same_points_share_them(tmp_path, monkeypatch):
     shown = EXPERIMENTS["opindex-8b"]
     assert shown.points_of == "opindex-10e"
+    labels = [one.label for one in shown.series_at(50)]
     (tmp_path / "opindex-10e.json").write_text(
         json.dumps(
             {
                 "name": "opindex-10e",
-                "settings": {"scale": 0.001, "seed": 1, "events": 200, "repeats": 5},
-                "points": [{"x": v, "subscriptions": 1, "rows": {"auto": {"bytes": 7}}} for v in shown.values],
+                "settings": {"scale": 0.001, "events": 200, "repeats": 5},
+                "points": [
+                    {"x": v, "of": v, "seed": 1, "subscriptions": 1, "rows": {one: {"bytes": 7} for one in labels}}
+                    for v in shown.values
+                ],
             }
         )
     )

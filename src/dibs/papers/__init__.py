@@ -4,6 +4,7 @@
     workloads/     the papers' data
     experiments/   every figure and table by name; claims and verdicts
     commands.py    `dibs bench`
+    page.py        its results as the page of the papers, with pictures and verdicts
 
 It stands above everything else in Dibs. Nothing imports it: the registry of indexes (dibs.index) and the command line
 name its modules, and load what a user named.

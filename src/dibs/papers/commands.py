@@ -29,7 +29,7 @@ def list_them() -> None:
     with outcome():
         for name, its in EXPERIMENTS.items():
             values = ", ".join(v if isinstance(v, str) else f"{v:,}" for v in its.values)
-            typer.echo(f"{name:18} {its.about}; by {its.x}: {values}")
+            typer.echo(f"{name:18} {its.about}; by {its.x}: {values}" + (" at scale 1" if its.is_size else ""))
 
 
 FIGURE_HELP = """
@@ -38,42 +38,83 @@ Measure one experiment: OUT/NAME.json and .csv, and with matplotlib (pip install
 \b
     dibs bench figure pstree-9a --scale 0.05 --out figures
 
-Sizes are the paper's times the scale. Points that OUT holds for the same scale and seed are kept, so that a run that
-was cut short goes on, and figures that show the same points share them. All structures of a point must find the same
-matches, or nothing is written for it.
+The scale is the share of the paper's subscriptions and documents that is measured; 1 is all of them. What is written
+has the true numbers. A structure at a point is saved when it is done: what OUT holds for the same scale is kept, so
+that a run that was cut short goes on, and figures that show the same points share them. All structures of a point
+must find the same matches, or nothing is written for it. One that takes more memory or time than it may has the
+reason in place of figures.
 """
-Scale = Annotated[float, typer.Option(help="Times the paper's sizes.", min=0.000001, max=100.0)]
+Scale = Annotated[
+    float, typer.Option(help="The share of the paper's sizes: 1 is the paper's own.", min=0.000001, max=100.0)
+]
 Out = Annotated[Path, typer.Option(help="A folder for the results.")]
 Seed = Annotated[int, typer.Option(help="Of the workload: the same data for the same seed.", min=0)]
+Seeds = Annotated[int, typer.Option(help="How many seeds, from --seed on: verdicts ask for several.", min=1)]
+Gigabytes = Annotated[float, typer.Option(help="The most memory of a structure at a point.", min=0.1)]
+Minutes = Annotated[float, typer.Option(help="The most processor time of a structure at a point.", min=0.01)]
 
 
 @app.command(help=FIGURE_HELP)
 def figure(
     name: Annotated[str, typer.Argument(help="A name that `dibs bench list` shows.")],
-    scale: Scale = 0.1,
+    scale: Scale = 0.01,
     out: Out = Path("figures"),
     seed: Seed = 1,
+    seeds: Seeds = 1,
+    gigabytes: Gigabytes = 12,
+    minutes: Minutes = 10,
 ) -> None:
+    with outcome():
+        _measure(name, out, scale, seed, seeds, gigabytes, minutes)
+
+
+ALL_HELP = """
+Measure every experiment, one after the other, as `dibs bench figure` does. At scale 1 that takes many hours: stop it
+whenever you like, the next run goes on.
+
+\b
+    dibs bench all --scale 1 --seeds 3 --out figures
+"""
+
+
+@app.command("all", help=ALL_HELP)
+def measure_all(
+    scale: Scale = 0.01,
+    out: Out = Path("figures"),
+    seed: Seed = 1,
+    seeds: Seeds = 1,
+    gigabytes: Gigabytes = 12,
+    minutes: Minutes = 10,
+    only: Annotated[str, typer.Option(help="Names that begin so.")] = "",
+) -> None:
+    from dibs.papers.experiments import EXPERIMENTS
+
+    with outcome():
+        for name in EXPERIMENTS:
+            if name.startswith(only):
+                _measure(name, out, scale, seed, seeds, gigabytes, minutes)
+
+
+def _measure(name: str, out: Path, scale: float, seed: int, seeds: int, gigabytes: float, minutes: float) -> None:
     from dibs.papers.experiments import find
     from dibs.papers.experiments.experiment import Size
+    from dibs.papers.experiments.limits import Limits
     from dibs.papers.experiments.pictures import draw
     from dibs.papers.experiments.results import run, write_csv
 
-    with outcome():
-        wanted = find(name)
-        with bar(name, len(wanted.values)) as progress:
-            result = run(name, out, Size(scale, seed), progress)
-        write_csv(result, out / f"{name}.csv")
-        _show(result)
-        if not draw([result], out / name):
-            say("no matplotlib, so no pictures: pip install 'dibs[bench]'")
+    with bar(name, seeds * len(find(name).values)) as progress:
+        result = run(name, out, Size(scale, seed), progress, seeds, Limits(gigabytes, minutes))
+    write_csv(result, out / f"{name}.csv")
+    _show(result)
+    if not draw([result], out / name):
+        say("no matplotlib, so no pictures: pip install 'dibs[bench]'")
 
 
 VERDICTS_HELP = """
 Judge every claim of the papers by results that were measured before, and write VERDICTS.md.
 
 \b
-    for name in $(dibs bench list | cut -d' ' -f1); do dibs bench figure $name --scale 0.02 --out figures; done
+    dibs bench all --scale 0.02 --seeds 3 --out figures
     dibs bench verdicts --results figures --out VERDICTS.md
 """
 
@@ -89,7 +130,7 @@ def verdicts(
     with outcome():
         found = judging.judge_all(results)
         auto = standing.judge(results)
-        out.write_text(judging.write(found, judging.list_scales(results), auto))
+        out.write_text(judging.write(found, judging.list_sizes(results), auto))
         for verdict in found:
             typer.echo(f"{verdict.claim.name:28} {verdict.word}")
         typer.echo(auto.line)
@@ -101,7 +142,7 @@ def _show(result: Result) -> None:
     from dibs.papers.experiments.experiment import MEASURES
 
     for measure in result.experiment.measures:
-        typer.echo(f"{result.experiment.about}; {MEASURES[measure]}, best of several")
+        typer.echo(f"{result.experiment.about}; {MEASURES[measure]}, best of several; {result.sizes}")
         typer.echo("  ".join([f"{result.experiment.x:>14}", *(f"{label:>18}" for label in result.labels)]))
         for value in result.values:
             cells = (result.at(label, value, measure) for label in result.labels)
@@ -134,10 +175,10 @@ def compare(
                 "measure the same twice"
             )
         worse = 0
-        later = {point["x"]: point["rows"] for point in second["points"]}
+        later = {(point["seed"], point["x"]): point["rows"] for point in second["points"]}
         for point in first["points"]:
             for label, row in point["rows"].items():
-                other = later.get(point["x"], {}).get(label, {})
+                other = later.get((point["seed"], point["x"]), {}).get(label, {})
                 if "all_us" not in row or "all_us" not in other:
                     continue
                 verdict = judge(row["all_us"], other["all_us"])

@@ -2,7 +2,8 @@
 
 experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.py, tatbul_joins.py, pbtree.py: those of
                 each paper
-measure.py      how one point is measured; living.py: structures that are changed row by row before
+measure.py      how one point is measured; limits.py: how much it may take; living.py: structures that are changed row
+                by row before
 results.py      points to files, and back; pictures.py: to pictures
 claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: results to VERDICTS.md
 """

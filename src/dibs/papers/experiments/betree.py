@@ -51,6 +51,7 @@ def _sweep(
     subscriptions: Callable[[Any], float] = lambda value: MILLION,
     series: tuple[Series, ...] = SERIES,
     measures: tuple[str, ...] = ("match_us",),
+    is_size: bool = False,
 ) -> dict[str, Experiment]:
     """Two pictures: uniform attributes and Zipf's. `number` is the figure's and the letters of the two."""
     figure, letters = number[:-2], number[-2:]
@@ -58,7 +59,7 @@ def _sweep(
     def draw(letter: str, kind: str, workload: BEGen) -> Experiment:
         make = generate(lambda v: vary(workload, v), subscriptions)
         title = f"BE-Tree, figure {figure}({letter}): {about}, {kind}"
-        return Experiment(title, x, tuple(values), make, series, measures)
+        return Experiment(title, x, tuple(values), make, series, measures, is_size=is_size)
 
     return {
         f"betree-{figure}{letters[0]}": draw(letters[0], "uniform", UNIFORM),
@@ -102,7 +103,8 @@ def _probability(letters: str, operators: str, series: tuple[Series, ...]) -> di
 
 def _grams(letter: str, source: str, values: tuple[int, ...]) -> Experiment:
     make = generate(lambda v: QGrams(source=source), lambda v: v)
-    return Experiment(f"BE-Tree, figure 12({letter}): {source}s", "subscriptions", values, make, SERIES)
+    about = f"BE-Tree, figure 12({letter}): {source}s"
+    return Experiment(about, "subscriptions", values, make, SERIES, is_size=True)
 
 
 def _drift(back: bool) -> Experiment:
@@ -122,7 +124,7 @@ def _drift(back: bool) -> Experiment:
 def _construction(name: str, workload: Blocks, number: int) -> Experiment:
     make = generate(lambda v: workload, lambda v: v)
     about = f"BE-Tree, table 5: construction, {name}"
-    return Experiment(about, "subscriptions", (number,), make, TREES, ("build_s", "bytes"))
+    return Experiment(about, "subscriptions", (number,), make, TREES, ("build_s", "bytes"), is_size=True)
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -136,11 +138,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         (100_000, 400_000, 700_000, 1_000_000),
         lambda w, v: w,
         lambda v: v,
+        is_size=True,
     ),
     **_sweep(
         "6ab", "dimensions", "dimensions", (50, 100, 400, 700, 1_000, 1_400), lambda w, v: replace(w, dimensions=v)
     ),
-    **_sweep("7ab", "subscription size", "predicates", (5, 10, 20, 40, 66), _set_sizes, lambda v: HUNDRED_THOUSAND),
+    **_sweep("7ab", "subscription size", "predicates", (5, 10, 14, 20, 40, 66), _set_sizes, lambda v: HUNDRED_THOUSAND),
     **_sweep(
         "8ab",
         "cardinality",
@@ -170,6 +173,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     **_probability("ab", "low", SERIES),
     **_probability("cd", "med", SERIES),
     **_probability("ef", "high", EXPRESSIVE),
+    "betree-11high": Experiment(
+        "BE-Tree, section 7.3.2: matching probability above 35 %, which no figure shows",
+        "matching probability",
+        (0.35, 0.5),
+        generate(lambda v: replace(UNIFORM, match_probability=v)),
+        tuple(s for s in SERIES if s.label in ("SCAN", "Propagation", "BE-Tree", "auto")),
+    ),
     "betree-12a": _grams("a", AUTHOR, (100_000, 400_000, 760_000)),
     "betree-12b": _grams("b", TITLE, (50_000, 150_000, 250_000)),
     "betree-13a": _drift(False),

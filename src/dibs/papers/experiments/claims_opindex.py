@@ -32,7 +32,7 @@ CLAIMS = (
         "1, figure 1",
         "From 20,000 to 60,000 attributes an inverted index (k-index) is built much faster than BE-Tree and its "
         "matching time grows less.",
-        less("opindex-1", "k-index", "BE-Tree", "build_s", by=0.9),
+        less("opindex-1", "k-index", "BE-Tree", "build_s", times=10),
         changes_more("opindex-1", ["BE-Tree"], ["k-index"]),
     ),
     _claim(
@@ -47,15 +47,15 @@ CLAIMS = (
         "7.2, figure 7",
         "Raising BE-Tree's node capacity from 5 to 150 makes it 15 times as fast to build and 15 times as slow to "
         "match.",
-        falls("opindex-7", "BE-Tree", measure="build_s", by=7, to=4),
-        rises("opindex-7", "BE-Tree", by=7, to=4),
+        falls("opindex-7", "BE-Tree", measure="build_s", times=15, to=4),
+        rises("opindex-7", "BE-Tree", times=15, to=4),
     ),
     _claim(
         "memory",
         "7.3.1, figure 8(a)",
         "BE-Tree takes about twice the memory of OpIndex, k-index seven times as much.",
-        alike("opindex-8a", "BE-Tree", "OpIndex", "bytes", within=3),
-        less("opindex-8a", "OpIndex", "k-index", "bytes", by=6 / 7),
+        less("opindex-8a", "OpIndex", "BE-Tree", "bytes", times=2),
+        less("opindex-8a", "OpIndex", "k-index", "bytes", times=7),
     ),
     _claim(
         "memory-values",
@@ -63,16 +63,18 @@ CLAIMS = (
         "The number of values per attribute does not change OpIndex's memory; it makes BE-Tree ten times as large and "
         "k-index too large to run.",
         steady("opindex-8b", "OpIndex", measure="bytes"),
-        rises("opindex-8b", "BE-Tree", measure="bytes", by=5),
+        rises("opindex-8b", "BE-Tree", measure="bytes", times=10),
         rises("opindex-8b", "k-index", measure="bytes", by=5),
     ),
     _claim(
         "insertion",
         "7.3.2, figure 9",
         "Insertion into OpIndex takes a thousandth of BE-Tree's time and a tenth of k-index's.",
-        less("opindex-9a", "OpIndex", PUBLISHED, "build_s", by=0.999),
-        less("opindex-9a", "OpIndex", "k-index", "build_s", by=0.9),
-        less("opindex-9a", "OpIndex", "BE-Tree", "insert_us", by=0.999),
+        less("opindex-9a", "OpIndex", PUBLISHED, "build_s", times=1_000),
+        less("opindex-9a", "OpIndex", "k-index", "build_s", times=10),
+        less("opindex-9a", "OpIndex", "BE-Tree", "insert_us", times=1_000),
+        less("opindex-9b", "OpIndex", "k-index", "build_s", times=10),
+        less("opindex-9b", "OpIndex", "BE-Tree", "insert_us", times=1_000),
     ),
     _claim(
         "insertion-bs",
@@ -86,7 +88,7 @@ CLAIMS = (
         "7.3.3, figure 10(a)",
         "OpIndex matches fastest at any number of subscriptions, ten times as fast as k-index.",
         best("opindex-10a", "OpIndex"),
-        less("opindex-10a", "OpIndex", "k-index", by=0.9),
+        less("opindex-10a", "OpIndex", "k-index", times=10),
     ),
     _claim(
         "number-bs",
@@ -142,16 +144,16 @@ CLAIMS = (
         "two orders of magnitude longer.",
         alike("opindex-11a", "k-index", "OpIndex", "build_s", within=2),
         less("opindex-11b", "OpIndex", "k-index", "build_s"),
-        less("opindex-11a", "OpIndex", "BE-Tree", "build_s", by=0.99),
+        less("opindex-11a", "OpIndex", "BE-Tree", "build_s", times=100),
     ),
     _claim(
         "aol-tweets",
         "7.4, figures 11(c) and 11(d)",
         "On short documents OpIndex is 4 to 9 times as fast as BE-Tree and a hundred times as fast as k-index.",
-        less("opindex-11c", "OpIndex", "BE-Tree", by=0.75),
-        less("opindex-11c", "OpIndex", "k-index", by=0.99),
-        less("opindex-11d", "OpIndex", "BE-Tree", by=0.75),
-        less("opindex-11d", "OpIndex", "k-index", by=0.99),
+        less("opindex-11c", "OpIndex", "BE-Tree", times=4),
+        less("opindex-11c", "OpIndex", "k-index", times=100),
+        less("opindex-11d", "OpIndex", "BE-Tree", times=4),
+        less("opindex-11d", "OpIndex", "k-index", times=100),
     ),
     _claim(
         "aol-articles",
@@ -165,7 +167,9 @@ CLAIMS = (
         "7.5, figure 12",
         "On products k-index is built about as fast as OpIndex, and both orders of magnitude faster than BE-Tree.",
         alike("opindex-12a", "k-index", "OpIndex", "build_s", within=2),
-        less("opindex-12a", "OpIndex", "BE-Tree", "build_s", by=0.99),
+        less("opindex-12a", "OpIndex", "BE-Tree", "build_s", times=100),
+        alike("opindex-12b", "k-index", "OpIndex", "build_s", within=2),
+        less("opindex-12b", "OpIndex", "BE-Tree", "build_s", times=100),
     ),
     _claim(
         "ebay",
@@ -173,6 +177,7 @@ CLAIMS = (
         "On products OpIndex matches fastest, whatever the number and the size of subscriptions, and its lead over "
         "BE-Tree grows with their size.",
         best("opindex-12c", "OpIndex", among=OTHERS),
+        best("opindex-12d", "OpIndex", among=OTHERS),
         best("opindex-12e", "OpIndex", among=OTHERS),
         best("opindex-12f", "OpIndex", among=OTHERS),
         changes_more("opindex-12f", ["BE-Tree"], ["OpIndex"]),

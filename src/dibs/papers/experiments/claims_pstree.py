@@ -16,8 +16,10 @@ from dibs.papers.experiments.claims import (
     less,
     order_of_growth,
     rank,
+    reached,
     rises,
     steady,
+    too_small,
 )
 from dibs.papers.experiments.results import Result
 
@@ -30,13 +32,16 @@ def _kept_in_order(experiment: str, times: float) -> Check:
     """Inserting all subscriptions one by one into OpIndex against building PSTBloom."""
 
     def judge(result: Result) -> Outcome:
-        point = result.points[0]
+        if reason := too_small(result, ("OpIndex",), (FIRST,), "insert_us"):
+            return Outcome(None, reason)
+        point = result.points[FIRST]
         one_by_one = point["rows"]["OpIndex"]["insert_us"] * point["subscriptions"] / 1e6
         built = point["rows"]["PSTBloom"]["build_s"]
         ratio = one_by_one / built
         figure = f"OpIndex one by one {one_by_one:.3g} s, PSTBloom {built:.3g} s: {ratio:.3g} times as long"
         why = "insertion here puts a row into place by shifting one list; the others are not sorted again"
-        return Outcome(ratio >= times, figure, "" if ratio >= times else why)
+        passed = reached(ratio, times)
+        return Outcome(passed, f"{figure} (the paper: {times:,.0f})", "" if passed else why)
 
     return Check(experiment, judge)
 
@@ -67,7 +72,7 @@ CLAIMS = (
         "7.2.1, figure 5(b)",
         "An OpIndex that is kept in order while subscriptions arrive takes three orders of magnitude longer on dense "
         "data than it takes to build PSTBloom.",
-        _kept_in_order("pstree-5b", 500),
+        _kept_in_order("pstree-5b", 1_000),
     ),
     _claim(
         "build-size",
@@ -168,19 +173,26 @@ CLAIMS = (
         less("pstree-9a", "PSTBloom", "OpIndex", by=0.91),
     ),
     _claim(
+        "cardinality-sparse",
+        "7.2.2, figure 9(b)",
+        "PSTBloom is first at any cardinality, as the paper says of sparse data elsewhere: it has no words for this "
+        "figure.",
+        best("pstree-9b", "PSTBloom"),
+    ),
+    _claim(
         "size-dense",
         "7.2.2, figure 10(a)",
         "On dense data larger subscriptions make PSTBloom, PSTHash, BE-Tree and Propagation faster, and OpIndex "
         "slower by 350 %.",
         falls("pstree-10a", "PSTBloom", "PSTHash", "BE-Tree", "Propagation"),
-        rises("pstree-10a", "OpIndex", by=1 + 3.5 / 2),
+        rises("pstree-10a", "OpIndex", times=4.5),
     ),
     _claim(
         "size-sparse",
         "7.2.2, figure 10(b)",
         "On sparse data the size of subscriptions matters little, except to OpIndex, which takes 200 % longer.",
         steady("pstree-10b", "k-index", "BE-Tree", "PSTBloom", "PSTHash", within=2),
-        rises("pstree-10b", "OpIndex", by=1 + 2 / 2),
+        rises("pstree-10b", "OpIndex", times=3),
     ),
     _claim(
         "event-size",

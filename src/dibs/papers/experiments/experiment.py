@@ -1,8 +1,9 @@
 """An experiment: one figure or table of a paper, as data.
 
 It varies one parameter of a workload and measures the same structures at each of its values: those of the paper, as
-published, and `auto`. Sizes are the paper's times a scale. Figures of a paper that show several measures of one sweep
-are experiments that share its points (`points_of`), so that nothing is measured twice.
+published, and `auto`. A scale says which share of the paper's sizes is measured, 1 being all of it; `values` are the
+paper's, and a point has the true number of whatever was measured. Figures of a paper that show several measures of one
+sweep are experiments that share its points (`points_of`), so that nothing is measured twice.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class Size(NamedTuple):
     events: int = 200
     repeats: int = 5
 
-    def of(self, subscriptions: float) -> int:
-        return max(int(subscriptions * self.scale), FEWEST)
+    def of(self, number: float) -> int:
+        """Subscriptions or documents, where the paper has so many."""
+        return max(round(number * self.scale), FEWEST)
 
 
 class Workload(Protocol):
@@ -81,12 +83,17 @@ AUTO = Series("auto", "auto")
 class Experiment:
     about: str
     x: str  # what varies
-    values: tuple[Any, ...]  # numbers or words
+    values: tuple[Any, ...]  # numbers or words, as the paper has them
     workload: Callable[[Any, Size], Data | dict[str, Data]]
     series: tuple[Series, ...] | Callable[[Any], tuple[Series, ...]]
     measures: tuple[str, ...] = ("match_us",)  # what the figure shows, a panel each
     points_of: str = ""  # the experiment whose points these are
     measure: Callable[[Any, Size], dict[str, Any]] | None = None  # a point, where it is no match of plain structures
+    is_size: bool = False  # the values are sizes, which the scale changes
+
+    def true_value(self, value: Any, size: Size) -> Any:
+        """What is measured where the paper has this value."""
+        return size.of(value) if self.is_size else value
 
     def series_at(self, value: Any) -> tuple[Series, ...]:
         return self.series if isinstance(self.series, tuple) else self.series(value)
@@ -104,7 +111,7 @@ def data_of(workload: Workload) -> Data:
 def generate(
     make: Callable[[Any], Blocks], subscriptions: Callable[[Any], float] = lambda value: MILLION
 ) -> Callable[[Any, Size], Data]:
-    """Of a value: a generator with its parameters, and how many subscriptions there are at scale 1."""
+    """Of a value: a generator with its parameters, and how many subscriptions the paper has."""
 
     def run(value: Any, size: Size) -> Data:
         rows = {"subscriptions": size.of(subscriptions(value)), "events": size.events, "seed": size.seed}

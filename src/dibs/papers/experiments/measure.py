@@ -1,14 +1,14 @@
-"""How one point of a figure is measured.
+"""How one point of a figure is measured: structure by structure, each of which is handed over when it is done.
 
-All structures of a point see the same subscriptions and events and must find the same matches; they take turns, in
-another order each round, and the best and the median of the processor times are kept.
+All structures of a point see the same subscriptions and events and must find the same matches. Times are processor
+times; the best and the median of several rounds are kept. A structure that takes more than it may (limits) has the
+reason in place of figures.
 """
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -20,13 +20,17 @@ from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
 from dibs.papers.experiments.experiment import Data, Experiment, Series, Size, Steps
+from dibs.papers.experiments.limits import BeyondLimit, Limits, run_within
 from dibs.papers.experiments.living import Lived, list_alive
 from dibs.segments.compile import compile_texts
 from dibs.thresholds import thresholds
 
-SECONDS = 0.5  # of repeats per structure and point; two rounds are always made
+SECONDS = 0.5  # of rounds per structure and point; two are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
-Say = Callable[[str], None]
+FEW = 500  # rows with which kernels are compiled, or loaded, before anything is measured
+SAMPLE = 2_000  # texts by which the time to read all of them is foretold
+Rows = dict[str, dict[str, Any]]  # what was measured, by the label of the series
+Save = Callable[[dict[str, Any]], None]
 Measured = Union[Index, Lived]
 
 
@@ -34,64 +38,97 @@ class DifferentMatches(DibsError):
     """Two structures found different matches: no time is reported."""
 
 
-def measure_point(wanted: Experiment, value: Any, size: Size, say: Say = lambda text: None) -> dict[str, Any]:
-    """All structures of an experiment at one value of what varies."""
-    if wanted.measure is not None:
-        return wanted.measure(value, size)
-    data = wanted.workload(value, size)
-    kinds = data if isinstance(data, dict) else {"": data}
-    rows: dict[str, dict[str, Any]] = {}
-    for kind, own in kinds.items():
-        clauses, events = code(own)
-        series = [one for one in wanted.series_at(value) if one.data == kind]
-        where = f"{wanted.about} at {value}"
-        rows |= _measure(where, series, Coded(clauses, events, own.steps), size.repeats, say)
-    shown = next(iter(kinds.values()))
-    return {"x": value, "subscriptions": len(shown.expressions), "events": size.events, "rows": rows}
-
-
 class Coded(NamedTuple):
     clauses: Clauses
     events: CodedEvents
     steps: Steps
+    facts: dict[str, Any]  # what the data are, as they were counted
 
 
-def _measure(where: str, series: Sequence[Series], coded: Coded, repeats: int, say: Say) -> dict[str, dict[str, Any]]:
-    clauses, events, steps = coded
-    rows: dict[str, dict[str, Any]] = {}
-    built: dict[str, Measured] = {}
-    found: dict[str, tuple[int, int]] = {}
-    for one in series:
-        say(one.label)
-        rows[one.label], index = _build(one, coded)
-        if index is not None:
-            built[one.label] = index
-            pairs = index.match(events, 1)
-            found[one.label] = pairs.count, _digest(pairs)
-            rows[one.label] |= {"matches": pairs.count} | _count(pairs, len(events))
-    if len(set(found.values())) != 1:
-        raise DifferentMatches(f"{where}: structures differ in their matches: {found}")
-    for label, times in _take_turns(built, events, repeats).items():
-        rows[label] |= {"match_us": min(times), "median_us": float(np.median(times)), "all_us": times}
-    for one in series:
-        if one.updates and one.label in built and not steps:
-            rows[one.label] |= _update(one, clauses)
-    return rows
+def measure_point(
+    wanted: Experiment,
+    value: Any,
+    size: Size,
+    known: dict[str, Any] | None = None,
+    save: Save = lambda point: None,
+    limits: Limits | None = None,
+) -> dict[str, Any]:
+    """All structures of an experiment at one value of what varies. known: the point as far as it was measured before;
+    save is called with the point whenever there is more of it."""
+    point = {"x": wanted.true_value(value, size), "of": value, "seed": size.seed}
+    if wanted.measure is not None:
+        point |= wanted.measure(value, size)
+        save(point)
+        return point
+    rows: Rows = dict(known["rows"]) if known is not None else {}
+    try:
+        data = wanted.workload(value, size)
+        kinds = data if isinstance(data, dict) else {"": data}
+        for kind, own in kinds.items():
+            left = [one for one in wanted.series_at(value) if one.data == kind and one.label not in rows]
+            if left:
+                coded = code(own, limits)
+                point = coded.facts | point
+                for one in left:
+                    rows[one.label] = _measure_one(one, coded, size, limits)
+                    _require_equal(f"{wanted.about} at {value}", wanted, value, kind, rows)
+                    save(point | {"rows": rows})
+    except (BeyondLimit, MemoryError) as error:  # of the data themselves
+        reason = str(error) or "more memory than there is"
+        for one in wanted.series_at(value):
+            rows.setdefault(one.label, {"refused": reason})
+    point.setdefault("subscriptions", 0)
+    point |= {"rows": rows}
+    save(point)
+    return point
 
 
-def code(data: Data) -> tuple[Clauses, CodedEvents]:
-    compiled = compile_texts(data.expressions.cast("large_string"))
+def code(data: Data, limits: Limits | None = None) -> Coded:
+    """Raises BeyondLimit where reading the texts would take too long."""
+    texts = data.expressions.cast("large_string")
+    begin = time.process_time()
+    if limits is not None and len(texts) > 10 * SAMPLE:
+        compile_texts(texts[:SAMPLE])  # what every text of their shapes needs once
+        begin = time.process_time()
+        compile_texts(texts[SAMPLE : 2 * SAMPLE])
+        if (foretold := (time.process_time() - begin) / SAMPLE * len(texts)) > 60 * limits.minutes:
+            raise BeyondLimit(f"reading {len(texts):,} texts would take {foretold / 60:.0f} minutes")
+        begin = time.process_time()
+    compiled = compile_texts(texts)
     if compiled.errors:
         raise next(iter(compiled.errors.values()))
+    read = time.process_time()
     domains, clauses = code_clauses(compiled.table)
+    coded = time.process_time()
     names = frozenset(attribute for attribute, _ in domains.attributes)
-    return clauses, code_events(read_events(data.events, names, attributes=data.attributes), domains)
+    events = code_events(read_events(data.events, names, attributes=data.attributes), domains)
+    facts = {
+        "subscriptions": len(list_alive(data.steps)) if data.steps else len(clauses),
+        "events": len(events),
+        "attributes": len(names),
+        "predicates": len(clauses.attribute) / max(len(clauses), 1),
+        "values": len(events.attribute) / max(len(events), 1),
+        "read_s": read - begin,
+        "code_s": coded - read,
+        "code_bytes": domains.nbytes + clauses.nbytes,
+    }
+    return Coded(clauses, events, data.steps, facts)
 
 
-def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Measured | None]:
-    clauses, events, steps = coded
-    few = clauses.take(np.arange(min(len(clauses), 50)))
-    create(one.structure, few, **one.options).match(events, 1)  # compiles, or loads what was compiled
+def _measure_one(one: Series, coded: Coded, size: Size, limits: Limits | None) -> dict[str, Any]:
+    few = coded.clauses.take(np.arange(min(len(coded.clauses), FEW)))
+    create(one.structure, few, **one.options).match(coded.events, 1)  # compiles, or loads what was compiled
+    if limits is None or len(coded.clauses) < limits.from_subscriptions:
+        return _measure(one, coded, size)
+    try:
+        row: dict[str, Any] = run_within(limits, lambda: _measure(one, coded, size))
+    except BeyondLimit as error:
+        return {"refused": str(error)}
+    return row
+
+
+def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
+    clauses, events, steps, _ = coded
     begin = time.process_time()
     try:
         index: Measured
@@ -100,14 +137,30 @@ def _build(one: Series, coded: Coded) -> tuple[dict[str, Any], Measured | None]:
         else:
             index = create(one.structure, clauses.take(list_alive(steps)) if steps else clauses, **one.options)
     except IndexTooLarge as e:
-        return {"refused": str(e)}, None
-    built = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
+        return {"refused": str(e)}
+    row: dict[str, Any] = {"build_s": time.process_time() - begin, "bytes": index.nbytes}
     if one.structure == "auto" and not isinstance(index, Lived):
         # It plans by the events that it has seen, once they are enough, and again when there is reason to.
         for _ in range(2 + 2 * thresholds.enough_events // max(len(events), 1)):
             index.match(events, 1)
             do_pending(index)
-    return built, index
+    pairs = index.match(events, 1)
+    row |= {"matches": pairs.count, "digest": f"{_digest(pairs):016x}"} | _count(pairs, len(events))
+    times = _time(index, events, size.repeats)
+    row |= {"match_us": min(times), "median_us": float(np.median(times)), "all_us": times}
+    if one.updates and not steps:
+        del index, pairs
+        row |= _update(one, clauses)
+    return row
+
+
+def _require_equal(where: str, wanted: Experiment, value: Any, kind: str, rows: Rows) -> None:
+    labels = [one.label for one in wanted.series_at(value) if one.data == kind]
+    found = {
+        label: (rows[label]["matches"], rows[label]["digest"]) for label in labels if "digest" in rows.get(label, {})
+    }
+    if len(set(found.values())) > 1:
+        raise DifferentMatches(f"{where}: structures differ in their matches: {found}")
 
 
 def _count(pairs: Pairs, events: int) -> dict[str, float]:
@@ -125,19 +178,13 @@ def _digest(pairs: Pairs) -> int:
     return total % 2**64
 
 
-def _take_turns(built: dict[str, Measured], events: CodedEvents, repeats: int) -> dict[str, list[float]]:
+def _time(index: Measured, events: CodedEvents, repeats: int) -> list[float]:
     """Microseconds per event of each round."""
-    times: dict[str, list[float]] = {label: [] for label in built}
-    order = list(built)
-    draw = random.Random(1)
-    for _ in range(repeats):
-        draw.shuffle(order)
-        for label in order:
-            if len(times[label]) >= 2 and sum(times[label]) * len(events) / 1e6 > SECONDS:
-                continue
-            begin = time.process_time()
-            built[label].match(events, 1)
-            times[label].append((time.process_time() - begin) / len(events) * 1e6)
+    times: list[float] = []
+    while len(times) < repeats and (len(times) < 2 or sum(times) * len(events) / 1e6 <= SECONDS):
+        begin = time.process_time()
+        index.match(events, 1)
+        times.append((time.process_time() - begin) / len(events) * 1e6)
     return times
 
 

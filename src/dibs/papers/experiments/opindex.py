@@ -30,7 +30,6 @@ SERIES = (
 )
 INSERTING = tuple(s._replace(updates=s.structure in ("betree", "opindex", "opindex-bs")) for s in SERIES)
 PUBLISHED = Series("BE-Tree, one attribute at a time", "betree", {"max_cap": 5, "partition": "one"})
-FORMS_SHARE = 0.02  # of the paper's subscriptions: texts with OR are read one by one
 OWN = (Series("OpIndex", "opindex"), AUTO)
 
 
@@ -46,6 +45,7 @@ _BY_NUMBER = Experiment(
     NUMBERS,
     generate(lambda v: PLAIN, lambda v: v),
     (PUBLISHED, *INSERTING),
+    is_size=True,
 )
 _BY_DIMENSIONS = _vary("1: attributes", "attributes", DIMENSIONS, lambda v: replace(PLAIN, dimensions=v))
 _BY_SIZE = _vary("10(b): largest subscription", "predicates", SIZES, lambda v: replace(PLAIN, largest=v), INSERTING)
@@ -55,7 +55,8 @@ _BY_VALUES = _vary("10(e): values", "values", (50, 200, 800, 3_200, 12_800), lam
 def _keywords(operator: str, size: float) -> Experiment:
     what = f"{'tweets' if size == TWEET else 'articles'}, {operator}"
     make = generate(lambda v: Keywords(operator=operator, document_size=size), lambda v: v)
-    return Experiment(f"OpIndex, figure 11: {what}", "subscriptions", (1_000_000, 3_000_000, 5_000_000), make, SERIES)
+    about, values = f"OpIndex, figure 11: {what}", (1_000_000, 3_000_000, 5_000_000)
+    return Experiment(about, "subscriptions", values, make, SERIES, is_size=True)
 
 
 def _name_keywords() -> dict[str, Experiment]:
@@ -75,7 +76,7 @@ def _name_products() -> dict[str, Experiment]:
     def by_number(operator: str) -> Experiment:
         make = generate(lambda v: Products(operator=operator), lambda v: v)
         about = f"OpIndex, figure 12: products, {operator}, by number"
-        return Experiment(about, "subscriptions", (1_000_000, 3_000_000, 5_000_000), make, SERIES)
+        return Experiment(about, "subscriptions", (1_000_000, 3_000_000, 5_000_000), make, SERIES, is_size=True)
 
     def by_size(operator: str) -> Experiment:
         about = f"12: products, {operator}, by size"
@@ -92,7 +93,7 @@ def _make_forms(by_number: bool) -> Callable[[Any, Size], dict[str, Data]]:
     def make(value: Any, size: Size) -> dict[str, Data]:
         def make_one(form: str) -> Data:
             workload = NormalForms(form=form, clauses=5 if by_number else value)
-            return generate(lambda v: workload, lambda v: FORMS_SHARE * (v if by_number else MILLION))(value, size)
+            return generate(lambda v: workload, lambda v: v if by_number else MILLION)(value, size)
 
         return {form: make_one(form) for form in ("cnf", "dnf")}
 
@@ -142,7 +143,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     **_BY_KEYWORDS,
     **_BY_PRODUCTS,
     "opindex-13a": Experiment(
-        "OpIndex, figure 13(a): CNF and DNF by subscriptions", "subscriptions", NUMBERS, _make_forms(True), FORMS
+        "OpIndex, figure 13(a): CNF and DNF by subscriptions",
+        "subscriptions",
+        NUMBERS,
+        _make_forms(True),
+        FORMS,
+        is_size=True,
     ),
     "opindex-13b": Experiment(
         "OpIndex, figure 13(b): CNF and DNF by clauses", "clauses", (5, 10, 15, 20), _make_forms(False), FORMS

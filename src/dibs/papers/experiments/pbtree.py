@@ -50,5 +50,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         _make,
         SERIES,
         ("match_us", "insert_us", "delete_us", "bytes"),
+        is_size=True,
     ),
 }

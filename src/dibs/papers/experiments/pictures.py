@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -35,7 +36,6 @@ OTHERS = (("#262626", "p"), ("#c49c94", "H"), ("#4d7c0f", "8"), ("#7c2d12", "^")
 NOTHING_BUILT = "SCAN"
 NARROW = 3
 LABELLED = ((30, "235"), (300, "25"))  # an axis of less than so many times: which first digits, beside powers of ten
-SCALED = ("subscriptions", "intervals")  # on an x-axis
 STYLE = {
     "figure.facecolor": "white",
     "axes.spines.top": False,
@@ -84,8 +84,9 @@ def draw(results: Sequence[Result], path: Path, endings: Sequence[str] = ("svg",
                 handles=shown, ncols=min(len(shown), 5 if columns > 1 else 2), frameon=False, loc="outside lower center"
             )
         scales = sorted({result.settings["scale"] for result in results})
-        shown_scales = " to ".join(f"{scale:g}" for scale in dict.fromkeys((scales[0], scales[-1])))
-        figure.suptitle(f"scale {shown_scales} of the paper's sizes; lower is better", fontsize=9)
+        scaled = " to ".join(f"{scale:.4g}" for scale in dict.fromkeys((scales[0], scales[-1])))
+        share = "the paper's sizes" if scaled == "1" else f"{scaled} of the paper's sizes"
+        figure.suptitle(f"{share}; lower is better", fontsize=9)
         written = []
         for ending in endings:
             written.append(path.with_name(f"{path.name}.{ending}"))
@@ -126,7 +127,7 @@ def _draw_lines(axes: Any, result: Result, measure: str, looks: dict[str, tuple[
     else:
         axes.set_yscale("log")
         set_plain_ticks(axes.yaxis)
-    axes.set(xlabel=_name_x(result), ylabel=MEASURES[measure] + ("" if narrow else " (log)"))
+    axes.set(xlabel=result.experiment.x, ylabel=MEASURES[measure] + ("" if narrow else " (log)"))
     axes.grid(color="#e6e6e6")
     axes.set_title(_title(result), loc="left", fontsize=9)
 
@@ -148,12 +149,6 @@ def _draw_bars(axes: Any, result: Result, measure: str, looks: dict[str, tuple[s
         set_plain_ticks(axes.xaxis)
     axes.set_xlabel(f"{MEASURES[measure]} (log)")
     axes.set_title(_title(result), loc="left", fontsize=9)
-
-
-def _name_x(result: Result) -> str:
-    """Sizes on the axis are the paper's."""
-    x, scale = result.experiment.x, result.settings["scale"]
-    return f"{x} in the paper (here x {scale:g})" if x in SCALED and scale != 1 else str(x)
 
 
 def _shorten(value: float) -> str:
@@ -180,9 +175,6 @@ def set_plain_ticks(axis: Any) -> None:
 
 
 def _title(result: Result) -> str:
-    """Without the paper, which the page names; on two lines where it is long."""
-    about = result.experiment.about.partition(", ")[2]
-    if len(about) <= 52:
-        return about
-    middle = about.rfind(" ", 0, 52)
-    return f"{about[:middle]}\n{about[middle + 1 :]}"
+    """Without the paper, which the page names, and with the true sizes; on several lines where it is long."""
+    about = textwrap.wrap(result.experiment.about.partition(", ")[2], 52)
+    return "\n".join([*about, *textwrap.wrap(result.sizes, 60)])

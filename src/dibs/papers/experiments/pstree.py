@@ -53,7 +53,8 @@ def _sweep(about: str, x: str, values: tuple[Any, ...], vary: Vary) -> list[Expe
 
 
 def _vary_number(about: str, workload: Blocks, values: tuple[int, ...] = SUBSCRIPTIONS) -> Experiment:
-    return Experiment(about, "subscriptions", values, generate(lambda v: workload, lambda v: v), SERIES)
+    make = generate(lambda v: workload, lambda v: v)
+    return Experiment(about, "subscriptions", values, make, SERIES, is_size=True)
 
 
 def _name(number: int, both: list[Experiment]) -> dict[str, Experiment]:
@@ -95,7 +96,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "pstree-8a": _BY_DIMENSIONS,
     "pstree-8b": Experiment(
-        "PS-Tree, figure 8(b): dimensions, 100 subscriptions each",
+        "PS-Tree, figure 8(b): dimensions, as many subscriptions for each",
         "dimensions",
         DIMENSIONS,
         generate(lambda v: replace(DENSE, dimensions=v), lambda v: PER_DIMENSION * v),
@@ -128,6 +129,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         generate(lambda v: Ads(), lambda v: v),
         SERIES,
         ("match_us", "build_s", "bytes"),
+        is_size=True,
     ),
     "pstree-table-3": Experiment(
         "PS-Tree, table 3: intervals",
@@ -142,5 +144,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             AUTO,
         ),
         ("match_us", "build_s", "bytes"),
+        is_size=True,
     ),
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dibs.papers.experiments.experiment import AUTO, FEWEST, Data, Experiment, Series, Size, data_of
+from dibs.papers.experiments.experiment import AUTO, Data, Experiment, Series, Size, data_of
 from dibs.papers.workloads.blocks import SUBSCRIPTIONS, start_random
 from dibs.papers.workloads.intervals import Profiles, find_width
 
 DOCUMENTS = 50
+PROFILES_OF_8 = 100
 PROFILES = Profiles()
 SERIES = (
     Series("naive", "naive"),
@@ -28,18 +29,13 @@ MEASURES = ("predicates", "match_us")
 
 
 def _by_number(value: Any, size: Size) -> Data:
-    return data_of(replace(PROFILES, subscriptions=_count(value, size), events=DOCUMENTS, seed=size.seed))
+    return data_of(replace(PROFILES, subscriptions=size.of(value), events=DOCUMENTS, seed=size.seed))
 
 
 def _by_overlap(value: Any, size: Size) -> Data:
-    profiles = replace(PROFILES, subscriptions=_count(100, size), events=DOCUMENTS, seed=size.seed)
+    profiles = replace(PROFILES, subscriptions=size.of(PROFILES_OF_8), events=DOCUMENTS, seed=size.seed)
     starts = profiles.draw_starts(start_random(profiles.seed, SUBSCRIPTIONS), profiles.subscriptions)
     return data_of(replace(profiles, width=find_width(starts, value)))
-
-
-def _count(profiles: int, size: Size) -> int:
-    """The paper's are few: all of them from a scale of 0.001 on."""
-    return max(int(profiles * min(1_000 * size.scale, 1)), FEWEST)
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -50,9 +46,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         _by_number,
         SERIES,
         MEASURES,
+        is_size=True,
     ),
     "tatbul-8": Experiment(
-        "Tatbul, figure 8: comparisons by overlap, 100 profiles",
+        "Tatbul, figure 8: comparisons by overlap",
         "overlap",
         (0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98),
         _by_overlap,

@@ -86,6 +86,11 @@ def _count(result: Result, label: str, value: Any, counter: str) -> float:
     return result.at(label, value, counter) or 0.0
 
 
+def steps_of(row: dict[str, Any]) -> float:
+    """Per event."""
+    return float(sum(row.get(counter) or 0.0 for counter in COUNTERS))
+
+
 def _steps(result: Result, label: str, value: Any) -> float:
     return sum(_count(result, label, value, counter) for counter in COUNTERS)
 
