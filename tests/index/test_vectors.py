@@ -137,7 +137,7 @@ def test_ranges_and_arrays_over_coarse_and_exact_segments():
 
 def test_folders_that_know_no_vectors_still_open(tmp_path):
     """What is saved without vectors is what was saved before there were any, and both are restored."""
-    clauses, events = three_lists(400, present=3)
+    clauses, events = three_lists(600, present=3)
     with using({"vector_rows": 10**9}):
         without = create("auto", clauses).arrays()
     assert not any(name.startswith("vectors") for name in without)

@@ -146,6 +146,20 @@ def test_a_change_builds_nothing() -> None:
     assert pair.own._matching.singles.served == 101
 
 
+def test_a_segment_that_nobody_has_asked_has_no_index() -> None:
+    """Most small segments are merged before anybody asks them, and to plan an index takes longer than all else."""
+    matcher = Matcher(threads=1)
+    matcher.add_many([(i, f"a = {i} AND b <= {i % 7}") for i in range(300)])
+    for i in range(300, 1_000):
+        matcher.add(i, f"a = {i} AND b <= {i % 7}")
+    layers = matcher._layers.state.layers
+    assert layers and not any(layer.segment.is_indexed or layer.segment.has_pending_work for layer in layers)
+    assert matcher.match({"a": 5, "b": 5}) == [5] and matcher.match({"a": 999, "b": 0}) == [999]
+    assert all(layer.segment.is_indexed for layer in matcher._layers.state.layers)
+    assert sum(matcher.match_batch([{"a": i, "b": 0} for i in range(1_000)]).count for _ in range(2)) == 2_000
+    matcher.close()
+
+
 def test_names_that_come_with_what_waits() -> None:
     pair = Pair([f"a = {i}" for i in range(100)])
     pair.check({"a": 1}, 0)

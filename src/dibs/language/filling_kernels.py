@@ -1,4 +1,4 @@
-"""The kernels of language.reading that fill: names and constants into templates, text by text, to columns."""
+"""The kernels of language.filling: names and constants into templates, text by text, to columns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dibs.language.table import Facet, Op
 FACETS = len(Facet)  # an attribute here is FACETS * the number of its name + its facet
 _NUMBER, _STRING, _NAME, _LIST, _IN = int(Kind.NUMBER), int(Kind.STRING), int(NAME), int(LIST), int(Op.IN)
 _OR, _NOT, _PREDICATE = 124, 33, 112
+_REPEATED = 64  # literals of a text whose places are kept for those that are like it
 
 
 class Patterns(NamedTuple):
@@ -49,8 +50,9 @@ class Texts(NamedTuple):
 
     first: NDArray[np.int64]  # the first predicate of each
     frame: NDArray[np.int32]  # of each text
-    pattern: NDArray[np.int32]  # of each predicate
+    pattern: NDArray[np.int32]  # of each predicate of texts that are like no other
     hole: NDArray[np.int64]  # the first of each predicate
+    like: NDArray[np.int64]  # of each text: the first from which it differs in numbers and strings alone, or itself
 
 
 class Read(NamedTuple):
@@ -60,7 +62,7 @@ class Read(NamedTuple):
     patterns: Patterns
     frames: Frames
     holes: Holes
-    name: NDArray[np.int32]  # the number of the name in each hole
+    name: NDArray[np.int32]  # the number of the name in each hole of texts that are like no other
 
 
 class Columns(NamedTuple):
@@ -70,22 +72,22 @@ class Columns(NamedTuple):
     attribute: NDArray[np.int32]
     operator: NDArray[np.uint8]
     literal_offsets: NDArray[np.int64]
-    on_true: NDArray[np.int32]
+    on_true: NDArray[np.int32]  # of programs; else empty, and so is:
     on_false: NDArray[np.int32]
     kind: NDArray[np.uint8]
     number: NDArray[np.float64]
     integer: NDArray[np.int64]
 
     @classmethod
-    def room(cls, rows: int, predicates: int, literals: int) -> Columns:
-        p, i = predicates, literals
+    def room(cls, rows: int, predicates: int, literals: int, are_programs: bool) -> Columns:
+        p, i, jumps = predicates, literals, predicates if are_programs else 0
         return cls(
             np.zeros(rows + 1, np.int64),
             np.empty(p, np.int32),
             np.empty(p, np.uint8),
             np.zeros(p + 1, np.int64),
-            np.empty(p, np.int32),
-            np.empty(p, np.int32),
+            np.empty(jumps, np.int32),
+            np.empty(jumps, np.int32),
             np.empty(i, np.uint8),
             np.empty(i, np.float64),
             np.empty(i, np.int64),
@@ -124,16 +126,35 @@ class Filled(NamedTuple):
 
 
 @kernel
-def spread(like, first_predicate, pattern, hole, name):
-    """Gives each text that is like another one the templates and names of that."""
+def spread(like, bad, first_predicate, pattern, hole, name):
+    """Gives each text that is like another one the templates and names of that, and what is bad of it."""
     for t in range(len(like)):
         if like[t] != t:
             own, other = first_predicate[t], first_predicate[like[t]]
             last = first_predicate[t + 1]
+            bad[t] |= bad[like[t]]
             for k in range(last - own):
                 pattern[own + k] = pattern[other + k]
             for k in range(hole[last] - hole[own]):
                 name[hole[own] + k] = name[hole[other] + k]
+
+
+@kernel
+def sort_out(like, bad, frame, is_conjunction):
+    """The texts that are not bad: conjunctions, and others. frame: of those that are like no other; of all, then."""
+    rows = np.empty(len(like), np.int64)
+    first, last = 0, len(like)
+    for t in range(len(like)):
+        frame[t] = frame[like[t]]
+        bad[t] |= bad[like[t]]
+        if not bad[t]:
+            if is_conjunction[frame[t]]:
+                rows[first] = t
+                first += 1
+            else:
+                last -= 1
+                rows[last] = t
+    return rows[:first], rows[last:][::-1].copy()
 
 
 @kernel
@@ -176,19 +197,23 @@ def frame_keys(texts, first_predicate, first_sign, signs, pattern, hole, name_ho
 
 @kernel
 def count_literals(rows, texts, patterns, frames, holes_kind, holes_size):
-    """(predicates, literals) that `fill` writes at most."""
-    predicates, literals = 0, 0
+    """(predicates, literals) that `fill` writes at most. Texts that are like each other have as many: no lists."""
+    predicates, literals, last, of_last, in_last = 0, 0, -1, 0, 0
     for r in range(len(rows)):
-        frame, first = texts.frame[rows[r]], texts.first[rows[r]]
-        step, last = frames.step[frame], frames.step[frame + 1]
-        predicates += last - step
-        for unit in range(frames.unit[step], frames.unit[last]):
-            predicate = first + frames.predicate[unit]
-            test = 2 * texts.pattern[predicate] + frames.negated[unit]
-            literals += patterns.source[test + 1] - patterns.source[test]
-            for h in range(texts.hole[predicate], texts.hole[predicate + 1]):
-                if holes_kind[h] == _LIST:
-                    literals += holes_size[h]
+        if texts.like[rows[r]] != last:
+            last = texts.like[rows[r]]
+            frame, first = texts.frame[rows[r]], texts.first[last]
+            step, end = frames.step[frame], frames.step[frame + 1]
+            of_last, in_last = end - step, 0
+            for unit in range(frames.unit[step], frames.unit[end]):
+                predicate = first + frames.predicate[unit]
+                test = 2 * texts.pattern[predicate] + frames.negated[unit]
+                in_last += patterns.source[test + 1] - patterns.source[test]
+                for h in range(texts.hole[predicate], texts.hole[predicate + 1]):
+                    if holes_kind[h] == _LIST:
+                        in_last += holes_size[h]
+        predicates += of_last
+        literals += in_last
     return predicates, literals
 
 
@@ -198,38 +223,72 @@ def fill(rows, read, filled):
     texts, patterns, frames, holes, name = read
     attributes, columns, strings, count = filled
     row, p, i, known, string = count[0], count[1], count[2], count[3], 0
+    are_programs = len(columns.on_true) > 0
+    # Of the last row: what it is like, where its predicates and literals begin, and the hole of each literal, from its
+    # first hole on (-1: it is always the same), and what is made of a string there.
+    last, last_p, last_i = np.int64(-1), p, i
+    from_hole, from_change = np.empty(_REPEATED, np.int64), np.empty(_REPEATED, np.uint8)
     for r in range(len(rows)):
         t = rows[r]
-        frame, first = texts.frame[t], texts.first[t]
+        first, like = texts.first[t], texts.like[t]
+        first_hole = texts.hole[first]
+        if like == last:
+            more, more_literals = p - last_p, i - last_i
+            for k in range(more):
+                columns.attribute[p + k] = columns.attribute[last_p + k]
+                columns.operator[p + k] = columns.operator[last_p + k]
+                columns.literal_offsets[p + k + 1] = columns.literal_offsets[last_p + k + 1] + more_literals
+                if are_programs:
+                    columns.on_true[p + k] = columns.on_true[last_p + k]
+                    columns.on_false[p + k] = columns.on_false[last_p + k]
+            for k in range(more_literals):
+                h = first_hole + from_hole[k]
+                if from_hole[k] < 0:
+                    columns.kind[i + k], columns.number[i + k] = columns.kind[last_i + k], columns.number[last_i + k]
+                    columns.integer[i + k] = columns.integer[last_i + k]
+                elif holes.kind[h] == _NUMBER:
+                    columns.kind[i + k], columns.number[i + k] = _NUMBER, holes.number[h]
+                    columns.integer[i + k] = holes.integer[h]
+                else:
+                    columns.kind[i + k], columns.number[i + k], columns.integer[i + k] = _STRING, 0.0, 0
+                    strings.literal[string], strings.start[string] = i + k, holes.start[h]
+                    strings.size[string], strings.change[string] = holes.size[h], from_change[k]
+                    string += 1
+            last_p, last_i = p, i
+            p, i, row = p + more, i + more_literals, row + 1
+            columns.offsets[row] = p
+            continue
+        last, last_p, last_i = like, p, i
+        frame, first_like = texts.frame[t], texts.first[like]
         for step in range(frames.step[frame], frames.step[frame + 1]):
             test = np.int64(0)
             for unit in range(frames.unit[step], frames.unit[step + 1]):
-                predicate = first + frames.predicate[unit]
-                pattern = texts.pattern[predicate]
+                predicate = frames.predicate[unit]
+                pattern = texts.pattern[first_like + predicate]
                 test = 2 * pattern + frames.negated[unit]
-                hole = texts.hole[predicate]
+                hole = texts.hole[first + predicate]
                 if unit == frames.unit[step]:
-                    attribute = FACETS * name[hole + patterns.name[pattern]] + patterns.facet[test]
+                    name_hole = texts.hole[first_like + predicate] + patterns.name[pattern]
+                    attribute = FACETS * name[name_hole] + patterns.facet[test]
                     if attributes.number[attribute] < 0:
                         attributes.number[attribute], attributes.used[known] = known, attribute
                         known += 1
                     columns.attribute[p] = attributes.number[attribute]
                 for source in range(patterns.source[test], patterns.source[test + 1]):
                     h = patterns.hole[source]
+                    if i - last_i < _REPEATED:
+                        from_hole[i - last_i] = hole + h - first_hole if h >= 0 else -1
+                        from_change[i - last_i] = patterns.change[source]
+                    else:
+                        last = np.int64(-1)
                     if h < 0:
                         columns.kind[i], columns.number[i] = patterns.kind[source], patterns.number[source]
                         columns.integer[i] = patterns.integer[source]
                         i += 1
                         continue
                     h += hole
-                    kind = holes.kind[h]
-                    if kind == _NUMBER:  # by far the most
-                        columns.kind[i], columns.number[i] = kind, holes.number[h]
-                        columns.integer[i] = holes.integer[h]
-                        i += 1
-                        continue
                     item, end = h, h + 1
-                    if kind == _LIST:
+                    if holes.kind[h] == _LIST:
                         item, end = h + 1, h + 1 + holes.size[h]
                     while item < end:
                         kind = holes.kind[item]
@@ -243,7 +302,8 @@ def fill(rows, read, filled):
                         item += 1
             several = frames.unit[step + 1] - frames.unit[step] > 1
             columns.operator[p] = _IN if several else patterns.operator[test]
-            columns.on_true[p], columns.on_false[p] = frames.on_true[step], frames.on_false[step]
+            if are_programs:
+                columns.on_true[p], columns.on_false[p] = frames.on_true[step], frames.on_false[step]
             p += 1
             columns.literal_offsets[p] = i
         row += 1

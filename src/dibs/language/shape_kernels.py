@@ -539,9 +539,9 @@ def _same_as_last(data, at, end, last, last_end, holes, first, h):
     for k in range(first, h):
         kind, start = holes.kind[k], holes.start[k]
         if kind == _NAME:
-            holes.kind[to], holes.start[to], holes.size[to] = kind, start + i - j, holes.size[k]
+            holes.kind[to] = kind  # it is that of the last one, and compared with what follows
             to += 1
-            continue  # which is compared with what follows
+            continue
         if i + start - j >= end:
             return False
         while j < start:
@@ -551,13 +551,20 @@ def _same_as_last(data, at, end, last, last_end, holes, first, h):
             j += 1
         stop = i
         if kind == _NUMBER:
+            value = np.int64(0)
             while stop < end and 48 <= data[stop] <= 57:
+                value = value * 10 + np.int64(data[stop] - 48)  # too long a one is read again
                 stop += 1
-            if stop + 1 < end and data[stop] == _DOT and stop > i:
-                stop += 1
+            has_fraction = stop + 1 < end and data[stop] == _DOT and stop > i
+            if has_fraction or stop - i > 18:
+                stop += has_fraction
                 while stop < end and 48 <= data[stop] <= 57:
                     stop += 1
-            _read_number(data, i, stop, False, holes, to)
+                _read_number(data, i, stop, False, holes, to)
+            else:
+                near = np.float64(value)
+                holes.kind[to], holes.start[to], holes.size[to] = _NUMBER, i, stop - i
+                holes.number[to], holes.integer[to] = near, value - np.int64(near)
         else:
             quote = data[j - 1]
             while stop < end and data[stop] != quote and data[stop] != _BACKSLASH and data[stop] != 0:

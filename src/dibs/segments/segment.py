@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,20 @@ from dibs.segments.ids import IdIndex
 from dibs.thresholds import thresholds
 
 
+class Unmade(NamedTuple):
+    """The index of a small segment, which is made when somebody asks for it: most are merged before that."""
+
+    clauses: Clauses
+    settings: dict[str, Any]
+
+    def make(self) -> Index:
+        return create(AUTO, self.clauses, **self.settings)
+
+    def presence(self) -> NDArray[np.float64]:
+        known: NDArray[np.float64] | None = self.settings.get("presence")
+        return guess_presence(self.clauses) if known is None else known
+
+
 @dataclass(eq=False)  # each is itself
 class Segment:
     ids: IdIndex
@@ -49,13 +63,21 @@ class Segment:
     versions: NDArray[np.int64]  # the version of the matcher at which the row came
     domains: Domains
     clauses: Clauses
-    index: Index
+    made: Union[Index, Unmade]  # see `index`
     residuals: Residuals | None = None  # tests of the pairs that the index finds
     single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
     is_renewed: bool = field(init=False, repr=False, default=False)  # its file is of an older language
 
     def __len__(self) -> int:
         return len(self.clauses)
+
+    @lazy
+    def index(self) -> Index:
+        return self.made.make() if isinstance(self.made, Unmade) else self.made
+
+    @property
+    def is_indexed(self) -> bool:
+        return "index" in vars(self) or not isinstance(self.made, Unmade)
 
     def match(self, events: EventValues, threads: int, sink: Sink | None = None) -> Pairs:
         if self.domains.lookup is None and events.events >= thresholds.lookup_events:
@@ -98,10 +120,16 @@ class Segment:
     @property
     def has_pending_work(self) -> bool:
         """Whether its index would like to have something done: see index.base.do_pending."""
-        return getattr(self.index, "pending", None) is not None
+        return self.is_indexed and getattr(self.index, "pending", None) is not None
 
     def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         return np.full(len(rows), DEFAULT_WEIGHT) if self.weights is None else self.weights[rows]
+
+    def presence(self) -> NDArray[np.float64] | None:
+        """The share of events that have each attribute, if its index is one that knows."""
+        if isinstance(self.made, Unmade) and not self.is_indexed:
+            return self.made.presence()
+        return self.index.presence() if isinstance(self.index, Auto) else None
 
     @lazy
     def names(self) -> frozenset[str]:
@@ -183,19 +211,23 @@ class Choice(NamedTuple):
         """Whether the index is as it would be built."""
         return index.name == self.name and options_in(index) == dict(self.options)
 
-    def build(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index:
+    def build(self, domains: Domains, clauses: Clauses, like: Segment | None = None) -> Index | Unmade:
         """like: a segment of the same matcher, from which something may be known of the events."""
         settings = dict(self.settings) | dict(self.options)
-        if self.name == AUTO and like is not None and isinstance(like.index, Auto):
-            settings["presence"] = _presence(like, domains, clauses)
+        known = like.presence() if self.name == AUTO and like is not None else None
+        if like is not None and known is not None:
+            settings["presence"] = _presence(known, like.domains, domains, clauses)
+        if self.name == AUTO and len(clauses) <= thresholds.merged_at_once:
+            return Unmade(clauses, settings)
         return create(self.name, clauses, **settings)
 
 
-def _presence(like: Segment, domains: Domains, clauses: Clauses) -> NDArray[np.float64]:
+def _presence(
+    known: NDArray[np.float64], known_domains: Domains, domains: Domains, clauses: Clauses
+) -> NDArray[np.float64]:
     """The share of events that have each attribute: as the other segment knows it, which is larger or has met them."""
-    known = like.index.presence() if isinstance(like.index, Auto) else np.empty(0)
     number = np.fromiter(
-        map(like.domains.number_of.get, domains.attributes, repeat(-1)), np.int64, len(domains.attributes)
+        map(known_domains.number_of.get, domains.attributes, repeat(-1)), np.int64, len(domains.attributes)
     )
     result = guess_presence(clauses)
     result[number >= 0] = known[number[number >= 0]]

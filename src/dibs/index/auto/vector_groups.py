@@ -37,6 +37,8 @@ def find_groups(clauses: Clauses, times: float = 1.0) -> Groups:
     own, n = ClauseArrays.of(clauses), clauses.conjunctions
     nothing = np.full(len(clauses), NONE, np.int32)
     none = Groups(nothing, np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+    if n * times < thresholds.vector_rows:
+        return none
     some = np.linspace(0, max(n - 1, 0), min(n, thresholds.sampled_clauses)).astype(np.int64)
     seen, count = np.unique(_signatures(own, some), return_counts=True)
     fewest = thresholds.vector_rows / times
