@@ -17,6 +17,7 @@ from dibs.index.auto.record_layout import (
     LOW,
     MIDDLE,
     ONE,
+    SAID,
     SEARCHED,
     WINDOW,
 )
@@ -169,11 +170,17 @@ def _finish(survivors, records, clauses, jumps, events, space, room, progress):
         if i + np.uint64(LATER) < survivors:
             prefetch(records.words, records.place[space.survivors[i + np.uint64(LATER)]])
         p = np.uint64(records.place[space.survivors[i]])
+        header = records.words[p]
+        if header & SAID == 0:  # its guard was all of it: such clauses stand together, so this is predicted
+            room.event[found] = progress[NEXT_EVENT]
+            room.row[found] = header >> HIGH
+            found += 1
+            continue
         test = records.words[p + ONE]  # of a clause without tests, whatever stands behind it
-        v = np.uint64(space.coarse[(test >> HIGH) * np.uint64(records.words[p] & LOW != 0)])
+        v = np.uint64(space.coarse[(test >> HIGH) * np.uint64(header & LOW != 0)])
         fails = ((v - (test >> MIDDLE)) & LOW) > (test & LOW)
         space.survivors[left] = p
-        left += np.uint64(not fails) | np.uint64(records.words[p] & LOW == 0)
+        left += np.uint64(not fails) | np.uint64(header & LOW == 0)
     for i in range(left):
         p = np.uint64(space.survivors[i])
         header = records.words[p]

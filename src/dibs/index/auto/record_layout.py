@@ -23,6 +23,7 @@ VERIFY, PROGRAM = 1, 2  # flags of a header
 # Parts of words: attribute or row << HIGH | lo or flags << MIDDLE | width or n, in the bits of LOW.
 HIGH, MIDDLE, LOW = np.uint64(32), np.uint64(16), np.uint64(0xFFFF)
 FLAGS, ONE = np.uint64(VERIFY | PROGRAM), np.uint64(1)
+SAID = np.uint64(0xFFFFFFFF)  # of a header: flags and tests
 
 
 class RecordArrays(NamedTuple):
