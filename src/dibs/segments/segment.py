@@ -20,7 +20,8 @@ from dibs.arrays import from_numpy
 from dibs.coding.alternatives import join_alternatives
 from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses, runs
-from dibs.coding.computed.residuals import Residuals, join, split
+from dibs.coding.computed.residuals import Residuals, join
+from dibs.coding.computed.splitting import split
 from dibs.coding.computed.verifying import Verifier
 from dibs.coding.domain import Domains
 from dibs.coding.lookup import lookup_of

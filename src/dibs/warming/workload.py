@@ -56,6 +56,7 @@ GENERAL = [
     "note RLIKE '[0-9]+x' OR note NOT LIKE '%a_c%'",
     "price NOT BETWEEN 3 AND 4 OR size NOT IN (1, 2, 3)",
     "ip_in(host, '10.0.0.0/8', '2001:db8::/32')",
+    "geo_distance(lat, lon, 52.52, 13.4) < 5000",
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]

@@ -209,7 +209,7 @@ _rounding("FLOOR", np.floor)
 
 @form("GEO_DISTANCE")
 def geo_distance(*places: Vector) -> Done:
-    kernels: Any = bring("dibs.coding.computed.place_kernels")
+    kernels: Any = bring("dibs.coding.computed.distance_kernels")
     rows = max(map(len, places))
     there = np.ones(rows, np.bool_)
     for place in places:
