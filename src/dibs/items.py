@@ -35,6 +35,11 @@ def sought_id(id: Any) -> Id | None:
         return None
 
 
+def id_order(id: Id) -> tuple[bool, Id]:
+    """The order of ids: integers first, then strings by code point."""
+    return isinstance(id, str), id
+
+
 def check_weight(weight: Any) -> float:
     if not is_integer(weight) and not isinstance(weight, (float, np.floating)):
         raise DibsError(f"a weight is an integer or a float, not {show(weight)}; pass float(weight) if it is a number")
