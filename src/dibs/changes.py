@@ -98,7 +98,7 @@ class Changes:
             with self.turn:
                 batch = self._batch
                 if batch is not None and not batch.is_open:
-                    self._batch = batch = None  # its block was left without a word
+                    self._batch = batch = None  # its block ended without __exit__
                 if batch is None or batch.is_own:
                     self.check()
                     self._settle()
