@@ -27,7 +27,7 @@ m.add("carol", "tags = 'refurbished' AND seller.rating >= 4.5")
 found = m.match({"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple"})
 assert found == ["alice", "bob"], found
 """
-COMPILED = "import dibs.matcher" + EXAMPLE  # without the small matcher that needs no kernels
+COMPILED = "from dibs import engine; engine.load()" + EXAMPLE  # not in plain Python
 
 
 class Took(NamedTuple):

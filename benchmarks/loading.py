@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -72,6 +73,10 @@ def rule(random: Random) -> str:
 class Measures:
     def __init__(self) -> None:
         self._tables: dict[Any, Any] = {}
+        with suppress(ImportError):  # an earlier version has none
+            from dibs import engine
+
+            engine.load()
 
     def load(self, kind: str, count: int, durable: bool) -> float:
         """Microseconds of a subscription."""

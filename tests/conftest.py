@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Tests, and the processes that they start, compile what they need when they need it, and nothing in the background. The
-# compiled matcher is here from the beginning: tests that want the small one without kernels ask for it (test_cold.py).
+# engine is here from the beginning: tests that want a matcher that has none yet ask for it (plain_matcher).
 os.environ.setdefault("DIBS_WARM", "never")
 # JVMs of tests live for some minutes at most: Java's second compiler, and collectors of garbage with threads of their
 # own, would take a third more of the processor than they give back.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-import dibs.matcher  # noqa: F401
+from dibs import engine
 from dibs.thresholds import thresholds
 
+engine.load()
 thresholds.tried_clauses = 0  # plans are those of the unit costs, whatever the machine; test_trials.py tries them
 
 # Deterministic: the same examples in every run, so a red test is red for everybody. Not many, as most properties are

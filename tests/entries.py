@@ -22,11 +22,11 @@ import pyarrow as pa
 
 import dibs
 from batches import Batch
-from dibs.front import cold_matcher
 from dibs.index import find
 from dibs.matcher import Matcher
 from dibs.matches import id_order
 from dibs.thresholds import Thresholds, at_random, smallest, using
+from plain_matchers import is_plain, plain_matcher
 
 
 class Subscription(NamedTuple):
@@ -40,7 +40,7 @@ Answer = list[list[Any]]  # the ids of each event
 
 def settle(matcher: Matcher) -> None:
     """Until nothing is under way in the background: what was planned, merged or saved there is used from now on."""
-    if type(matcher) is Matcher:
+    if not is_plain(matcher):
         matcher._layers.upkeep.rest()
 
 
@@ -190,8 +190,8 @@ def followed(making: Making) -> Iterator[Matcher]:
 
 @contextmanager
 def cold(making: Making) -> Iterator[Any]:
-    """Without kernels (dibs.cold), for as long as it is asked for nothing else."""
-    with using({"cold_subscriptions": 10_000, "cold_pairs": 2_000_000}), cold_matcher() as matcher:
+    """In plain Python (dibs.plain), for as long as it is asked for nothing else."""
+    with using({"cold_subscriptions": 10_000, "cold_pairs": 2_000_000}), plain_matcher() as matcher:
         making.change_one_by_one(matcher)
         yield matcher
 
@@ -199,7 +199,7 @@ def cold(making: Making) -> Iterator[Any]:
 @contextmanager
 def moved(making: Making) -> Iterator[Any]:
     """First without kernels, then with them, and changed before and after."""
-    with cold_matcher() as matcher:
+    with plain_matcher() as matcher:
         middle = len(making.subscriptions) // 2
         making._replace(subscriptions=making.subscriptions[:middle]).change_one_by_one(matcher)
         making._replace(subscriptions=making.subscriptions[middle:]).churn(matcher)

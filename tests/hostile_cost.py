@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import dibs
-from dibs.front import cold_matcher
+from plain_matchers import plain_matcher
 
 Subscriptions = list[tuple[int, str]]
 SIZES = (10_000, 100_000, 1_000_000)
@@ -305,7 +305,7 @@ def exponent(costs: list[Cost]) -> float:
 
 
 def matcher_of(kind: str, count: int, index: str) -> Any:
-    m = cold_matcher() if index == "cold" else dibs.Matcher(index=index)
+    m = plain_matcher() if index == "cold" else dibs.Matcher(index=index)
     m.add_many(list(enumerate(KINDS[kind](count))))
     if kind == "joins":
         m.history.load(DOCUMENTS)

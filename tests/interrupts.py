@@ -27,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import dibs
-import dibs.matcher  # so that the compiled one is there from the beginning
+from dibs import engine
 from dibs.thresholds import at_random, smallest, using
+
+engine.load()  # so that it is here from the beginning
 
 Model = dict[Any, str]
 EVENT = {"x": 1, "y": 2}

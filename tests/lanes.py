@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from dibs.explain import explain
-from dibs.front import cold_matcher
 from dibs.language.normal_form import normal_form
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
 from dibs.thresholds import using
+from plain_matchers import plain_matcher
 from settings import THRESHOLDS
 
 Conditions = Mapping[str, tuple[str, str]]
@@ -32,7 +32,7 @@ def check_without_kernels(text: str, conditions: Conditions, events: Events) -> 
     assert parse(to_sql(tree)) == tree
     yes, no = (set(names.split()) for names in conditions[text])
     assert yes | no <= set(events), (yes | no) - set(events)
-    with cold_matcher() as matcher:
+    with plain_matcher() as matcher:
         matcher.add("it", text)
         for name, event in events.items():
             wanted = True if name in yes else False if name in no else None

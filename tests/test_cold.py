@@ -1,10 +1,11 @@
-"""The small matcher without kernels: it needs no compiler, answers like the compiled one, and becomes one."""
+"""A matcher before its engine is here: it needs no compiler, answers as with the engine, and goes over to it."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -20,13 +21,15 @@ from hypothesis import given, settings
 
 import dibs
 from batches import FORMS, Case
-from dibs import front, matcher
+from dibs import matcher
 from dibs.coding.values import Range
-from dibs.front import cold_matcher
 from dibs.language.printer import to_sql
+from dibs.matching import Matching
+from dibs.plain import NeedsEngine, PlainMatching
 from dibs.reference import matches
 from dibs.thresholds import using
 from entries import Making, Subscription, askings, check_counts, check_top, cold
+from plain_matchers import is_plain, plain_matcher
 from strategies import RANDOM, cases
 
 README = Path(__file__).parent.parent / "README.md"
@@ -83,7 +86,9 @@ def test_the_examples_need_no_compiler(tmp_path: Path) -> None:
 
 def test_the_compiler_is_made_to_fail(tmp_path: Path) -> None:
     """Else the test above would test nothing."""
-    program = COMPILER_FAILS + "import dibs.matcher; m = dibs.matcher.Matcher(); m.add('a', 'b = 1')"
+    program = (
+        COMPILER_FAILS + "import dibs; from dibs import engine; engine.load(); m = dibs.Matcher(); m.add('a', 'b = 1')"
+    )
     with pytest.raises(AssertionError, match="is compiled"):
         run(program, tmp_path)
 
@@ -100,7 +105,7 @@ def test_it_agrees_with_the_reference(form: str, tmp_path: Path) -> None:
         with cold(making) as m:
             for name, ask in askings(batch).items():
                 assert ask(m, batch) == expected, name
-                assert type(m) is front.Matcher or "map" in name
+                assert is_plain(m) or "map" in name
             assert not check_counts(m, batch, expected)
             assert not check_top(m, batch, expected, {s.id: s.weight for s in subscriptions}, 2)
 
@@ -112,7 +117,7 @@ UNREADABLE = [b"x", 1j, dt.timedelta(1), "\ud800", Range(2, 1), Range(1, "x"), R
 
 @pytest.mark.parametrize("bad", UNREADABLE, ids=repr)
 def test_what_cannot_be_read_is_told_alike(bad: Any) -> None:
-    both = [cold_matcher(), matcher.Matcher()]
+    both = [plain_matcher(), matcher.Matcher()]
     for m in both:
         m.add_many([(1, "a IS NULL"), (2, "a = 1 OR b = 1"), ("x", "TRUE")])
     for event in ({"a": bad, "b": 1}, {"a": [1, bad]}, {1: 2, "b": 1}, {"c": bad, "b": 1}, {"b": {2: 3}}):
@@ -186,7 +191,7 @@ def test_what_cannot_be_read_is_told_alike(bad: Any) -> None:
 def test_every_call_does_the_same(call: Any) -> None:
     """The same result or the same error, and the same matcher afterwards."""
     outcomes = []
-    for m in (cold_matcher(), matcher.Matcher()):
+    for m in (plain_matcher(), matcher.Matcher()):
         m.add("a", "b = 1 AND c IS NULL", weight=2)
         m.add_many([(2, "b >= 1"), (1, "b < 5", -1.0)])
         try:
@@ -202,15 +207,15 @@ def test_every_call_does_the_same(call: Any) -> None:
 
 
 def test_it_moves_over_with_everything() -> None:
-    m = cold_matcher(threads=1)
+    m = plain_matcher(threads=1)
     m.add_many([("a", "b = 1", 3.0), (1, "c LIKE '%x%'"), ("gone", "TRUE")])
     m.replace("a", "b = 2")
     m.remove("gone")
     before = (m.version, m.get("a"), m.get(1), m.match({"b": 2, "c": "axb"}), m.threads)
-    assert type(m) is front.Matcher
-    m._stays = False  # the compiled matcher is loaded, so it goes there with the next call
+    assert is_plain(m)
+    m._stays_plain = False  # the engine is here, so it goes there with the next call
     assert m.match({"b": 2, "c": "axb"}) == before[3]
-    assert type(m) is matcher.Matcher
+    assert not is_plain(m)
     assert (m.version, m.get("a"), m.get(1), m.match({"b": 2, "c": "axb"}), m.threads) == before
     assert m.stats()["matching"]["events"] == 3
     m.add("new", "TRUE")
@@ -219,30 +224,30 @@ def test_it_moves_over_with_everything() -> None:
 
 def test_what_is_too_large_moves_over() -> None:
     with using({"cold_subscriptions": 3}):
-        m = cold_matcher()
+        m = plain_matcher()
         m.add_many([(i, "b = 1") for i in range(3)])
-        assert type(m) is front.Matcher
+        assert is_plain(m)
         m.add(3, "b = 1")
-        assert type(m) is matcher.Matcher
+        assert not is_plain(m)
         assert (m.match({"b": 1}), m.version) == ([0, 1, 2, 3], 4)
     with using({"cold_pairs": 3}):
-        m = cold_matcher()
+        m = plain_matcher()
         m.add_many([(i, "b = 1") for i in range(3)])
         assert list(m.match_batch([{"b": 1}])) == [[0, 1, 2]]
-        assert type(m) is front.Matcher
+        assert is_plain(m)
         assert list(m.match_batch([{"b": 1}, {}])) == [[0, 1, 2], []]
-        assert type(m) is matcher.Matcher
+        assert not is_plain(m)
 
 
 def test_no_change_is_lost_by_moving_over() -> None:
     for _ in range(5):
-        m = cold_matcher()
+        m = plain_matcher()
 
         def add(thread: int, m: Any = m) -> None:
             for i in range(100):
                 m.add(thread * 1_000 + i, "b = 1")
                 if thread == 0 and i == 50:
-                    m._stays = False
+                    m._stays_plain = False
 
         threads = [threading.Thread(target=add, args=(t,)) for t in range(3)]
         for thread in threads:
@@ -250,51 +255,110 @@ def test_no_change_is_lost_by_moving_over() -> None:
         for thread in threads:
             thread.join()
         assert (len(m), m.version, len(m.match({"b": 1}))) == (300, 300, 300)
-        assert type(m) is matcher.Matcher
+        assert not is_plain(m)
 
 
 def test_a_thread_that_is_in_a_call_when_another_moves_over() -> None:
-    """It has the method of the small matcher in its hands."""
-    m = cold_matcher()
+    """What it asks for in plain Python is for the engine now, and no change is lost."""
+    m = plain_matcher()
     m.add(1, "b = 1")
     calls = {name: getattr(m, name) for name in ("add", "match", "remove")}
-    m._stays = False
+    plain = m._plain.asked()
+    m._stays_plain = False
     m.add(2, "b = 1")
-    assert type(m) is matcher.Matcher
+    assert not is_plain(m)
     calls["add"](3, "b = 1")
     calls["remove"](1)
     assert calls["match"]({"b": 1}) == m.match({"b": 1}) == [2, 3]
-    assert front.Matcher.__getattr__(m, "stats")()["subscriptions"] == 2
+    assert plain.find({"b": [1]}) == [1]  # a state never changes
+    with pytest.raises(NeedsEngine):
+        m._plain.match({"b": 1})
+    assert m.stats()["subscriptions"] == 2
+
+
+def test_all_threads_that_move_over_find_one_engine() -> None:
+    for _ in range(20):
+        m = plain_matcher()
+        m.add(1, "b = 1")
+        start, found = threading.Barrier(4), []
+
+        def move(m: Any = m, start: Any = start, found: Any = found) -> None:
+            start.wait()
+            found.append(m.use_engine())
+
+        threads = [threading.Thread(target=move) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({id(each) for each in found}) == 1 and len(found) == 4
+        assert m.match({"b": 1}) == [1]
 
 
 def test_closing_while_another_thread_moves_over() -> None:
-    """That thread has taken the subscriptions already: closing the small matcher would be lost."""
-    m = cold_matcher()
+    """Whichever of the two is first."""
+    for is_closed_first in (True, False):
+        m = plain_matcher()
+        m.add(1, "b = 1")
+        if is_closed_first:
+            m.close()
+        assert m.use_engine()
+        m.close()
+        assert not is_plain(m) and len(m) == 0
+        with pytest.raises(dibs.DibsError, match="closed"):
+            m.match({"b": 1})
+        with pytest.raises(dibs.DibsError, match="closed"):
+            m.history.add({"b": 1})
+
+
+def test_a_batch_of_changes_while_it_moves_over() -> None:
+    m = plain_matcher()
     m.add(1, "b = 1")
-    m._cold.move_to(matcher.Matcher())
-    m.close()
-    assert type(m) is matcher.Matcher
-    with pytest.raises(dibs.DibsError, match="closed"):
-        m.match({"b": 1})
+    with m.batch():
+        m.add(2, "b = 1")
+        m.remove(1)
+        assert is_plain(m) and m.match({"b": 1}) == [1]
+        m.use_engine()
+        m.add(3, "b = 1")
+        assert m.match({"b": 1}) == [1] and len(m) == 2
+    assert (m.match({"b": 1}), m.version) == ([2, 3], 4)
 
 
-def test_the_class_is_one_with_the_compiled_one() -> None:
-    m = cold_matcher()
-    for name in ("match", "match_batch", "count", "add_many", "replace"):
-        own, full = (list(signature(getattr(each, name)).parameters) for each in (dibs.Matcher, matcher.Matcher))
-        assert own == full, name
-    assert isinstance(m, dibs.Matcher)
-    assert isinstance(matcher.Matcher(), dibs.Matcher)
+def test_joins_wait_for_the_engine() -> None:
+    m = plain_matcher()
+    m.add("a", "b = 1 AND EXISTS d (d.b = b)")
+    m.add("c", "b = 1")
+    assert is_plain(m)
+    assert m.match({"b": 1}) == ["c"] and not is_plain(m)
+    m.history.add({"b": 1})
+    assert m.match({"b": 1}) == ["a", "c"]
+    other = plain_matcher()
+    other.add("a", "EXISTS d (d.b = b)")
+    assert not other.explain("a", {"b": 1}).matched and not is_plain(other)
+
+
+def test_there_is_one_class() -> None:
+    m = plain_matcher()
+    assert type(m) is dibs.Matcher is matcher.Matcher and type(dibs.Matcher()) is dibs.Matcher
     assert not isinstance(5, dibs.Matcher)
-    assert dibs.Matcher.open == matcher.Matcher.open
-    assert hasattr(dibs.Matcher, "match_batch") and not hasattr(dibs.Matcher, "no_such_thing")
+    for name in ("match", "match_batch", "count", "add_many", "replace", "explain", "open"):
+        assert signature(getattr(dibs.Matcher, name)).parameters and getattr(dibs.Matcher, name).__doc__, name
+    for name in ("match", "match_batch", "count"):  # one call, three ways to ask
+        own, engine, plain = (
+            [(p.name, p.default) for p in signature(getattr(each, name)).parameters.values()]
+            for each in (dibs.Matcher, Matching, PlainMatching)
+        )
+        assert own == engine == plain, name
+    assert not hasattr(dibs.Matcher, "no_such_thing")
 
-    class Own(dibs.Matcher):  # type: ignore[misc]
+    class Own(dibs.Matcher):
         pass
 
     own = Own()
     own.add("a", "b = 1")
-    assert isinstance(own, matcher.Matcher) and type(own) is Own and own.match({"b": 1}) == ["a"]
+    assert type(own) is Own and isinstance(own, dibs.Matcher) and own.match({"b": 1}) == ["a"]
+    with pytest.raises(dibs.ArgumentError, match="save"):
+        pickle.dumps(m)
 
 
 def test_the_background_brings_in_the_compiled_matcher(tmp_path: Path) -> None:
@@ -302,23 +366,23 @@ def test_the_background_brings_in_the_compiled_matcher(tmp_path: Path) -> None:
     everybody else take it for ready too.)"""
     program = """
 import time, sys, dibs
-from dibs import loading
-loading.is_ready = lambda: True
-loading.is_wanted = lambda: True
+from dibs import engine
+engine.is_ready = lambda: True
+engine.is_wanted = lambda: True
 m = dibs.Matcher()
 m.add("a", "b = 1")
 assert m.match({"b": 1}) == ["a"]
-assert type(m).__module__ == "dibs.front" and "numba" not in sys.modules
+assert engine.current is None and "numba" not in sys.modules and "pyarrow" not in sys.modules
 until = time.monotonic() + 300
-while type(m).__module__ == "dibs.front" and time.monotonic() < until:
+while m._matching is None and time.monotonic() < until:
     assert m.match({"b": 1}) == ["a"]
     m.replace("a", "b = 1 OR c = 2")
     time.sleep(0.05)
-print(type(m).__module__, m.match({"c": 2}), type(dibs.Matcher()).__module__)
+print(engine.current.__name__, m.match({"c": 2}), dibs.Matcher()._matching is not None)
 """
     own = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
     done = subprocess.run([sys.executable, "-c", program], env=own, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.split("\n")[0] == "dibs.matcher ['a'] dibs.matcher", done.stderr
+    assert done.stdout.split("\n")[0] == "dibs.matching ['a'] True", done.stderr
 
 
 def test_an_interrupted_change_has_happened_or_not() -> None:
@@ -332,9 +396,9 @@ def test_an_interrupted_change_has_happened_or_not() -> None:
     outcomes = set()
     for at in range(1, 600, 5):
         for is_moving in (False, True):
-            m = cold_matcher()
+            m = plain_matcher()
             m.add_many([(1, "b = 1", 2.0), (2, "b = 2")])
-            m._stays = not is_moving
+            m._stays_plain = not is_moving
             inject(at - 1, lambda m=m: m.replace(1, "b = 2 OR c = 3"))  # type: ignore[misc]
             found = m.match({"b": 2})
             assert found in ([2], [1, 2])

@@ -41,10 +41,10 @@ def test_a_process_that_ends_while_kernels_are_compiled_says_nothing() -> None:
 # The import that failed: it is too late for it when the main thread has ended.
 ENDS_WHILE_IT_IMPORTS = """
 import sys, threading, time, dibs
-from dibs import loading
-loading.A_MOMENT = 0.0
-loading.is_ready = lambda: True  # no kernel is reached
-loading.STEPS = ("late", *loading.STEPS)
+from dibs import engine
+engine.A_MOMENT = 0.0
+engine.is_ready = lambda: True  # no kernel is reached
+engine.STEPS = ("late", *engine.STEPS)
 m = dibs.Matcher()
 m.add("a", "b = 1")
 assert m.match({"b": 1}) == ["a"]

@@ -18,15 +18,16 @@ from dibs.coding.patterns import _is_like
 from dibs.coding.patterns.groups import ANY, ONE, TEXT
 from dibs.coding.patterns.like_kernels import states_of
 from dibs.coding.values import Range
-from dibs.cold.matcher import ColdMatcher, NeedsKernels
 from dibs.explain import explain
 from dibs.language.expression import In, number
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
+from dibs.plain import NeedsEngine
 from dibs.reference import is_like, matches
 from dibs.reference.predicates import ANY_CHARACTER, ANY_TEXT, like_tokens
 from dibs.thresholds import using
 from hostile_cost import EVENTS, KINDS, WAYS
+from plain_matchers import plain_matching
 
 STEEP = 33
 
@@ -103,12 +104,11 @@ def test_explaining_lists_of_constants() -> None:
 
 
 def test_large_events_wait_for_kernels() -> None:
-    m = ColdMatcher()
-    m.add_many([(i, f"a LIKE '%x{i}%y_z%' OR b = {i}") for i in range(100)])
+    m = plain_matching([(i, f"a LIKE '%x{i}%y_z%' OR b = {i}") for i in range(100)])
     assert m.match({"a": "x7 y.z", "b": [1, 2]}) == [1, 2, 7]
     for event in ({"a": "x" * 1_000_000}, {"b": list(range(10_000))}):
         for match in (m.match, lambda event: m.match_batch([event]), lambda event: m.count([event])):
-            with pytest.raises(NeedsKernels):
+            with pytest.raises(NeedsEngine):
                 match(event)
 
 

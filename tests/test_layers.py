@@ -32,20 +32,21 @@ ALLOWED = {
     "explain": ["errors", "arguments", "language", "coding.values", "reference", "explain_words"],
     "nearness": ["errors", "language", "coding.values", "reference"],
     "items": ["errors", "arguments", "language"],
-    # What answers before kernels are there imports lightly; what it imports in functions may be anything.
-    "cold": [*BELOW, "items", "reference", "explain", "matches", "matcher"],
-    "loading": ["errors", "jit", "warming", "cli.progress"],
-    "front": ["arguments", "jit", "history.retention", "cold", "loading", "matcher"],
-    "matches": BELOW,
+    "matches": [*BELOW, "items"],
     "disagreements": ["language", "coding.values", "segments", "storage"],
-    "matching": [*BELOW, "matches", "history", "disagreements"],
+    "matching": [*BELOW, "changes", "intake", "matches", "history", "disagreements"],
     "intake": [*BELOW, "items"],
     "changes": BELOW,
-    "additions": [*BELOW, "changes", "intake"],
-    "standing": [*BELOW, "changes", "intake", "additions"],
+    "additions": [*BELOW, "changes", "items", "bulk"],
+    "bulk": [*BELOW, "changes", "intake", "additions"],
+    "engine": ["errors", "jit", "warming"],
+    # What answers before the engine is here imports lightly; what it brings in functions may be anything.
+    "plain": [*BELOW, "changes", "items", "reference", "plain_values", "matches"],
+    "plain_values": [*BELOW, "reference", "plain"],
+    "subscriptions": [*BELOW, "additions", "changes", "bulk", "engine", "intake", "items", "matching", "plain"],
     "describe": BELOW,
     "past": [*BELOW, "matches", "reference", "explain_words"],  # its words for why an expression matches little
-    "exchange": [*BELOW, "intake", "additions", "matcher"],  # of which it is a part
+    "exchange": [*BELOW, "intake", "bulk", "matcher"],  # of which it is a part
     "workloads": ["lazy"],
     "java": ["errors"],
     # Of a service: it reads and explains expressions itself, and has no index.
@@ -54,7 +55,7 @@ ALLOWED = {
         *("errors", "arguments", "language", "items", "coding.values", "explain", "segments.state"),
         *("intake", "client_texts"),
     ],
-    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "front", "client"],
+    "__init__": ["errors", *STAGES, "reference", "explain", "matches", "past", "client"],
     **{
         shell: [
             *COMMON,
@@ -67,28 +68,17 @@ ALLOWED = {
             "past",
             "exchange",
             "warming",
-            "loading",
-            "front",
+            "engine",
             "client",
         ]
         for shell in SHELLS
     },
 }
 ALLOWED["service"] += ["nearness"]
-ALLOWED["spark"] += ["intake", "cold"]  # an index and its options are checked before a job begins; jobs before kernels
-ALLOWED["matcher"] += [
-    "matching",
-    "standing",
-    "reference",
-    "explain",
-    "intake",
-    "matches",
-    "additions",
-    "changes",
-    "describe",
-    "exchange",
-    "past",
-]
+# An index and its options are checked before a job begins; jobs before kernels are there.
+ALLOWED["spark"] += ["intake", "additions", "changes", "plain"]
+ALLOWED["warming"] += ["matching"]
+ALLOWED["matcher"] += ["engine", "subscriptions", "matching", "explain", "matches", "describe", "exchange", "past"]
 ALLOWED["index"] += ["reference"]
 ALLOWED["history"] += ["reference"]  # it answers joins that kernels do not take, and explains all
 ALLOWED["cli"] += ["spark", "service"]
@@ -99,7 +89,7 @@ BY_NAME = {
     ("index/__init__.py", "papers"),  # the registry
     ("cli/commands.py", "papers"),  # dibs bench
     ("cli/generate.py", "papers"),
-    ("loading.py", "matcher"),  # which it loads
+    ("engine.py", "matching"),  # which it loads
 }
 
 # These packages are heavy or optional: only the parts named import them.
@@ -213,9 +203,9 @@ LATE_IMPORTS = {
     "__init__.indexes": "of bring itself",
     "__init__.__getattr__": "of bring itself",
     "jit.threads._wait_for_the_compiler": "of what is there: each imports the other",
-    "loading._load": "in the background",
-    "loading._run_steps": "in the background",
-    "loading._wait_for_compiler": "in the background",
+    "engine._load": "in the background",
+    "engine._run_steps": "in the background",
+    "engine._wait_for_compiler": "in the background",
 }
 
 
@@ -311,6 +301,14 @@ def test_import_dibs_loads_no_shell() -> None:
     program = (
         "import sys, dibs; "
         "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'typer', 'rich', 'http', 'uvicorn', 'grpc')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_matcher_imports_neither_arrow_nor_numba() -> None:
+    program = (
+        "import sys, dibs.matcher; print([m for m in ('numba', 'llvmlite', 'pyarrow', 're2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

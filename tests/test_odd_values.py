@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import dibs
-from dibs.front import cold_matcher
 from odd_values import Call, raw_exceptions
+from plain_matchers import plain_matcher
 
 JOIN = "EXISTS d (d.a = a)"
 
@@ -206,9 +206,9 @@ def test_matching(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in (*MATCHING, *CHANGING) if "remember" not in name])
 def test_without_kernels(name: str) -> None:
-    """The small matcher refuses what the compiled one does."""
+    """In plain Python it refuses what the engine does."""
     call = (MATCHING | CHANGING)[name]
-    with filled(cold_matcher()) as m:
+    with filled(plain_matcher()) as m:
         assert list(raw_exceptions(call, m, name, share=3)) == []
 
 
@@ -244,7 +244,7 @@ def test_files(name: str) -> None:
         assert list(raw_exceptions(FILES[name], m)) == []
 
 
-@pytest.mark.parametrize("make", [dibs.Matcher, cold_matcher])
+@pytest.mark.parametrize("make", [dibs.Matcher, plain_matcher])
 def test_a_matcher_is_not_copied(make: Any) -> None:
     with filled(make()) as m:
         for copy in (pickle.dumps, copies.copy, copies.deepcopy):

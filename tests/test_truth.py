@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import dibs
 from dibs.explain import explain
-from dibs.front import cold_matcher
 from dibs.index import INDEXES
 from dibs.language.expression import Expression, Not, Truth
 from dibs.language.normal_form import normal_form
@@ -25,6 +24,7 @@ from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import evaluate, matches
 from dibs.thresholds import using
+from plain_matchers import plain_matcher
 from settings import THRESHOLDS
 from strategies import events, expressions
 
@@ -106,7 +106,7 @@ def found(ids: list[Any]) -> list[str]:
 @pytest.mark.parametrize("text", HOLDS)
 def test_without_kernels(text: str) -> None:
     tree = parse(text)
-    with cold_matcher() as matcher:
+    with plain_matcher() as matcher:
         matcher.add("it", text)
         for name, event in EVENTS.items():
             wanted = name in HOLDS[text].split()

@@ -46,7 +46,7 @@ from measure import (
 SHARES = (1, 0.3, 0.1, 0.03)  # of the subscriptions
 MOST_MEMORY = 8 << 30  # bytes of address space, on top of what the process has before it builds
 WARM_UP = 300  # subscriptions
-SLOW_IMPORTS = ["dibs.matcher", "dibs.papers.workloads.boolean"]  # once for all processes of a run
+SLOW_IMPORTS = ["dibs.matching", "dibs.papers.workloads.boolean"]  # once for all processes of a run
 FEWEST_EVENTS = 20
 # What a process does one after the other, and the seconds that it has for each.
 SECONDS = {"compiling": 600, "building": 60, f"matching {FEWEST_EVENTS} events": 20, "timing": 120}

@@ -102,7 +102,7 @@ _HOMES = {
     "dibs.history.retention": ("Retain",),
     "dibs.language.printer": ("to_sql",),
     "dibs.language.sql": ("parse", "validate"),
-    "dibs.front": ("Matcher",),  # which becomes dibs.matcher.Matcher
+    "dibs.matcher": ("Matcher",),
     "dibs.matches": ("Matches",),
     "dibs.past.backtest": ("Backtest", "Backtests", "backtest"),
     "dibs.past.replay": ("Replay",),

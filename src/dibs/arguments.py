@@ -17,6 +17,7 @@ OnError = Literal["raise", "skip"]
 Id = Union[str, int]
 DEFAULT_WEIGHT = 1.0
 MOST_THREADS = 1_024
+MOST_ROWS = 2**31  # no segment has more
 
 
 def refuse_copies() -> NoReturn:

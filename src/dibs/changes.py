@@ -1,6 +1,8 @@
-"""Changes: the one way by which subscriptions come and go. They are checked before (matcher.py), and then
+"""Changes: the one way by which subscriptions come and go. They are checked before (subscriptions.py), and then
 
     -> the batch, if one is open    or    -> catalog, durable on return (if there is one) -> layers, visible
+
+Until the engine of the matcher is here (dibs.engine), a memtable stands in the place of the layers.
 
 Changes of a durable history take their turn here, too, so that there is one order of all changes.
 
@@ -17,24 +19,23 @@ import _thread
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
+from dibs.arguments import Id
 from dibs.errors import DibsError, UnknownId
 from dibs.jit.threads import survive_forks
-from dibs.language.types import Types
-from dibs.segments.compile import Compiled
-from dibs.segments.ids import Id
-from dibs.segments.layers import Layers
-from dibs.segments.segment import build
-from dibs.segments.state import Change, Subscription
+from dibs.language.normal_form import normal_form
+from dibs.language.sql import parse
+from dibs.language.types import NO_TYPES, Types
+from dibs.segments.state import Change, State, Subscription, Waiting
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dibs.segments.compile import Form
+    from dibs.segments.layers import Layers
     from dibs.storage.durable import Durable
 
 CLOSED = "is closed"
@@ -42,29 +43,62 @@ A_MOMENT = 0.001  # seconds between two looks whether another thread's batch has
 T = TypeVar("T")
 
 
+class Memtable:
+    """The subscriptions of a matcher whose engine is not here: all of them wait."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+    def apply(self, changes: Sequence[Change], first: int, _: object = None) -> None:
+        """Changes of the versions first, first + 1, ..., which all become visible at once."""
+        items = dict(self.state.waiting)
+        for version, (id, text, weight, form) in enumerate(changes, first):
+            items.pop(id, None)
+            if text is not None:
+                items[id] = Waiting(text, weight, version, form)
+        self.state = State(first + len(changes) - 1, (), items)
+
+    def close(self) -> None:
+        self.state = State()
+
+
+def read_tree(text: str, _: str = "", types: Types = NO_TYPES) -> Form:
+    """What a text says: its normal form. Raises ExpressionError."""
+    return normal_form(parse(text, types))
+
+
 class Changes:
-    def __init__(self, layers: Layers):
-        self._layers = layers
+    def __init__(self, types: Types = NO_TYPES):
+        self.types = types  # of attributes, where they are declared
+        self.layers: Any = Memtable()  # Layers, once the engine is here
+        self.read: Callable[[str, str, Types], Form] = read_tree  # a text; with the engine, segments.compile.form_of
         self.durable: Durable | None = None
         self.refused = ""  # why changes are not taken, when they are not
         self.no_joins = ""  # where subscriptions with joins over history are not taken
-        self._turn = threading.RLock()  # one change after the other
+        self.turn = threading.RLock()  # one change after the other
         self._batch: Batch | None = None
         self._writer: int | None = None  # the thread that is between catalog and layers, or was interrupted there
         survive_forks(self)
 
     @property
-    def types(self) -> Types:
-        """Of attributes, where they are declared."""
-        return self._layers.types
+    def has_engine(self) -> bool:
+        return self.read is not read_tree
+
+    def move_to(self, layers: Layers, read: Callable[[str, str, Types], Form]) -> None:
+        """The engine is here: all that waits goes to these layers, which are empty. No change is made meanwhile."""
+        with self.turn:
+            if not self.has_engine:
+                layers.restore(self.layers.state)
+                self.layers = layers
+                self.read = read  # last: layers take what any reader reads, the memtable only trees
 
     def change(self, make: Callable[[], T]) -> T:
         """Calls make, which checks and makes changes, while nobody else makes any."""
         while True:
-            with self._turn:
+            with self.turn:
                 batch = self._batch
                 if batch is not None and not batch.is_open:
-                    self._batch = batch = None  # its block was left without a word
+                    self._batch = batch = None  # its block ended without __exit__
                 if batch is None or batch.is_own:
                     self.check()
                     self._settle()
@@ -78,7 +112,7 @@ class Changes:
 
     def close(self) -> None:
         """No more changes. Waits for one that is being made."""
-        with self._turn:
+        with self.turn:
             self.refused = CLOSED
 
     # ---- making them ----
@@ -93,9 +127,9 @@ class Changes:
     def _make(self, changes: list[Change], old: Collection[Id] | None) -> None:
         """old: those of their ids that may be there; None: all of them."""
         if changes:
-            first = self._layers.state.version + 1
+            first = self.layers.state.version + 1
             rows = ((id, text, weight) for id, text, weight, _ in changes)
-            self.commit(lambda durable: durable.write(rows, first), lambda: self._layers.apply(changes, first, old))
+            self.commit(lambda durable: durable.write(rows, first), lambda: self.layers.apply(changes, first, old))
 
     def commit(self, write: Callable[[Durable], None], apply: Callable[[], None]) -> None:
         """Makes a change durable, and then visible, within `change`."""
@@ -105,45 +139,32 @@ class Changes:
         apply()
         self._writer = None
 
-    def add_columns(
-        self,
-        compiled: Compiled,
-        ids: pa.Array,
-        texts: pa.Array,
-        weights: NDArray[np.float64] | None,
-        ready: Callable[[], None],
-    ) -> None:
-        """Many new subscriptions, not in a batch, within `change`. ready: is called before they are added, and none of
-        them is if it raises."""
-        state = self._layers.state
-        first = state.version + 1
-        versions = np.arange(first, first + len(texts))
-        segment = build(compiled, ids, texts, weights, versions, self._layers.choice, state.largest())
-        ready()
-        self.commit(
-            lambda durable: durable.write_columns(ids, texts, weights, first),
-            lambda: self._layers.append([segment], first + len(texts) - 1),
-        )
-
     def follow(self) -> None:
         """Before the state is asked for: takes what another process has written since."""
         durable = self.durable
         if durable is not None and self.refused != CLOSED:
             if durable.read_only:
-                durable.follow(self._layers)
+                durable.follow(self.layers)
             else:
                 durable.check_process()
                 self.settle()
 
+    def check_open(self) -> None:
+        """Before the state is asked: it must be open, and have what another process has written since."""
+        if self.refused == CLOSED:
+            raise DibsError(f"this matcher {CLOSED}")
+        if self.durable is not None:
+            self.follow()
+
     def settle(self) -> None:
         """Before the state is asked for: takes what this thread has written, if it was interrupted in between."""
         if self._writer is not None and self._writer == _thread.get_ident() and not self.refused:
-            with self._turn:
+            with self.turn:
                 self._settle()
 
     def _settle(self) -> None:
         if self._writer is not None and self.durable is not None:
-            self.durable.catch_up(self._layers)
+            self.durable.catch_up(self.layers)
         self._writer = None
 
     # ---- batches ----
@@ -160,7 +181,7 @@ class Changes:
 
     def end(self, batch: Batch, failed: bool) -> None:
         """Makes the changes of the batch, unless its block failed."""
-        with self._turn:
+        with self.turn:
             if self._batch is batch:
                 self._batch = None
                 if not failed:
@@ -183,31 +204,31 @@ class Changes:
         if not _is_id(id):
             return False
         found = self._own().get(id)
-        return self._layers.state.has(id) if found is None else found[0][1] is not None
+        return self.layers.state.has(id) if found is None else found[0][1] is not None
 
     def get(self, id: Id) -> Subscription:
         if not _is_id(id):
             raise UnknownId(id)
         found = self._own().get(id)
         if found is None:
-            return self._layers.state.get(id)
+            return self.layers.state.get(id)
         (_, text, weight, _), place = found
         if text is None:
             raise UnknownId(id)
-        return Subscription(id, text, weight, self._layers.state.version + 1 + place)
+        return Subscription(id, text, weight, self.layers.state.version + 1 + place)
 
     def places_in_use(self, column: pa.Array) -> set[int]:
-        """Places in the column whose id is in use, or stands earlier in the column."""
-        repeated, used = self._layers.state.places_in_use(column)
+        """Places in the column whose id is in use."""
+        used: set[int] = self.layers.state.places_in_use(column)
         own = self._own()
         if own:
             for i, id in enumerate(column.to_pylist()):
                 if id in own:
                     (used.discard if own[id][0][1] is None else used.add)(i)
-        return repeated | used
+        return used
 
     def __len__(self) -> int:
-        state = self._layers.state
+        state = self.layers.state
         count = len(state)
         for id, (change, _) in self._own().items():
             count += (change[1] is not None) - state.has(id)
@@ -215,7 +236,7 @@ class Changes:
 
     def begin_again_in_a_child(self) -> None:
         """After a fork: whoever held the lock, or had a batch open in another thread, is not here."""
-        self._turn = threading.RLock()
+        self.turn = threading.RLock()
         if self._batch is not None and not self._batch.is_own:
             self._batch = None
 

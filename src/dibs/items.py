@@ -16,7 +16,7 @@ def check_id(id: Any) -> Id:
     if is_integer(id):
         id = int(id)
         if not -(2**63) <= id < 2**63:
-            raise DibsError(f"an id has 64 bits with sign, which is not enough for {show(id)}; use a string")
+            raise DibsError(f"the id {show(id)} does not fit in a signed 64-bit integer; use a string")
         return id
     if not isinstance(id, str):
         raise DibsError(f"an id is a string or an integer, not {show(id)}")
@@ -35,13 +35,18 @@ def sought_id(id: Any) -> Id | None:
         return None
 
 
+def id_order(id: Id) -> tuple[bool, Id]:
+    """The order of ids: integers first, then strings by code point."""
+    return isinstance(id, str), id
+
+
 def check_weight(weight: Any) -> float:
     if not is_integer(weight) and not isinstance(weight, (float, np.floating)):
         raise DibsError(f"a weight is an integer or a float, not {show(weight)}; pass float(weight) if it is a number")
     try:
         result = float(weight)
     except OverflowError:
-        raise DibsError(f"a weight is a float64, which is not enough for {show(weight)}") from None
+        raise DibsError(f"the weight {show(weight)} does not fit in a float64") from None
     if math.isnan(result):
         raise DibsError("a weight is a number, not NaN")
     return result

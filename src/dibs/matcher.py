@@ -2,7 +2,8 @@
 
     add -> check -> catalog (if durable) -> layers of segments      events -> values -> cells -> pairs -> ids
 
-How subscriptions come and go is in standing.py; here are matching, upkeep and files.
+How subscriptions come and go, and how the engine arrives, is in subscriptions.py; how events are matched, in
+matching.py (the engine) and, until it is here, in plain.py. Nothing that takes long to import is imported here.
 """
 
 from __future__ import annotations
@@ -13,56 +14,37 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dibs import engine
+from dibs.arguments import Id, check_flag, check_path, check_threads, refuse_copies
 from dibs.arguments import OnError as OnError
-from dibs.arguments import check_flag, check_number, check_path, check_text, check_threads, refuse_copies
-from dibs.coding.events import WantedNames, read_events
-from dibs.describe import describe, describe_plan
-from dibs.errors import (
-    ArgumentError,
-    DibsError,
-    Rejected,
-    show,
-)
-from dibs.explain import Explanation
-from dibs.explain import explain as explain_expression
-from dibs.history.derive import Remembering
-from dibs.history.history import History, Key, check_key, check_no_key, keys_of
-from dibs.history.phases import CONSTANTS, JOINS
-from dibs.history.retention import Retention, check_retain
-from dibs.history.stored import StoredHistory, check_whole, read_stored
-from dibs.history.witness import explain_join
-from dibs.index import AUTO
-from dibs.intake import check_choice
+from dibs.errors import ArgumentError, DibsError, Rejected, show
 from dibs.jit.undisturbed import bring
 from dibs.language.expression import Expression
 from dibs.language.joins import joins_in
-from dibs.language.present import Now, Present, read_now
+from dibs.language.present import Now, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse, parse_kept
 from dibs.language.types import check_types
-from dibs.matches import Matches
-from dibs.matching import Matching
-from dibs.segments.ids import Id
-from dibs.segments.single.texts import dict_of, read_event, text_of
-from dibs.segments.state import Layer, State, Waiting
-from dibs.standing import StandingQueries
-from dibs.storage import store, versions
-from dibs.storage.declared import keep_types
-from dibs.storage.history_rows import HistoryNews
+from dibs.subscriptions import AUTO, Subscriptions
 
 if TYPE_CHECKING:
-    from dibs.past.replay import Replay
+    import numpy as np
+    from numpy.typing import NDArray
 
+    from dibs.explain import Explanation
+    from dibs.history.history import History, Key
+    from dibs.history.retention import Retention
+    from dibs.matches import Matches
+    from dibs.past.replay import Replay
+    from dibs.segments.state import State
+    from dibs.storage.history_rows import HistoryNews
 
 Event = Union[Mapping[str, Any], bytes, bytearray, memoryview, str]  # a dict of attributes, or a JSON text of one
-MOST_ROWS = 2**31  # no segment has more
+TEXTS = "dibs.segments.single.texts"
 SAVE_TRIES = 20  # another thread may remove a subscription at the wrong moment
 
 
-class Matcher(StandingQueries):
+class Matcher(Subscriptions):
     """Standing queries, and which of them an event satisfies.
 
     >>> m = Matcher()
@@ -89,27 +71,33 @@ class Matcher(StandingQueries):
         types: Mapping[str, str] | None = None,
     ):
         declared = check_types(types)
-        super().__init__(index, check_choice(index, threads, memory, options), declared)
-        history = History(check_retain(retain), declared)
-        self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history, declared)
+        others = (memory, retain, options, types)
+        is_default = type(index) is str and index == AUTO and all(given is None for given in others)
+        run = engine.current if is_default else engine.require()
+        choice = None if run is None else run.check_choice(index, threads, memory, options)
+        super().__init__(check_threads(threads), index, choice, retain, declared)
+        if run is not None:
+            self.use_engine(run)
 
     @property
     def threads(self) -> int:
         """How many cores a batch may use."""
-        return self._matching.threads
+        return self._threads
 
     @threads.setter
     def threads(self, threads: int) -> None:
-        self._matching.threads = check_threads(threads)
+        self._threads = check_threads(threads)
+        if self._matching is not None:
+            self._matching.threads = self._threads
 
     @property
     def history(self) -> History:
         """The documents that EXISTS, FORALL and (SELECT ...) speak of."""
-        return self._matching.history
+        return (self._matching or self.use_engine()).history
 
     @history.setter
     def history(self, history: History) -> None:
-        self._matching.history = history
+        (self._matching or self.use_engine()).history = history
 
     # ---- matching ----
 
@@ -127,27 +115,10 @@ class Matcher(StandingQueries):
         of that key is there. now: what now() is: an instant (a datetime, or a string as '2024-05-01T12:00:00Z'; by
         default the clock's), or the name of the attribute that holds the event's own time. Raises EventError when it
         cannot be read."""
-        present = None if now is None else read_now(now)
-        if remember is not False:
-            check_flag("remember", remember)
-        if key is not None and not remember:
-            check_no_key(key)
-        text = text_of(event)
-        if top is None and remember is False and text is not None:
-            self._news()
-            state = self._layers.read(few_wait=True)
-            ids = self._matching.match_text(state, text, present)
-            if ids is None and state.waiting:
-                ids = self._matching.match_text(self.snapshot(), text, present)
-            if ids is not None:
-                return ids
-        if key is not None:
-            k = None if top is None else min(check_number("top", top), MOST_ROWS)
-            turn = Remembering(self.history, [dict_of(event)], None, [check_key(key)])
-            matches = self._remember(turn, "raise", k, present)
-        else:
-            matches = self.match_batch([dict_of(event)], top=top, remember=remember, now=now)
-        return next(iter(matches)) if top is None else matches.top(top)[0]
+        if self._matching is None:
+            found: list[Id] = self._ask("match", event, top, remember, key, now)
+            return found
+        return self._matching.match(event, top, remember, key, now)
 
     def match_batch(
         self,
@@ -171,17 +142,10 @@ class Matcher(StandingQueries):
         (attribute) that holds their keys, as in history.load; an event whose key is there already, or came before in
         the batch, is matched and not added again. now: as in match, one instant for all events unless it is a name.
         """
-        present = read_now(now)
-        top = None if top is None else min(check_number("top", top), MOST_ROWS)
-        check_flag("remember", remember)
-        check_text("key", key)
-        matching = self._matching
-        if not remember:
-            check_no_key(key)
-            return matching.matches(matching.read(self.snapshot(), events, attributes, on_error, now=present), top)
-        turn = Remembering(self.history, events, attributes)
-        turn.keys = None if key is None else keys_of(turn.rows, key)
-        return self._remember(turn, on_error, top, present)
+        if self._matching is None:
+            found: Matches = self._ask("match_batch", events, attributes, on_error, top, remember, key, now)
+            return found
+        return self._matching.match_batch(events, attributes, on_error, top, remember, key, now)
 
     def match_after(
         self,
@@ -196,41 +160,22 @@ class Matcher(StandingQueries):
         """Matches events one after the other, each on this history, to which it is then added; all of them or none.
         keys: of each event; one that is there already is not added again. then: is told the matches before anything is
         added, and nothing is if it raises."""
-        return self._remember(Remembering(history, events, attributes, keys), on_error, None, read_now(now), then)
-
-    def _remember(
-        self,
-        turn: Remembering,
-        on_error: OnError,
-        top: int | None,
-        now: Present = None,
-        then: Callable[[Matches], None] | None = None,
-    ) -> Matches:
-        def match() -> Matches:
-            own = None if turn.are_all_known() else turn
-            matches = self._matching.matches(
-                self._matching.read(self.snapshot(), turn.rows, turn.attributes, on_error, own, now), top
-            )
-            if then is not None:
-                then(matches)
-            if own is not None:
-                own.remember()
-            return matches
-
-        return turn.history.change(match)
+        matching = self._matching or self.use_engine()
+        return matching.match_after(history, events, attributes, on_error, keys, then, now)
 
     def check_batch(self, events: Any, attributes: str | None = None) -> int:
         """Reads a batch as match_batch does, and matches nothing: how many events it has. Raises EventError for the
         first that cannot be read."""
-        wanted = self._matching.find_wanted([layer.segment for layer in self.snapshot().layers])
-        return read_events(events, wanted, attributes, types=self._types).events
+        return (self._matching or self.use_engine()).check_batch(events, attributes)
 
     def count(
         self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
     ) -> NDArray[np.int64]:
         """How many subscriptions each event satisfies, without making the pairs. now: as in match_batch."""
-        matching = self._matching
-        return matching.count(matching.read(self.snapshot(), events, attributes, on_error, now=read_now(now)))
+        if self._matching is None:
+            found: NDArray[np.int64] = self._ask("count", events, attributes, on_error, now)
+            return found
+        return self._matching.count(events, attributes, on_error, now)
 
     def explain(self, id: Id, event: Event, now: Now = None) -> Explanation:
         """Why the subscription matches the event, or why not, predicate by predicate. now: as in match."""
@@ -242,18 +187,21 @@ class Matcher(StandingQueries):
 
     def _explain(self, expression: Expression, event: Event, id: Id | None, now: Now) -> Explanation:
         present = read_now(now)
-        event = read_event(event)
-        self.history.follow()
-        joins = explain_join(joins_in(expression), event, self.history.state)
-        return explain_expression(expression, event, id, joins, present, self._types)
+        given: Mapping[str, Any] = event if isinstance(event, Mapping) else bring(TEXTS).read_event(event)
+        joins = None
+        if next(joins_in(expression), None) is not None:
+            joins = (self._matching or self.use_engine()).find_witnesses(expression, given)
+        explain: Callable[..., Explanation] = bring("dibs.explain").explain
+        return explain(expression, given, id, joins, present, self._types)
 
     def stats(self) -> dict[str, Any]:
         """What is stored and what matching has cost so far; disagreements: attributes seen only in other kinds than
         subscriptions compare them with, in the batches that were looked at."""
-        own = {"index": self.index, "threads": self.threads, "matching": dict(self._matching.counters)}
-        result = own | describe(self.snapshot(), self._layers.upkeep)
+        matching = self._matching or self.use_engine()
+        own = {"index": self.index, "threads": self.threads, "matching": dict(matching.counters)}
+        result = own | bring("dibs.describe").describe(self.snapshot(), self._layers.upkeep)
         segments = [layer.segment for layer in self.snapshot().layers]
-        result["disagreements"] = self._matching.seen.disagreements(segments)
+        result["disagreements"] = matching.seen.disagreements(segments)
         result["history"] = {"documents": len(self.history), "joins": len(self.joins)}
         durable = self._changes.durable
         return result if durable is None else result | {"storage": durable.stats()}
@@ -262,20 +210,21 @@ class Matcher(StandingQueries):
         """How joins over history are answered, for measuring; the matches are the same. order: "joins" or "constants"
         come first (None: whatever is measured to be cheaper). prefilter: whether subscriptions that the present history
         cannot satisfy are found out beforehand (None: when it is worth its time)."""
-        if order is not None and not (isinstance(order, str) and order in (JOINS, CONSTANTS)):
+        if order is not None and not (isinstance(order, str) and order in ("joins", "constants")):
             raise ArgumentError(f"order must be 'joins', 'constants' or None, not {show(order)}")
         if prefilter is not None:
             check_flag("prefilter", prefilter)
-        self._matching.costs.order = order
-        self._matching.prefilter.wanted = prefilter
+        matching = self._matching or self.use_engine()
+        matching.costs.order = order
+        matching.prefilter.wanted = prefilter
 
     def explain_plan(self) -> str:
         """How the index has filed the subscriptions, and why; and in which order joins and constants are looked at."""
-        plan = describe_plan(self.snapshot())
+        plan: str = bring("dibs.describe").describe_plan(self.snapshot())
         joins = self.joins
         if not joins:
             return plan
-        told = self._matching.tell_of(tuple(JOIN + join for join in joins), len(self))
+        told = (self._matching or self.use_engine()).tell_of(tuple(JOIN + join for join in joins), len(self))
         return "\n  ".join([f"{plan}\njoins: {len(joins):,} over {len(self.history):,} documents", *told])
 
     def replay(
@@ -304,9 +253,10 @@ class Matcher(StandingQueries):
 
     def compact(self) -> None:
         """Merges everything and forgets what was removed: fastest matching, least memory."""
-        self._news()
+        matching = self._matching or self.use_engine()
+        self._changes.check_open()
         self._layers.compact()
-        self._matching.names = WantedNames(())
+        matching.forget_names()
         durable = self._changes.durable
         if durable is not None and not durable.read_only:
             self._layers.upkeep.run(partial(durable.checkpoint, self._layers))
@@ -320,9 +270,9 @@ class Matcher(StandingQueries):
             state = self._layers.read()
             if not any(x.gone.count for x in state.layers):
                 segments = [x.segment for x in state.layers]
-                history = read_stored(self.history)
-                options = dict(self._choice.options)
-                store.save_all(segments, target, self.index, state.version, options, history, self.types)
+                history = bring("dibs.history.stored").read_stored(self.history)
+                given = self.index, state.version, dict(self.choice.options), history, self.types
+                bring("dibs.storage.store").save_all(segments, target, *given)
                 return
         raise DibsError("subscriptions are removed faster than they can be saved; save when there is less to do")
 
@@ -350,6 +300,8 @@ class Matcher(StandingQueries):
         that were saved, for whoever wants the subscriptions alone."""
         source = check_path(path)
         check_flag("history", history)
+        engine.require()
+        store, versions = bring("dibs.storage.store"), bring("dibs.storage.versions")
         if store.is_durable(source):
             if not history:
                 raise ArgumentError(f"history=False is for what save() wrote; {source} is a durable folder")
@@ -360,9 +312,8 @@ class Matcher(StandingQueries):
             return cls.of_state(state, version.index, threads, version.options, types=version.types)
         manifest, segments, documents = store.load_saved(source)
         if documents is not None and manifest.history is not None and history:
-            check_whole(documents, source / manifest.history)
-        layers = [Layer(its, store.gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
-        state = State(manifest.version, tuple(layers))
+            bring("dibs.history.stored").check_whole(documents, source / manifest.history)
+        state = store.state_of(source, manifest, segments)
         kept = documents if history else None
         return cls.of_state(state, manifest.index, threads, manifest.options, kept, manifest.types)
 
@@ -378,11 +329,12 @@ class Matcher(StandingQueries):
     ) -> Matcher:
         """One that is read-only, of segments and documents that were saved: for other parts of Dibs. Segments stay as
         they are, unless compact() is called, so that processes share their pages."""
+        engine.load()
         matcher = cls(index=index, threads=threads, options=options, types=types)
         matcher._layers.restore(state)
         matcher._layers.keep_segments()
         matcher._changes.refused = "was opened from saved files and is read-only: add to a new one and save it"
-        matcher.history = StoredHistory(documents, matcher._types)
+        matcher.history = bring("dibs.history.stored").StoredHistory(documents, matcher._types)
         matcher.history.refused = "its matcher was opened from saved files and is read-only"
         return matcher
 
@@ -406,19 +358,20 @@ class Matcher(StandingQueries):
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
         types: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
+        run, store = engine.require(), bring("dibs.storage.store")
         history_module = bring("dibs.history.durable")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
-        kept, given = check_retain(retain), None if types is None else check_types(types)
+        kept, given = run.check_retain(retain), None if types is None else check_types(types)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):
-            check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
+            run.check_choice(AUTO if index is None else index, threads, memory, options)  # before anything is made
         is_new = not store.is_durable(folder)
         durable = storage_module.Durable.open(folder, read_only, index, options)
         try:
-            declared = keep_types(folder, given, is_new)
+            declared = bring("dibs.storage.declared").keep_types(folder, given, is_new)
             matcher = cls(durable.index, threads, memory, options=durable.options, types=declared)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable
@@ -435,23 +388,18 @@ class Matcher(StandingQueries):
             raise
         return matcher
 
-    def take_over(self, items: Mapping[Id, Waiting], version: int, **counted: int) -> None:
-        """Of an empty one: the subscriptions of a matcher without kernels (dibs.cold), and what it has counted."""
-        self._layers.restore(State(version, (), items))
-        for name, count in counted.items():
-            self._matching.counters[name] += count
-
     def close(self) -> None:
         """Lets go of everything; the matcher can be neither changed nor asked afterwards. May be called again, also
         after it was interrupted."""
         durable = self._changes.durable
         self._changes.close()
-        self.history.close()
+        if self._matching is not None:
+            self._matching.history.close()
         try:
             if durable is not None and not durable.is_closed:
                 durable.finish(self._layers)
         finally:
-            self._layers.close()
+            self._changes.layers.close()
             if durable is not None:
                 durable.close()
 

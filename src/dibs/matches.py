@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from dibs.arguments import check_flag, check_number
 from dibs.arrays import from_numpy
 from dibs.coding.values import EventProblem
+from dibs.items import id_order as id_order
 from dibs.jit.sorting import order_by_group
 from dibs.segments.id_columns import IdColumns, id_columns
 from dibs.segments.id_lists import lists_by_event
 from dibs.segments.ids import Id, IdIndex
+from dibs.segments.layer import by_type
 from dibs.segments.segment import Segment
+from dibs.segments.state import Waiting
 from dibs.thresholds import thresholds
 
 FORGET_AT = 10_000  # pairs that are kept at least before the light ones among them are forgotten
@@ -27,11 +30,6 @@ Part = tuple[Segment, NDArray[np.int32], NDArray[np.int32]]  # segment, event, r
 Reader = Callable[
     [NDArray[np.int32], NDArray[np.int32]], tuple[NDArray[np.int32], NDArray[np.int32]]
 ]  # pairs that count
-
-
-def id_order(id: Id) -> tuple[bool, Any]:
-    """The order of ids: integers first, then strings by code point."""
-    return isinstance(id, str), id
 
 
 def as_union(ids: pa.Array) -> pa.Array:
@@ -83,8 +81,15 @@ class Matches:
     """
 
     def __init__(
-        self, events: int, parts: Sequence[Part], problems: list[EventProblem], id_types: frozenset[pa.DataType]
+        self,
+        events: int,
+        parts: Sequence[Part],
+        problems: list[EventProblem],
+        id_types: frozenset[pa.DataType],
+        lists: list[list[Id]] | None = None,
     ):
+        """lists: the ids of each event, where they were found in plain Python; no kernel makes them again."""
+        self._lists = lists
         self._events = events
         self._parts = parts
         self._id_types = id_types  # int64, large_string or both: of the matcher's ids
@@ -134,10 +139,15 @@ class Matches:
         """The pairs of `parts`, counted through, in the order of their events; and where those of each event begin in
         this order, and the last ones end. For other parts of Dibs."""
         event = np.concatenate([np.empty(0, np.int32), *(e for _, e, _ in self._parts)])
+        if self._lists is not None:
+            ends = np.cumsum(np.bincount(event, minlength=self._events))
+            return np.argsort(event, kind="stable").astype(np.int32), np.append(0, ends).astype(np.int32)
         found: tuple[NDArray[np.int32], NDArray[np.int32]] = order_by_group(event, self._events)
         return found
 
     def __iter__(self) -> Iterator[list[Id]]:
+        if self._lists is not None:
+            return map(list, self._lists)
         return lists_by_event(self._events, [(s.ids, event, rows) for s, event, rows in self._parts])
 
     def columns(self) -> IdColumns:
@@ -187,3 +197,41 @@ def _heaviest(event: NDArray[np.int32], weight: NDArray[np.float64], k: int) -> 
     keep = np.empty(len(event), np.bool_)
     keep[order] = weight[order] >= least
     return keep
+
+
+class _Rows:
+    """What `Matches` looks at in a segment, of subscriptions that are in none."""
+
+    def __init__(self, ids: pa.Array, held: list[Waiting]):
+        self.ids = IdIndex(ids)
+        self.versions = np.array([one.version for one in held], np.int64)
+        self._weights = np.array([one.weight for one in held], np.float64)
+
+    def weights_at(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        return self._weights[rows]
+
+
+def matches_of(
+    items: Mapping[Id, Waiting], found: list[list[Id]], problems: list[EventProblem], top: int | None
+) -> Matches:
+    """The matches of subscriptions that are in no segment. found: the ids of each event, sorted."""
+    if top is not None:
+        found = [_heaviest_ids(items, ids, top) for ids in found]
+    parts: list[Part] = []
+    types = set()
+    for type_, column in by_type(items.keys()):
+        types.add(type_)
+        ids = column.to_pylist()
+        rows = {id: row for row, id in enumerate(ids)}
+        pairs = [(event, rows[id]) for event, own in enumerate(found) for id in own if id in rows]
+        event, row = np.array(pairs, np.int32).reshape(-1, 2).T.copy()
+        parts.append((cast(Any, _Rows(column, [items[id] for id in ids])), event, row))
+    return Matches(len(found), parts, problems, frozenset(types), found)
+
+
+def _heaviest_ids(items: Mapping[Id, Waiting], ids: list[Id], k: int) -> list[Id]:
+    """Those whose weight is among the k highest, ties included."""
+    if len(ids) <= k:
+        return ids
+    least = sorted((items[id].weight for id in ids), reverse=True)[k - 1]
+    return [id for id in ids if items[id].weight >= least]

@@ -1,4 +1,4 @@
-"""How the state of a matcher is asked: events to values, what joins say of them, pairs, and what it has cost so far.
+"""The engine of a matcher: how its state is asked, and what that has cost so far. All that is compiled is behind this.
 
 one event    segments.single   from JSON text to ids in one compiled call, where that is possible
 batches      read -> values -> (history: joins) -> each segment: cells -> rows, without what is gone -> Matches
@@ -7,7 +7,7 @@ batches      read -> values -> (history: joins) -> each segment: cells -> rows, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,24 +15,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.arguments import OnError, check_on_error
+from dibs.arguments import MOST_ROWS, OnError, check_flag, check_number, check_on_error, check_text
+from dibs.changes import CLOSED, Changes
 from dibs.coding.batch import number_names
 from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.disagreements import SeenKinds
 from dibs.history.derive import Joins, Remembering
-from dibs.history.history import History
+from dibs.history.history import History, Key, check_key, check_no_key, keys_of
 from dibs.history.phases import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
-from dibs.index import Pairs, Sink
-from dibs.language.present import Present
-from dibs.language.types import NO_TYPES, Types
+from dibs.history.retention import Retention
+from dibs.history.retention import check_retain as check_retain
+from dibs.history.witness import explain_join
+from dibs.index import AUTO, Pairs, Sink
+from dibs.intake import check_choice as check_choice
+from dibs.language.expression import Expression
+from dibs.language.joins import joins_in
+from dibs.language.present import Now, Present, read_now
 from dibs.matches import Heaviest, Matches, Part, Reader
+from dibs.segments.compile import form_of
 from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
-from dibs.segments.segment import Segment
+from dibs.segments.layers import Layers
+from dibs.segments.segment import Choice, Segment
 from dibs.segments.single.call import Singles
+from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
@@ -48,24 +57,146 @@ class ReadEvents(NamedTuple):
 
 
 class Matching:
-    """Any number of threads may match at once. `wake` is called when an index would like to have something done."""
+    """Any number of threads may match at once. The arguments of its first methods are those of the Matcher's."""
 
-    def __init__(self, threads: int, wake: Callable[[], None], history: History, types: Types = NO_TYPES):
-        self.types = types  # of attributes, where they are declared
+    def __init__(self, changes: Changes, layers: Layers, threads: int, history: History):
+        self._changes = changes
+        self._layers = layers
+        self._wake = layers.upkeep.wake  # when an index would like to have something done
+        self.types = layers.types  # of attributes, where they are declared
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.names = WantedNames(())
-        self.singles = Singles(self.counters, wake, types)
+        self.singles = Singles(self.counters, self._wake, self.types)
         self.costs = Costs()  # of answering joins
         self.prefilter = PreFilter()
         self.seen = SeenKinds()
         self._joins: Joins | None = None  # of the subscriptions that were matched last
         self.threads = threads
-        self._wake = wake
         self.history = history
 
-    def match_text(self, state: State, text: bytes, now: Present = None) -> list[Id] | None:
-        """The ids for the event of a JSON text; None: it must be read as a batch."""
-        return self.singles.match(state, text, self.find_wanted, now)
+    def snapshot(self) -> State:
+        """What is there now, all of it compiled."""
+        self._changes.check_open()
+        return self._layers.read()
+
+    def mentioned(self) -> frozenset[str]:
+        """The attributes of events that subscriptions read."""
+        return frozenset().union(*(x.segment.names for x in self.snapshot().layers))
+
+    def match(
+        self,
+        event: Any,
+        top: int | None = None,
+        remember: bool = False,
+        key: Key | None = None,
+        now: Now = None,
+    ) -> list[Id]:
+        present = None if now is None else read_now(now)
+        if remember is not False:
+            check_flag("remember", remember)
+        if key is not None and not remember:
+            check_no_key(key)
+        text = text_of(event)
+        if top is None and remember is False and text is not None:
+            self._changes.check_open()
+            state = self._layers.read(few_wait=True)
+            ids = self.singles.match(state, text, self.find_wanted, present)
+            if ids is None and state.waiting:
+                ids = self.singles.match(self.snapshot(), text, self.find_wanted, present)
+            if ids is not None:
+                return ids
+        if key is not None:
+            k = None if top is None else min(check_number("top", top), MOST_ROWS)
+            turn = Remembering(self.history, [dict_of(event)], None, [check_key(key)])
+            matches = self._remember(turn, "raise", k, present)
+        else:
+            matches = self.match_batch([dict_of(event)], top=top, remember=remember, now=now)
+        return next(iter(matches)) if top is None else matches.top(top)[0]
+
+    def match_batch(
+        self,
+        events: Any,
+        attributes: str | None = None,
+        on_error: OnError = "raise",
+        top: int | None = None,
+        remember: bool = False,
+        key: str | None = None,
+        now: Now = None,
+    ) -> Matches:
+        present = read_now(now)
+        top = None if top is None else min(check_number("top", top), MOST_ROWS)
+        check_flag("remember", remember)
+        check_text("key", key)
+        if not remember:
+            check_no_key(key)
+            return self.matches(self.read(self.snapshot(), events, attributes, on_error, now=present), top)
+        turn = Remembering(self.history, events, attributes)
+        turn.keys = None if key is None else keys_of(turn.rows, key)
+        return self._remember(turn, on_error, top, present)
+
+    def match_after(
+        self,
+        history: History,
+        events: Any,
+        attributes: str | None,
+        on_error: OnError,
+        keys: Sequence[Key | None] | None = None,
+        then: Callable[[Matches], None] | None = None,
+        now: Now = None,
+    ) -> Matches:
+        return self._remember(Remembering(history, events, attributes, keys), on_error, None, read_now(now), then)
+
+    def _remember(
+        self,
+        turn: Remembering,
+        on_error: OnError,
+        top: int | None,
+        now: Present = None,
+        then: Callable[[Matches], None] | None = None,
+    ) -> Matches:
+        def match() -> Matches:
+            own = None if turn.are_all_known() else turn
+            matches = self.matches(self.read(self.snapshot(), turn.rows, turn.attributes, on_error, own, now), top)
+            if then is not None:
+                then(matches)
+            if own is not None:
+                own.remember()
+            return matches
+
+        return turn.history.change(match)
+
+    def count(
+        self, events: Any, attributes: str | None = None, on_error: OnError = "raise", now: Now = None
+    ) -> NDArray[np.int64]:
+        read = self.read(self.snapshot(), events, attributes, on_error, now=read_now(now))
+        result = np.zeros(read.values.events, np.int64)
+        lock = threading.Lock()
+        for segment, seen in zip(read.segments, read.readers):
+
+            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
+                found = np.bincount(s(event, row)[0], minlength=len(result))
+                with lock:
+                    np.add(result, found, out=result)
+
+            self._match(segment, read.values, add)
+        self.counters["pairs"] += int(result.sum())
+        return result
+
+    def check_batch(self, events: Any, attributes: str | None) -> int:
+        """How many events it has. Raises EventError for the first that cannot be read."""
+        wanted = self.find_wanted([layer.segment for layer in self.snapshot().layers])
+        return read_events(events, wanted, attributes, types=self.types).events
+
+    def find_witnesses(self, expression: Expression, event: Mapping[str, Any]) -> Any:
+        """What explain says of the joins of an expression."""
+        self.history.follow()
+        return explain_join(joins_in(expression), event, self.history.state)
+
+    def forget_names(self) -> None:
+        """Those that subscriptions once mentioned."""
+        self.names = WantedNames(())
+
+    # ---- its parts ----
 
     def read(
         self,
@@ -104,21 +235,6 @@ class Matching:
         matches = Matches(read.values.events, parts, read.values.problems, id_types)
         self.counters["pairs"] += matches.count
         return matches
-
-    def count(self, read: ReadEvents) -> NDArray[np.int64]:
-        """How many subscriptions each event satisfies."""
-        result = np.zeros(read.values.events, np.int64)
-        lock = threading.Lock()
-        for segment, seen in zip(read.segments, read.readers):
-
-            def add(event: NDArray[np.int32], row: NDArray[np.int32], s: Reader = seen) -> None:
-                found = np.bincount(s(event, row)[0], minlength=len(result))
-                with lock:
-                    np.add(result, found, out=result)
-
-            self._match(segment, read.values, add)
-        self.counters["pairs"] += int(result.sum())
-        return result
 
     def find_wanted(self, segments: list[Segment], more: Collection[str] = ()) -> WantedNames:
         """The attributes that some subscription mentions, or once did, and these: rebuilt, or extended, only for new
@@ -188,3 +304,17 @@ def _keep_seen(
         keep = ~dead[event]
         event, row = event[keep], row[keep]
     return event, row
+
+
+def begin(
+    changes: Changes, threads: int, choice: Choice | None, retain: Retention, counted: Mapping[str, int]
+) -> Matching:
+    """The engine of a matcher, whose subscriptions have only waited until now. counted: what matching in plain Python
+    has. The turn of the changes is held."""
+    changes.move_to(Layers(choice or Choice(AUTO), changes.types), form_of)
+    matching = Matching(changes, changes.layers, threads, History(check_retain(retain), changes.types))
+    matching.counters.update(counted)
+    if changes.refused == CLOSED:
+        matching.history.close()
+        changes.layers.close()
+    return matching

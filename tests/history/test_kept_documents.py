@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dibs
-from dibs.front import cold_matcher
+from plain_matchers import plain_matcher
 
 JOIN = "EXISTS d (d.a = a)"
 NULL = "EXISTS d (d.a IS NULL)"
@@ -122,7 +122,7 @@ def test_what_is_refused_does_not_depend_on_what_is_asked() -> None:
 def test_events_have_the_same_limit(tmp_path: Path) -> None:
     """In what is asked for, whichever way the event comes; the rest of an event is not looked at."""
     good, bad = {"a": nested(200)}, {"a": nested(201)}
-    for m in (dibs.Matcher(), cold_matcher(), dibs.Matcher("scan")):
+    for m in (dibs.Matcher(), plain_matcher(), dibs.Matcher("scan")):
         m.add("it", "a = 1")
         ask: list[Callable[[Any], Any]] = [
             m.match,

@@ -93,8 +93,9 @@ def test_dibs_warm_compiles_nothing_of_the_laboratory() -> None:
 
 
 PROGRAM = """
-import sys, dibs, dibs.matcher
-m = dibs.matcher.Matcher({arguments})
+import sys, dibs, dibs.engine
+dibs.engine.load()
+m = dibs.Matcher({arguments})
 m.add_many([(i, f"a = {{i % 7}} AND b <= {{i}}") for i in range(300)])
 m.match({{"a": 1, "b": 2}}); m.match_batch([{{"a": 1, "b": 2}}] * 20)
 print(any(name.split(".")[:2] == ["dibs", "papers"] for name in sys.modules))

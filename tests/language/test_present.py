@@ -14,7 +14,6 @@ import pytest
 
 import dibs
 from dibs.errors import ArgumentError
-from dibs.front import cold_matcher
 from dibs.language.present import datetime_at, read_clock, read_now
 from dibs.language.printer import to_sql
 from dibs.language.sql import parse, validate
@@ -22,6 +21,7 @@ from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.reference import evaluate
 from dibs.thresholds import using
+from plain_matchers import plain_matcher
 
 NOW = "2024-05-01T12:30:00Z"
 MICROS = read_now(NOW)
@@ -78,7 +78,7 @@ def test_what_it_says(text: str) -> None:
 @pytest.fixture(scope="module")
 def matchers() -> Iterator[list[Matcher]]:
     """In plain Python, with all waiting, and compiled."""
-    made = [cold_matcher(), Matcher(), Matcher()]
+    made = [plain_matcher(), Matcher(), Matcher()]
     for matcher in made:
         for text in CONDITIONS:
             matcher.add(text, text)
@@ -137,7 +137,7 @@ def test_events_of_the_past_have_their_own_time(tmp_path: Path) -> None:
     assert [evaluate(parse(text), event, now="sent") is True for event in events] == right
     assert backtest(text, events, now="sent").count == backtest(text, path, now="sent").count == 3
     assert backtest(text, path, now="2024-05-01T09:00:00Z").count == 8
-    for matcher in (cold_matcher(stays=False), Matcher()):
+    for matcher in (plain_matcher(stays=False), Matcher()):
         matcher.add(1, text)
         assert [matcher.match(event, now="sent") == [1] for event in events] == right
         assert [ids == [1] for ids in matcher.match_batch(events, now="sent")] == right

@@ -16,7 +16,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dibs
-from dibs.cold.matcher import ColdMatcher
 from dibs.errors import ExpressionError
 from dibs.language.flatten import microseconds
 from dibs.language.literals import read_time, time_of
@@ -28,6 +27,7 @@ from dibs.reference import evaluate
 from dibs.segments.compile import kept_form
 from dibs.storage.manifest import HEAD
 from dibs.thresholds import smallest, using
+from plain_matchers import plain_matching
 
 # --- texts ---------------------------------------------------------------------------------------------------------
 
@@ -214,8 +214,7 @@ def test_backtest() -> None:
 
 
 def test_before_the_kernels_are_there() -> None:
-    m = ColdMatcher()
-    m.add_many([(text, text) for text in TEXTS])
+    m = plain_matching([(text, text) for text in TEXTS])
     assert [sorted(m.match(event)) for event in EVENTS] == expected()
     assert [sorted(found) for found in m.match_batch(EVENTS)] == expected()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from test_spark import EVENTS, SHOP, shop_events, subscriptions
 
-from dibs import loading
+from dibs import engine
 from dibs.errors import DibsError, SubscriptionErrors
 from dibs.matcher import Matcher
 from dibs.spark import cold, match, sources
@@ -35,7 +35,7 @@ TEXTS = SHOP | ODD
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIBS_WARM", "always")
     monkeypatch.setattr(cold, "is_ready", lambda: False)
-    monkeypatch.setattr(loading, "load_in_background", lambda: None)
+    monkeypatch.setattr(engine, "load_soon", lambda: None)
 
 
 def table_of(texts: dict[str, str]) -> pa.Table:
@@ -119,7 +119,7 @@ def test_a_first_match_is_one_job_and_its_result_another(spark: SparkSession, mo
     assert scheduler.nextJobId() - jobs == 2
     assert expected
     monkeypatch.setattr(sources, "is_cold", lambda choice: True)
-    monkeypatch.setattr(loading, "load_in_background", lambda: None)
+    monkeypatch.setattr(engine, "load_soon", lambda: None)
     monkeypatch.setattr(sources, "_compile_here", None)
     assert sorted(map(tuple, match(events, subscriptions(spark, TEXTS)).collect())) == expected
 

@@ -110,9 +110,11 @@ def export(
 ) -> None:
     """Write all subscriptions, as of one moment, to a file. PATH may also be a compiled index (dibs compile)."""
     with outcome():
+        from dibs import engine
         from dibs.exchange import export, export_entries
         from dibs.matcher import Matcher
 
+        engine.load()
         if isinstance(path, Address):
             with _catalog(path) as catalog, bar("export", len(catalog)) as advance:
                 count = export_entries((entry for page in catalog.entries() for entry in page), file, sum_up(advance))
@@ -272,8 +274,10 @@ def _changing(place: Place, create: bool = False) -> Iterator[Matcher | Client]:
 
 @contextlib.contextmanager
 def _writing(path: Path, create: bool = False) -> Iterator[Matcher]:
+    from dibs import engine
     from dibs.matcher import Matcher
 
+    engine.load()
     if not create:
         _require(path)
     with _warnings_told(), Matcher.open(path) as matcher:

@@ -61,7 +61,7 @@ def explain(
             raise typer.BadParameter("only one of --subscriptions and --event can be standard input")
         import orjson
 
-        from dibs.front import Matcher  # needs no kernels for this
+        from dibs.matcher import Matcher
 
         if types and expression is None and (server is not None or _is_durable(Path(str(subscriptions)))):
             raise typer.BadParameter("a service, or a durable folder, has its own types", param_hint="--types")
@@ -108,9 +108,11 @@ def _is_durable(path: Path) -> bool:
 
 def _explain_stored(folder: str, wanted: str, event: dict[str, Any], now: str | None) -> Explanation:
     """By a durable matcher, with the documents that it has."""
+    from dibs import engine
     from dibs.cli.catalog_shown import meanings
     from dibs.matcher import Matcher
 
+    engine.load()
     with Matcher.open(folder, read_only=True) as matcher:
         for id in meanings(wanted, False):
             if id in matcher:

@@ -8,6 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
+def load_engine() -> None:
+    """The compiled engine, with a bar while its kernels are compiled."""
+    from dibs import engine
+
+    if engine.has_kernels():
+        engine.load()
+        return
+    from dibs.warming.processes import guess_kernels
+
+    with bar(engine.WAITING, guess_kernels()) as progress:
+        engine.require(lambda done, _: progress(done))
+
+
 @contextlib.contextmanager
 def bar(title: str, total: int | None, beside_results: bool = False) -> Iterator[Callable[[int], None]]:
     """Gives a function to call with how much is done. The bar is on standard error and vanishes at the end; there is

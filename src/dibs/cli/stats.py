@@ -30,8 +30,10 @@ def stats(
             with ask(place) as client:
                 found = client.stats()
         else:
+            from dibs import engine
             from dibs.matcher import Matcher
 
+            engine.load()
             with Matcher.load(place) as matcher:
                 found = {"subscriptions": len(matcher)} | matcher.stats() | {"plan": matcher.explain_plan()}
         options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS

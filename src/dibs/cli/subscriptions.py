@@ -11,7 +11,7 @@ import typer
 
 from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, show_name
 from dibs.cli.outcome import BadInput, OnError, say_problems
-from dibs.cli.progress import bar
+from dibs.cli.progress import bar, load_engine
 from dibs.coding.lines import number_lines
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def load_file(
     """A matcher with the file's subscriptions, or with those of a compiled index or a durable folder; and how many bad
     ones it lacks. With on_error=raise a bad one is the end, with a list of all of them. writes: to be the writer of a
     durable folder. types: of attributes; a compiled index has its own."""
-    from dibs import loading
-
-    loading.wait()
+    load_engine()
     from dibs.matcher import Matcher
 
     matcher = Matcher(index=index or "auto", threads=threads, types=types)

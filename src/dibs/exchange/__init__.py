@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dibs.additions import add_columns
 from dibs.arguments import check_callable, check_on_error, check_path
+from dibs.bulk import add_columns
 from dibs.errors import FormatError, Rejected
 from dibs.exchange import files
 from dibs.exchange.files import (

@@ -33,8 +33,9 @@ from dibs.jit.threads import survive_forks
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.compile import compile_mixed
 from dibs.segments.ids import Id
+from dibs.segments.layer import ID_TYPES, Layer, by_type
 from dibs.segments.segment import DEFAULT_WEIGHT, Choice, Joined, Segment, build
-from dibs.segments.state import ID_TYPES, Change, Layer, State, Waiting, by_type
+from dibs.segments.state import Change, State, Waiting
 from dibs.segments.upkeep import Job, Upkeep
 from dibs.thresholds import thresholds
 

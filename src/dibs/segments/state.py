@@ -7,27 +7,30 @@
 A change computes another state and puts it in place of the old one by a single assignment (segments.layers), so one
 that is interrupted anywhere has either happened or not, and a reader that holds a state is never disturbed. A
 subscription is in one place only, so the order of layers means nothing to readers.
+
+A state without layers needs neither Arrow nor Numba: it is what a matcher has before its engine is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import ArrayLike
 
-from dibs.arrays import from_ids
+from dibs.arguments import Id
 from dibs.errors import UnknownId
-from dibs.segments.compile import Form
-from dibs.segments.gone import Gone
-from dibs.segments.ids import Id, IdIndex, id_hash
-from dibs.segments.segment import Segment
+from dibs.jit.undisturbed import bring
 from dibs.thresholds import thresholds
 
-ID_TYPES = (pa.int64(), pa.large_string())
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import ArrayLike
+
+    from dibs.segments.compile import Form
+    from dibs.segments.layer import Layer
+    from dibs.segments.segment import Segment
 
 
 class Subscription(NamedTuple):
@@ -40,7 +43,7 @@ class Subscription(NamedTuple):
     time: int | None = None  # of that, in UTC microseconds; only a durable matcher keeps it
 
 
-Change = tuple[Id, Union[str, None], float, Union[Form, None]]  # text None: it goes; weight; form, as below
+Change = tuple[Id, Union[str, None], float, Union["Form", None]]  # text None: it goes; weight; form, as below
 
 
 class Waiting(NamedTuple):
@@ -48,33 +51,6 @@ class Waiting(NamedTuple):
     weight: float
     version: int
     form: Form | None  # None: not read yet
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """A segment and the rows that are gone from it."""
-
-    segment: Segment
-    gone: Gone
-    items: Mapping[Id, Waiting] | None = None  # of a scanned one: what it was made of and is still there
-
-    @classmethod
-    def of(cls, segment: Segment, items: Mapping[Id, Waiting] | None = None) -> Layer:
-        return cls(segment, Gone(len(segment)), items)
-
-    def __len__(self) -> int:
-        return len(self.segment) - self.gone.count
-
-    @property
-    def id_type(self) -> pa.DataType:
-        return self.segment.ids.ids.type
-
-    def without(self, rows: ArrayLike, ids: Collection[Id]) -> Layer:
-        """Without these rows, which are there; their ids may be among more."""
-        items = self.items
-        if items is not None:
-            items = {id: item for id, item in items.items() if id not in ids}
-        return Layer(self.segment, self.gone.including(np.asarray(rows, np.int64)), items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +81,9 @@ class State:
 
     def _find(self, id: Id) -> tuple[int, int] | None:
         """The layer and the row of an id that is there and does not wait."""
-        if isinstance(id, bool) or (isinstance(id, int) and not -(2**63) <= id < 2**63):
+        if not self.layers or isinstance(id, bool) or (isinstance(id, int) and not -(2**63) <= id < 2**63):
             return None
-        hash = id_hash(id)
+        hash = self.layers[0].hash_of(id)
         for number, layer in enumerate(self.layers):
             if layer.items is None or id in layer.items:
                 row = layer.segment.ids.find(id, hash)
@@ -115,18 +91,16 @@ class State:
                     return number, row
         return None
 
-    def places_in_use(self, column: pa.Array) -> tuple[set[int], set[int]]:
-        """Places in the column whose id stands earlier in the column, and those whose id is in use."""
-        if not len(column):
-            return set(), set()
+    def places_in_use(self, column: pa.Array) -> set[int]:
+        """Places in the column whose id is in use."""
         used: set[int] = set()
-        for layer in self.layers:
+        for layer in self.layers if len(column) else ():
             if layer.id_type == column.type:
                 places, rows = layer.segment.ids.find_all(column)
                 used.update(places[~layer.gone.has_each(rows)].tolist())
         if self.waiting:
             used.update(i for i, id in enumerate(column.to_pylist()) if id in self.waiting)
-        return set(IdIndex(column).find_repeated()), used
+        return used
 
     def without(self, ids: Collection[Id]) -> State:
         """Without those of the subscriptions that are there."""
@@ -151,7 +125,7 @@ class State:
 
     def _rows_of_many(self, ids: Collection[Id]) -> Mapping[int, ArrayLike]:
         result: dict[int, ArrayLike] = {}
-        for type_, column in by_type(ids):
+        for type_, column in bring("dibs.segments.layer").by_type(ids):
             for number, layer in enumerate(self.layers):
                 if layer.id_type == type_:
                     _, rows = layer.segment.ids.find_all(column)
@@ -166,11 +140,3 @@ class State:
 
     def of_type(self, id_type: pa.DataType) -> list[Layer]:
         return [layer for layer in self.layers if layer.id_type == id_type]
-
-
-def by_type(ids: Collection[Id]) -> Iterator[tuple[pa.DataType, pa.Array]]:
-    """The ids of each type, if there are any."""
-    for type_, text in zip(ID_TYPES, (False, True)):
-        own = [i for i in ids if isinstance(i, str) == text]
-        if own:
-            yield type_, from_ids(own)

@@ -381,9 +381,11 @@ def _secret(headers: dict[bytes, bytes]) -> str:
 
 def prepare_folder(settings: Settings) -> None:
     """The main matcher comes first: a folder that holds something else is refused before anything is written."""
+    from dibs import engine
     from dibs.matcher import Matcher
     from dibs.storage.store import is_durable
 
+    engine.load()  # kernels are compiled when they are called
     if not is_durable(settings.folder):
         Matcher.open(settings.folder, types=settings.types).close()
     make_private(settings.folder)

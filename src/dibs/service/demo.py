@@ -7,6 +7,7 @@ import itertools
 import threading
 from pathlib import Path
 
+from dibs import engine
 from dibs.client import Client, ServiceError
 from dibs.errors import DibsError
 from dibs.matcher import Matcher
@@ -21,6 +22,7 @@ PATIENCE = 600  # tries to reach the service, a tenth of a second each
 
 def fill_demo(folder: Path) -> Shop:
     """The shop; its searches are put into the folder, unless something is there already."""
+    engine.load()
     shop = generate(SUBSCRIPTIONS, EVENTS, weights=True)
     with Matcher.open(folder) as matcher:
         if not len(matcher):

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 
 import orjson
 
+from dibs import engine
 from dibs.history.durable import DurableHistory
 from dibs.history.retention import Retain
 from dibs.language.types import check_types
@@ -87,6 +88,7 @@ class Tenant:
 
 
 def _open_matcher(settings: Settings, name: str, follows: bool) -> Matcher:
+    engine.load()  # kernels are compiled when they are called
     folder = settings.folder_of(name)
     if follows:
         return Matcher.open(folder, threads=settings.threads, read_only=True)

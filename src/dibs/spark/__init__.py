@@ -21,6 +21,7 @@ try:
 except ImportError as error:
     raise ImportError("dibs.spark needs pyspark: pip install 'dibs[spark]'") from error
 
+from dibs import engine
 from dibs.spark import sinks
 from dibs.spark.compile import Compilation, compile
 from dibs.spark.feeds import Topic
@@ -35,6 +36,8 @@ from dibs.spark.sql import register, use
 from dibs.spark.stream import backfill, stream
 from dibs.spark.tables import Table
 from dibs.spark.webhook import Webhook
+
+engine.load()  # kernels are compiled when they are called, or come to workers from the driver
 
 __all__ = [
     "BatchMetrics",

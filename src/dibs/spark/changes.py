@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from dibs.arguments import OnError, check_on_error
 from dibs.errors import DibsError, Rejected, SubscriptionErrors
+from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment, merge
-from dibs.segments.state import Layer, State
+from dibs.segments.state import State
 from dibs.spark.access import Cuts, access_keys, reach_of, route, widen
 from dibs.spark.merging import due
 from dibs.spark.places import Place, place_of

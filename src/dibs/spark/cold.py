@@ -2,13 +2,12 @@
 
 On a machine where Dibs never ran the kernels take a minute or more to compile, and a first small job should not wait
 for them. So a process compiles them in the background, and workers go over to them once they are there (or wait, for
-what plain Python cannot do). The answers are the same: see dibs.cold.
+what plain Python cannot do). The answers are the same: see dibs.plain.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -16,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dibs import loading
-from dibs.cold.matcher import ColdMatcher, NeedsKernels
+from dibs import engine
+from dibs.additions import add_items
+from dibs.changes import Changes
 from dibs.errors import SubscriptionErrors
 from dibs.index import AUTO
 from dibs.jit.ready import is_ready
@@ -26,6 +26,7 @@ from dibs.language.normal_form import normal_form
 from dibs.language.sql import parse
 from dibs.matcher import Matcher, OnError
 from dibs.matches import Matches
+from dibs.plain import NeedsEngine, PlainMatching
 from dibs.segments.segment import Choice
 from dibs.spark.tasks import advise
 from dibs.storage.versions import NUMBERS, STRINGS, TIMES, Version, add_kinds
@@ -41,8 +42,7 @@ log = logging.getLogger("dibs.spark")
 
 def is_cold(choice: Choice) -> bool:
     """Whether somebody would have to wait for kernels that can be done without."""
-    wanted = loading.is_wanted() and not os.environ.get("NUMBA_DISABLE_JIT")
-    return wanted and choice.name == AUTO and not choice.options and not is_ready()
+    return choice.name == AUTO and not choice.options and not engine.has_kernels()
 
 
 def read_texts(table: pa.Table, text_ids: bool, weighted: bool, on_error: OnError) -> tuple[Texts, Version] | None:
@@ -52,15 +52,17 @@ def read_texts(table: pa.Table, text_ids: bool, weighted: bool, on_error: OnErro
     if len(table) > thresholds.cold_subscriptions or any(table[name].null_count for name in names):
         return None
     texts = tuple(zip(*(table[name].to_pylist() for name in names)))
+    changes = Changes()
+    bad = add_items(changes, texts, on_error="skip")
     try:
-        bad = ColdMatcher().add_many(list(texts), on_error="skip")
-    except NeedsKernels:
+        PlainMatching(changes).asked()
+    except NeedsEngine:
         return None
     if bad and on_error == "raise":
         raise SubscriptionErrors([advise(each) for each in bad])
     if bad:
         return None
-    loading.load_in_background()
+    engine.load_soon()
     kinds: dict[str, int] = {}
     for text in texts:
         add_kinds(kinds, kinds_of(text))
@@ -96,15 +98,16 @@ class TextMatcher:
 
     def __init__(self, texts: Iterable[Sequence[Any]]) -> None:
         self._texts = list(map(tuple, texts))
-        self._cold = ColdMatcher()
-        self._cold.add_many(self._texts)
+        changes = Changes()
+        add_items(changes, self._texts, on_error="raise")
+        self._plain = PlainMatching(changes)
         self._full: Matcher | None = None
 
     def match_batch(self, events: Any, **given: Any) -> Matches:
         if self._full is None and not is_ready():
             try:
-                return self._cold.match_batch(events, **given)
-            except NeedsKernels:
+                return self._plain.match_batch(events, **given)
+            except NeedsEngine:
                 self._wait()
         if self._full is None:
             self._full = Matcher(threads=1)
@@ -112,7 +115,7 @@ class TextMatcher:
         return self._full.match_batch(events, **given)
 
     def _wait(self) -> None:
-        log.warning("%s, which these events need", loading.WAITING)
+        log.warning("%s, which these events need", engine.WAITING)
         until = time.monotonic() + PATIENCE
         while not is_ready() and time.monotonic() < until:
             time.sleep(A_LOOK)

@@ -32,7 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
 
-from dibs import loading
+from dibs import engine
 from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors
 from dibs.language.types import Types
 from dibs.matcher import Matcher, OnError
@@ -295,7 +295,7 @@ def _compile_here(
     types: dict[str, str],
 ) -> None:
     """Few subscriptions are quicker compiled by the driver than by a job."""
-    loading.wait()  # for all kernels: those of the workers too, which get them from here
+    engine.compile_kernels()  # for all kernels: those of the workers too, which get them from here
     job = Job(place.name, 1, choice.name, dict(choice.options), weighted, text_ids, len(table), None, False, True, None)
     job = replace(job, types=types)
     matcher, bad = compile_rows(table, job)

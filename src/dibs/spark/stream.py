@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from dibs import loading
+from dibs import engine
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.fed import Feed
@@ -224,7 +224,7 @@ def _prepare(
         growing = None if history is None else GrowingHistory(read_history(history), Log(folder), wanted)
         if growing is not None:
             growing.check(events, {find_query(checkpoint), os.fspath(checkpoint)})
-        loading.wait()  # for all kernels: those of the workers too, which get them from here
+        engine.compile_kernels()  # for all kernels: those of the workers too, which get them from here
         living, feed = _living(events, subscriptions, folder, ledger, on_error, order)
     except BaseException:
         ledger.close()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.domain import NUMBER_BASE
 from dibs.language.table import Facet
-from dibs.segments.state import Layer
+from dibs.segments.layer import Layer
 from dibs.storage.versions import NUMBERS, STRINGS, TIMES
 
 Asked = tuple[str, int]  # an attribute, and the bit of a kind of constants; 0: whatever it is compared with

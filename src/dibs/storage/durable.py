@@ -36,9 +36,10 @@ from dibs.errors import DamagedError, FormatError, RecoveryWarning, StorageError
 from dibs.index import AUTO
 from dibs.segments.compile import compile_texts
 from dibs.segments.ids import Id
+from dibs.segments.layer import Layer
 from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
-from dibs.segments.state import Layer, State, Subscription, Waiting
+from dibs.segments.state import State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store
 from dibs.storage.catalog import Catalog

@@ -13,8 +13,8 @@ import numpy as np
 
 from dibs.errors import DamagedError, FormatError
 from dibs.segments.gone import Gone
+from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment
-from dibs.segments.state import Layer
 from dibs.storage import store, writer_lock
 from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, removed_name, segment_name
 

@@ -26,7 +26,9 @@ from dibs.index.options import from_array
 from dibs.language.table import LANGUAGE, Facet
 from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
+from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment
+from dibs.segments.state import State
 from dibs.storage.files import (
     ADVICE,
     PARTIAL,
@@ -303,7 +305,13 @@ def load_saved(source: Path) -> tuple[Manifest, list[Segment], HistoryNews | Non
                 raise
 
 
-def gone_of(source: Path, stored: StoredSegment) -> Gone:
+def state_of(source: Path, manifest: Manifest, segments: list[Segment]) -> State:
+    """What load_saved has found, as the state of a matcher."""
+    layers = [Layer(its, _gone_of(source, stored)) for its, stored in zip(segments, manifest.segments)]
+    return State(manifest.version, tuple(layers))
+
+
+def _gone_of(source: Path, stored: StoredSegment) -> Gone:
     """The rows that are gone from a segment, as it is stored. (Only durable folders and their snapshots have any.)"""
     gone = Gone(stored.rows)
     if stored.removed is None:

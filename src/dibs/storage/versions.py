@@ -31,8 +31,9 @@ from dibs.language.printer import is_join
 from dibs.language.scalars import asks_for_now
 from dibs.language.table import Facet
 from dibs.segments.gone import Gone
+from dibs.segments.layer import Layer
 from dibs.segments.segment import Choice, Segment
-from dibs.segments.state import Layer, State
+from dibs.segments.state import State
 from dibs.storage import store
 from dibs.storage.files import FORMAT, replace_file, storage_error
 from dibs.storage.manifest import Manifest

@@ -26,8 +26,10 @@ def main(parts: list[str]) -> None:
                 os.write(1, b"compiled\n")
 
     event.register("numba:compile", Tell())
+    from dibs import engine
     from dibs.warming.workload import run
 
+    engine.load()
     for part in parts:
         run(part)
 

@@ -1,9 +1,10 @@
-"""A small use of the compiled matcher, by which a process loads the kernels that most need."""
+"""A small use of the engine, by which a process loads the kernels that most need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from dibs import matching
 from dibs.matcher import Matcher
 
 TEXTS = ("model = 'a' AND price <= 580", "brand LIKE 'A%' OR price BETWEEN 10 AND 20", "item.price < 3 AND stock")
@@ -20,6 +21,7 @@ def run_once(is_ending: Callable[[], bool] = lambda: False) -> bool:
         lambda matcher: matcher.match(EVENT),
     )
     with Matcher() as matcher:
+        matcher.use_engine(matching)
         for step in steps:
             if is_ending():
                 return False

@@ -1,96 +1,147 @@
-"""Standing queries: how the subscriptions of a matcher come and go, and what is known of them.
+"""The subscriptions of a matcher: how they come and go, and what is known of them; and how its engine arrives.
 
 A change is checked, made durable, and then applied to the layers (segments.layers), which the next match sees. A batch
 collects changes and does the same once for all of them.
+
+Until the engine is here (dibs.engine), subscriptions only wait, and events are matched in plain Python (dibs.plain).
+The first call that finds the engine here goes over to it; what cannot do without it waits for it. Nothing imports
+Arrow or Numba before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
-
-from dibs.additions import add_columns, add_items
-from dibs.arguments import OnError, check_several
-from dibs.changes import CLOSED, Batch, Changes
-from dibs.errors import DibsError, DuplicateId, Rejected, UnknownId
-from dibs.index import options_of
-from dibs.index.options import all_options
-from dibs.intake import check_columns, check_id, check_weight, sought_id
+from dibs import engine
+from dibs.additions import Progress, add_items
+from dibs.arguments import DEFAULT_WEIGHT, Id, OnError, check_several
+from dibs.changes import Batch, Changes
+from dibs.errors import DuplicateId, Rejected, UnknownId
+from dibs.items import check_id, check_weight, sought_id
+from dibs.jit.undisturbed import bring
 from dibs.language.joins import may_have_joins, paths_of
 from dibs.language.printer import JOIN
 from dibs.language.types import NO_TYPES, Types
-from dibs.segments.compile import form_of
-from dibs.segments.ids import Id
-from dibs.segments.layers import Layers
-from dibs.segments.segment import DEFAULT_WEIGHT, Choice
+from dibs.plain import NeedsEngine, PlainMatching
 from dibs.segments.state import State, Subscription, Waiting
+from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Self
 
+    from dibs.history.retention import Retention
+    from dibs.matching import Matching
+    from dibs.segments.layers import Layers
+    from dibs.segments.segment import Choice
     from dibs.storage.durable import Durable
 
+AUTO = "auto"
 
-class StandingQueries:
+
+class Subscriptions:
     """What a Matcher holds."""
 
-    def __init__(self, index: str, choice: Choice, types: Types = NO_TYPES):
+    def __init__(
+        self,
+        threads: int,
+        index: str = AUTO,
+        choice: Choice | None = None,
+        retain: Retention = None,
+        types: Types = NO_TYPES,
+    ):
+        """choice, retain: as the engine takes them; None: the defaults."""
         self.index = index
         self._types = types
-        self._choice = choice
-        self._layers = Layers(choice, types)
-        self._changes = Changes(self._layers)
+        self._threads = threads
+        self._begin = choice, retain  # of the engine's part
+        self._changes = Changes(types)
+        self._plain = PlainMatching(self._changes)
+        self._matching: Matching | None = None  # the engine's part, once it is here
+        self._stays_plain = False  # though the engine is here: for tests
+
+    # ---- the engine ----
+
+    def use_engine(self, run: Any = None) -> Matching:
+        """From now on the engine answers (run: dibs.matching, if it is known to be here). Several threads may come here
+        at once, and none of their changes is lost."""
+        run = engine.require() if run is None else run
+        self._stays_plain = False
+        with self._changes.turn:
+            if self._matching is None:
+                self._matching = run.begin(self._changes, self._threads, *self._begin, self._plain.counters)
+            return self._matching
+
+    def _ask(self, call: str, *given: Any) -> Any:
+        """Of a matcher whose engine was not here: its answer in plain Python, if there is one."""
+        if engine.current is None or self._stays_plain:
+            try:
+                return getattr(self._plain, call)(*given)
+            except NeedsEngine:
+                pass
+            finally:
+                if call != "mentioned" and not self._stays_plain:
+                    engine.load_soon()
+        return getattr(self.use_engine(), call)(*given)
+
+    def _expect(self, more: int) -> None:
+        """Before subscriptions come to a matcher whose engine was not here: they may be too many to do without it."""
+        is_here = engine.current is not None and not self._stays_plain
+        if is_here or len(self._changes.layers.state) + more > thresholds.cold_subscriptions:
+            self.use_engine()
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The parameters of the index, also those that were not given."""
-        return all_options(options_of(self.index), dict(self._choice.options))
+    def _layers(self) -> Layers:
+        if self._matching is None:
+            self.use_engine()
+        layers: Layers = self._changes.layers
+        return layers
 
-    @property
-    def types(self) -> dict[str, str]:
-        """The declared types of attributes."""
-        return dict(self._types)
-
-    @property
-    def choice(self) -> Choice:
-        """The index and its options: for other parts of Dibs."""
-        return self._choice
+    # ---- coming and going ----
 
     def add(self, id: Id, expression: str, weight: float = DEFAULT_WEIGHT) -> None:
         """Adds one subscription. Raises ExpressionError (with .problems) or DuplicateId."""
         id, weight = check_id(id), check_weight(weight)
-        form = form_of(expression, self._changes.no_joins, self._types)
+        if self._matching is None:
+            self._expect(1)
+        changes = self._changes
+        form = changes.read(expression, changes.no_joins, self._types)
 
         def add() -> None:
-            if self._changes.has(id):
+            if changes.has(id):
                 raise DuplicateId(id)
-            self._changes.make([(id, expression, weight, form)], new=True)
+            changes.make([(id, expression, weight, form)], new=True)
 
-        self._changes.change(add)
+        changes.change(add)
 
     def add_many(
         self,
         items: Iterable[tuple[Any, ...]],
         on_error: OnError = "raise",
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Rejected]:
         """Adds (id, expression) or (id, expression, weight) items: all of them or, when one is bad, none
         (SubscriptionErrors lists every bad one). on_error="skip" adds the good ones and returns the others. `progress`
         is called with how many more are done; if it raises, or is interrupted, none is added."""
+        if self._matching is None:
+            self._expect(len(items) if isinstance(items, (list, tuple)) else thresholds.cold_subscriptions + 1)
         return add_items(self._changes, items, on_error, progress)
 
     def add_table(
         self,
         table: pa.Table | pa.RecordBatch,
         on_error: OnError = "raise",
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Rejected]:
         """Adds the rows of an Arrow table with the columns id, expression and, if there is one, weight: the bulk
         path. All or none, as add_many, and `progress` likewise."""
-        return add_columns(self._changes, *check_columns(table), on_error, progress)
+        if self._matching is None:
+            self.use_engine()
+        columns = bring("dibs.intake").check_columns(table)
+        skipped: list[Rejected] = bring("dibs.bulk").add_columns(self._changes, *columns, on_error, progress)
+        return skipped
 
     def remove(self, id: Id) -> None:
         """Removes a subscription. Raises UnknownId."""
@@ -114,7 +165,9 @@ class StandingQueries:
     def replace(self, id: Id, expression: str, weight: float | None = None) -> None:
         """Changes a subscription's expression (and its weight, if given) at once: no event sees it missing, and a
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
-        form = form_of(expression, self._changes.no_joins, self._types)
+        if self._matching is None:
+            self._expect(0)
+        form = self._changes.read(expression, self._changes.no_joins, self._types)
         given = None if weight is None else check_weight(weight)
 
         def replace() -> None:
@@ -129,6 +182,20 @@ class StandingQueries:
         and none of them if the block raises. Other threads' changes wait meanwhile; matches do not."""
         return cast("AbstractContextManager[Self]", Batch(self._changes, self))
 
+    # ---- what is known ----
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters of the index, also those that were not given."""
+        known = bring("dibs.index").options_of(self.index)
+        own: dict[str, Any] = bring("dibs.index.options").all_options(known, dict(self.choice.options))
+        return own
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The declared types of attributes."""
+        return dict(self._types)
+
     def __len__(self) -> int:
         self._changes.follow()
         return len(self._changes)
@@ -141,7 +208,7 @@ class StandingQueries:
     def get(self, id: Id) -> Subscription:
         """What is known of a subscription: expression, weight, version and, in a durable matcher, time. Raises
         UnknownId."""
-        self._news()
+        self._changes.check_open()
         found, durable = self._changes.get(self._check_known(id)), self._changes.durable
         return found if durable is None else durable.with_time(found)
 
@@ -165,13 +232,14 @@ class StandingQueries:
     def version(self) -> int:
         """Counts changes: each add, remove or replace is one. A subscription's own version is that of the change that
         made it what it is."""
-        self._news()
-        return self._layers.state.version
+        self._changes.check_open()
+        state: State = self._changes.layers.state
+        return state.version
 
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that subscriptions mention: no others are read from events."""
-        names = frozenset().union(*(x.segment.names for x in self.snapshot().layers))
+        names: frozenset[str] = self._ask("mentioned") if self._matching is None else self._matching.mentioned()
         return paths_of(names)
 
     @property
@@ -184,8 +252,10 @@ class StandingQueries:
     @property
     def asks_history(self) -> bool:
         """Whether some subscription has a join, or may have: cheaper than `joins`, and never wrong about none."""
-        self._news()
-        state = self._layers.read(few_wait=True)
+        if self._matching is None:
+            self.use_engine()
+        self._changes.check_open()
+        state: State = self._changes.layers.read(few_wait=True)
         return any(x.segment.joins for x in state.layers) or any(
             may_have_joins(one.text) for one in state.waiting.values()
         )
@@ -193,20 +263,22 @@ class StandingQueries:
     @property
     def weighted(self) -> bool:
         """Whether some subscription has been given a weight of its own."""
-        return any(x.segment.weights is not None for x in self.snapshot().layers)
-
-    def _news(self) -> None:
-        """Before the state is asked: it must be open, and have what another process has written since."""
-        if self._changes.refused == CLOSED:
-            raise DibsError(f"this matcher {CLOSED}")
-        self._changes.follow()
+        self._changes.check_open()
+        state: State = self._changes.layers.state
+        return any(x.segment.weights is not None for x in state.layers) or any(
+            one.weight != DEFAULT_WEIGHT for one in state.waiting.values()
+        )
 
     # ---- for other parts of Dibs; what they give may change with any version ----
 
     def snapshot(self) -> State:
         """What is there now, all of it compiled: a value that never changes. Raises DibsError if closed."""
-        self._news()
-        return self._layers.read()
+        return (self._matching or self.use_engine()).snapshot()
+
+    @property
+    def choice(self) -> Choice:
+        """The index and its options."""
+        return self._layers.choice
 
     @property
     def changes(self) -> Changes:
@@ -216,7 +288,7 @@ class StandingQueries:
     @property
     def durable(self) -> Durable | None:
         """The folder of a durable matcher; None: it is in memory. Raises DibsError if closed."""
-        self._news()
+        self._changes.check_open()
         return self._changes.durable
 
     def advance(self, removed: Collection[Id], changed: Iterable[Subscription], version: int) -> None:

@@ -1,14 +1,14 @@
-"""The values of events for the plain evaluator (dibs.reference).
+"""The values of events for matching in plain Python (dibs.plain).
 
 A dict of plain values is read here. Whatever is not plain (dates, ranges, subclasses, keys that are no strings, text
-that is none) is left to the reader of the compiled matcher, so that it means the same and its problems are told alike.
+that is none) is left to the engine's reader, so that it means the same and its problems are told alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,26 +18,10 @@ from dibs.reference import ValuesByName
 
 if TYPE_CHECKING:
     from dibs.coding.values import EventValues
+    from dibs.plain import Asked
 
 DEEP = 50  # objects and arrays inside each other in an event that is called plain
 PLAIN_INTEGERS = range(-(2**63), 2**64)
-
-
-class Asked(Protocol):
-    """Which attributes are asked for."""
-
-    @property
-    def names(self) -> frozenset[str]: ...
-
-    @property
-    def has_raw(self) -> bool:
-        """Whether something of an event is read as it came."""
-        ...
-
-    @property
-    def leading(self) -> frozenset[str]:
-        """Paths at which an object may hold such an attribute."""
-        ...
 
 
 def event_of(event: object) -> Any:

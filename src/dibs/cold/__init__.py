@@ -1,1 +1,0 @@
-"""Matching before the kernels are there: see dibs.front."""
