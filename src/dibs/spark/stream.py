@@ -35,6 +35,7 @@ from dibs.spark.mistakes import Mistakes
 from dibs.spark.options import check_options, describe_options, find_query, write_options
 from dibs.spark.places import has_versions, local_path, place_of
 from dibs.spark.running import RunningStream, close_ended
+from dibs.spark.shipping import is_connect
 from dibs.spark.sinks import Sink, sink_of
 from dibs.spark.stopping import stop_quietly
 from dibs.spark.tables import Table
@@ -108,6 +109,7 @@ def stream(
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
+    _refuse_connect(events, "stream", "with match(events, ...).writeStream the subscriptions are those of its start")
     check_callable("on_batch", on_batch)
     check_text("name", name)
     if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
@@ -171,6 +173,7 @@ def backfill(
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
+    _refuse_connect(events, "backfill", "match(events, ...) gives the same matches, for you to write")
     batches, feed = _prepare(
         events,
         subscriptions,
@@ -209,8 +212,6 @@ def _prepare(
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
     check_on_error(on_error)
-    if type(events).__module__.startswith("pyspark.sql.connect"):
-        raise DibsError("streams with changing subscriptions need a classic Spark session; use match on Spark Connect")
     check_workers(events.sparkSession)
     wanted.check(events)
     target = sink_of(sink)
@@ -230,10 +231,18 @@ def _prepare(
         ledger.close()
         raise
     mistakes = Mistakes(events, wanted.attributes)
-    given = (ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
+    given = (events, ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
     batches = MicroBatches(*given)
     batches.options = options
     return batches, feed
+
+
+def _refuse_connect(events: DataFrame, name: str, instead: str) -> None:
+    if is_connect(events):
+        raise DibsError(
+            f"{name} needs a classic Spark session, whose driver has the snapshots of the subscriptions, and not Spark "
+            f"Connect: {instead}"
+        )
 
 
 def _living(
