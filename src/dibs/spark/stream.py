@@ -114,18 +114,8 @@ def stream(
     check_text("name", name)
     if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
         raise ArgumentError(f'trigger is "available-now", a time as "10 seconds", or None, not {show(trigger)}')
-    batches, feed = _prepare(
-        events,
-        subscriptions,
-        sink,
-        checkpoint,
-        state,
-        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
-        on_error,
-        order,
-        history,
-        strict,
-    )
+    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
     batches.on_batch = on_batch
     try:
         writer = events.writeStream.foreachBatch(stop_quietly(batches.run)).option(
@@ -174,18 +164,8 @@ def backfill(
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
     _refuse_connect(events, "backfill", "match(events, ...) gives the same matches, for you to write")
-    batches, feed = _prepare(
-        events,
-        subscriptions,
-        sink,
-        checkpoint,
-        state,
-        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
-        on_error,
-        order,
-        history,
-        strict,
-    )
+    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
     try:
         if feed is not None:
             feed.start(stay=False)
