@@ -14,8 +14,10 @@ from dibs import engine
 from dibs.errors import DibsError, SubscriptionErrors
 from dibs.matcher import Matcher
 from dibs.spark import cold, match, sources
+from dibs.spark.dealing import EventColumns
+from dibs.spark.found import Found
 from dibs.spark.tasks import compile_rows
-from dibs.spark.worker import Task, match_partition
+from dibs.spark.worker import Task, run
 from dibs.storage import versions
 
 if TYPE_CHECKING:
@@ -63,15 +65,13 @@ def test_workers_without_kernels_give_the_same_rows(
     ids = pa.array(range(len(table)))
     batches = table.add_column(0, "event_id", ids).combine_chunks().to_batches()
     texts, version = cold.read_texts(table_of(TEXTS), True, True, "raise") or ((), None)
-    given: dict[str, Any] = dict(
-        path="", files=None, kernels=None, names=table.column_names, attributes=attributes, carried=["event_id"],
-        weighted=True, count_only=counting, top=None if counting else 3,
-    )  # fmt: skip
+    columns = EventColumns(("event_id",), tuple(table.column_names), attributes)
+    found = Found(True, weights=not counting, count_only=counting, top=None if counting else 3)
     assert version is not None
-    plain = list(match_partition(batches, Task(version=versions.to_text(version), texts=texts, **given)))
+    plain = list(run(batches, Task(texts, columns, found)))
     monkeypatch.setattr(cold, "is_ready", lambda: True)
     cold.open_texts.cache_clear()
-    compiled = list(match_partition(batches, Task(version=versions.to_text(version), texts=texts, **given)))
+    compiled = list(run(batches, Task(texts, columns, found)))
     assert pa.Table.from_batches(plain).to_pylist() == pa.Table.from_batches(compiled).to_pylist()
     assert len(plain) > 1  # a slice after the other, so that kernels are seen when they come
     cold.open_texts.cache_clear()

@@ -24,15 +24,16 @@ from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.spark import History, backfill, compile, explain, match, stream
 from dibs.spark.access import Cuts
+from dibs.spark.dealing import EventColumns, Turn
+from dibs.spark.found import Found
 from dibs.spark.joins.growing_log import Log, Record
 from dibs.spark.joins.growing_merging import choose
 from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts, number_part, rekey_part, sort_rows, write_rows
-from dibs.spark.joins.growing_worker import Landing, Reading, land
-from dibs.spark.joins.growing_worker import match as match_growing
+from dibs.spark.joins.growing_worker import Landing, Reading, find_home, land
 from dibs.spark.joins.hashes import EVERY, hash_documents, hash_events
 from dibs.spark.joins.keys import Keys, Pair, find_keys
-from dibs.spark.living_worker import Counts, MatchColumns
 from dibs.spark.tasks import Job, compile_rows
+from dibs.spark.worker import Counts, Task, match_turns
 from dibs.thresholds import using
 from joins import difference_of_batch, difference_of_stream, table_of, texts_of
 
@@ -158,7 +159,7 @@ def test_homes_see_what_one_matcher_sees(tmp_path: Path, seed: int) -> None:
             name = f"part{start}"
             (tmp_path / name).mkdir()
             told = [
-                next(land(shuffled.slice(first, 10).combine_chunks().to_batches(), landing, str(tmp_path / name), 0))
+                next(land(shuffled.slice(first, 10).combine_chunks().to_batches(), landing, str(tmp_path / name)))
                 for first in (0, 10)
             ]
             files = tuple(each["file"][0].as_py() for each in told)
@@ -172,12 +173,14 @@ def test_homes_see_what_one_matcher_sees(tmp_path: Path, seed: int) -> None:
                 str(tmp_path), parts, own, kept, 3, bool(keys.unkeyed), tuple(names), None, "number", (), None, retain
             )
             counted: dict[int, Counts] = {}
-            output = MatchColumns(text_ids=False, weight=False, subscription_version=False)
-            homes = [pa.record_batch({"id": [0, 1]}), pa.record_batch({"id": [2]})]
-            rows = [row for batch in match_growing(homes, reading, matcher, output, counted.__setitem__)
-                    for row in batch.to_pylist()]  # fmt: skip
-            found |= {(row["event_id"], row["subscription_id"]) for row in rows}
-            assert sum(counts.matches for counts in counted.values()) == len(rows)
+            columns = EventColumns(("event_id",), tuple(names), None)
+            task = Task((), columns, Found(text_ids=False, every_event=False), reading)
+            homes = [Turn(home.events, matcher, None, number, history=home.history, here=home.here)
+                     for number in range(3) for home in [find_home(number, reading, ["event_id"])] if home]  # fmt: skip
+            rows = [row for batch in match_turns(homes, task, counted) for row in batch.to_pylist()]
+            matched = [(row["event_id"], id) for row in rows for id in row["ids"]]
+            found |= set(matched)
+            assert sum(counts.matches for counts in counted.values()) == len(matched)
             assert sum(counts.events for counts in counted.values()) == 20
             own = rekey_part(tmp_path, own, names, None, keys.key_attributes)
             parts, newest = (*parts, own), after

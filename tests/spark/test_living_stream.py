@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructField
+from table_churn import churn
 
 from dibs.errors import ArgumentError, DibsError, FormatError, SubscriptionErrors
 from dibs.matcher import Matcher
@@ -26,6 +28,7 @@ from dibs.spark.fed import Heard
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import DurableFolder
 from dibs.spark.ordering import Ranked, find_order, settle
+from dibs.spark.parquet_files import find_folder
 from dibs.spark.places import is_unfinished
 from dibs.spark.snapshots import BASES, Follower
 from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
@@ -289,6 +292,13 @@ def test_a_table_that_is_overwritten_while_a_stream_runs(
 
 
 @pytest.mark.spark
+def test_a_table_that_is_written_all_the_time(spark: SparkSession, tmp_path: Path) -> None:
+    """table_churn.py runs for longer."""
+    told = churn(spark, tmp_path, seconds=15, pause=0.5)
+    assert "all exact" in told
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("path", ["subs", "sub*"])
 def test_a_table_that_changes_while_it_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -402,6 +412,76 @@ def test_whatever_a_sink_does_events_are_counted_once(spark: SparkSession, tmp_p
         history=History(),
     )
     assert (history.events, history.matches) == (1_000, 300)
+
+
+ALL_KINDS = """SELECT id, id % 3 AS n, CAST(id AS STRING) AS text, CAST(id AS TINYINT) AS tiny,
+    CAST(id AS SMALLINT) AS small, CAST(id AS INT) AS whole, CAST(id AS FLOAT) AS single, id / 7 AS double,
+    id % 2 = 0 AS flag, CAST(CAST(id AS STRING) AS BINARY) AS bytes, CAST(id / 7 AS DECIMAL(20, 3)) AS money,
+    DATE'1500-01-01' + CAST(id AS INT) AS day, TIMESTAMP'1700-01-01' AS old,
+    TIMESTAMP_NTZ'2024-03-10 02:30:00' AS plain, IF(id = 1, NULL, id) AS missing FROM range(0, 40, 1, 3)"""
+
+
+@pytest.mark.spark
+def test_workers_write_what_spark_would_write(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of the same columns and rows, where the sink's folder is one of this machine."""
+    events = spark.sql(ALL_KINDS)
+    kept = [name for name in events.columns if name != "id"]
+    rows = [(1, "n = 1", 2.0), (2, "n >= 1", 3.0), (3, "whole < 5", 0.5)]
+    subs = spark.createDataFrame(rows, "id int, expression string, weight double")
+    options: dict[str, Any] = dict(keep=kept, carry=["weight", "version", "subscription_version"], top=2)
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs" / "batch=0"
+    (ours / ".batch=0-left").mkdir(parents=True)
+    backfill(events, subs, ours, tmp_path / "checkpoint", **options)
+    (ours / "batch=0" / "part-earlier.parquet").touch()
+    told = backfill(events, subs, ours, tmp_path / "checkpoint", **options)  # replaces what is there
+    backfill(events, subs, lambda d, _: d.write.parquet(str(theirs)), tmp_path / "other", **options)
+    found, expected = (spark.read.parquet(str(path)) for path in (ours, theirs.parent))
+    assert found.schema == expected.schema
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
+    assert told.matches == found.count() == 42
+    assert [path.name for path in ours.iterdir()] == ["batch=0"]
+    assert sorted(path.name[:5] for path in (ours / "batch=0").iterdir()) == ["_SUCC", *["part-"] * 3]
+    backfill(events.where("FALSE"), subs, tmp_path / "none", tmp_path / "no events", **options)
+    assert spark.read.parquet(str(tmp_path / "none")).schema == expected.schema
+    nested = events.selectExpr("id", "n", "whole", "array(n) AS tags")  # is left to Spark
+    backfill(nested, subs, tmp_path / "nested", tmp_path / "of lists", keep=["tags"])
+    assert spark.read.parquet(str(tmp_path / "nested")).count() == 13 + 26 + 5
+    assert find_folder("/data/x", [StructField("a", ArrayType(StringType()))], spark) is None
+    spark.conf.set("fs.defaultFS", "viewfs://all/")
+    spark.conf.set("fs.viewfs.mounttable.all.link./data", f"file://{tmp_path}")
+    try:
+        assert find_folder("/data/x", [StructField("a", StringType())], spark) is None
+    finally:
+        spark.conf.unset("fs.defaultFS")
+        spark.conf.unset("fs.viewfs.mounttable.all.link./data")
+    assert find_folder("/data/x", [StructField("a", StringType())], spark) == (Path("/data/x"), "snappy")
+
+
+@pytest.mark.spark
+def test_jobs_of_a_batch_and_their_plan(
+    spark: SparkSession, inbox: Inbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One job, or two with a history; the plan says which subscriptions there are."""
+    subs = spark.createDataFrame([("a", "n = 1"), ("b", "n > 1")], "id string, expression string")
+    asking = subs.union(spark.createDataFrame([("c", "EXISTS d (d.n = n)")], subs.schema))
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
+    for number, (given, history, most) in enumerate([(subs, None, 1), (asking, History(), 2)]):
+        jobs: list[int] = []
+
+        def count(metrics: Any, jobs: list[int] = jobs) -> None:
+            jobs.append(scheduler.nextJobId())
+
+        out = tmp_path / f"out {number}"
+        options: dict[str, Any] = dict(event_id="value", attributes="value", history=history, on_batch=count)
+        with stream(inbox.stream, given, out, tmp_path / f"checkpoint {number}", **options) as query:
+            for _ in range(4):
+                inbox.put({"n": 1}, {"n": 2})
+                query.processAllAvailable()
+        assert {after - before for before, after in zip(jobs[-4:], jobs[-3:])} == {most}
+    match(spark.createDataFrame([(1, 1)], "id int, n int"), subs).explain()
+    assert re.search(r"dibs_match\[\w+, version 1, 2 subscriptions\]", capsys.readouterr().out)
+    backfill(spark.createDataFrame([(1, 1)], "id int, n int"), subs, lambda d, _: d.explain(), tmp_path / "explained")
+    assert re.search(r"dibs_match\[version \d+, 2 subscriptions\]", capsys.readouterr().out)
 
 
 @pytest.mark.spark

@@ -22,6 +22,8 @@ from dibs.jit.ready import processor
 from dibs.language.printer import to_sql
 from dibs.matcher import Matcher
 from dibs.spark import match, matching, places, problems, worker
+from dibs.spark.dealing import EventColumns, Mapped
+from dibs.spark.found import Found
 from dibs.storage import store, versions
 from strategies import typed_expression, typed_rows
 
@@ -226,7 +228,9 @@ def test_malformed_events_are_counted_and_listed_and_never_fail_the_job(spark: S
     seen = Observation()
     matches = match(events, subs, attributes="payload", observe=seen)
     assert pairs(matches) == [(0, "one"), (4, "none"), (5, "one")]
-    assert seen.get == {"matches": 3, "malformed_events": 4}
+    told = seen.get
+    assert told.pop("microseconds") > 0
+    assert told == {"matches": 3, "malformed_events": 4, "events": events.count()}
     listed = {row.event_id: row.problem for row in problems(events, subs, attributes="payload").collect()}
     assert set(listed) == {1, 2, 3, 99}
     assert all(listed.values())
@@ -237,7 +241,7 @@ def test_an_unreadable_value_leaves_the_rest_of_its_event(spark: SparkSession) -
     subs = subscriptions(spark, {"a": "a = 2", "b": "b = 'x'", "c": "b IS NULL", "d": "b IS NOT NULL"})
     seen = Observation()
     assert pairs(match(events, subs, observe=seen)) == [(1, "a"), (2, "a"), (2, "b"), (2, "d")]
-    assert seen.get == {"matches": 4, "malformed_events": 1}
+    assert seen.get == {"matches": 4, "malformed_events": 1, "events": 2, "microseconds": seen.get["microseconds"]}
     (row,) = problems(events, subs).collect()
     assert row.event_id == 1
     assert "'b'" in row.problem
@@ -352,15 +356,15 @@ def test_index_dir_keeps_what_was_compiled(spark: SparkSession, tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def task_of(folder: Path, **changes: Any) -> worker.Task:
+def task_of(folder: Path, names: tuple[str, ...] = ("id", "a"), weights: bool = False, **more: Any) -> worker.Task:
     saved = versions.of_saved(folder, *store.load_all(folder))
-    given: dict[str, Any] = dict(files=None, kernels=None, names=["id", "a"], attributes=None, weighted=False)
-    given |= dict(carried=["event_id"], every_event=False, warn=True)
-    return worker.Task(**(given | dict(path=str(folder), version=versions.to_text(saved)) | changes))
+    mapped = Mapped(str(folder), versions.to_text(saved))
+    found = Found(saved.ids != "int64", weights=weights, every_event=False)
+    return worker.Task(mapped, EventColumns(("event_id",), names, None), found, **{"warn": True, **more})
 
 
-def run_worker(folder: Path, batches: list[pa.RecordBatch], **changes: Any) -> list[pa.RecordBatch]:
-    return list(worker.match_partition(batches, task_of(folder, **changes)))
+def run_worker(folder: Path, batches: list[pa.RecordBatch], **given: Any) -> list[pa.RecordBatch]:
+    return list(worker.run(batches, task_of(folder, **given)))
 
 
 def test_many_matches_come_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,29 +387,31 @@ def test_files_travel_to_workers_that_do_not_see_them(tmp_path: Path, monkeypatc
     matcher.save(tmp_path / "driver")
     batch = pa.record_batch([[7], [7], [1]], ["event_id", "id", "a"])
     task = task_of(tmp_path / "driver")
-    version = versions.from_text(task.version, "")
+    assert isinstance(task.subscriptions, Mapped)
+    version = task.subscriptions.version
     files = {name: (tmp_path / "driver" / name).read_bytes() for name in version.files()}
-    elsewhere = dataclasses.replace(task, path=str(tmp_path / "not here"))
+    elsewhere = dataclasses.replace(task.subscriptions, path=str(tmp_path / "not here"))
     old = tmp_path / f"dibs-worker-{os.getuid()}" / "old"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))  # nobody has used it for years
     for _ in range(2):
-        (rows,) = worker.match_partition([batch], dataclasses.replace(elsewhere, files=files))
+        carried = dataclasses.replace(elsewhere, files=files)
+        (rows,) = worker.run([batch], dataclasses.replace(task, subscriptions=carried))
         assert rows.to_pylist() == [{"event_id": 7, "ids": ["x"], "problem": None}]
     (root,) = tmp_path.glob("dibs-worker-*")
     assert [p.name for p in root.iterdir()] == [version.fingerprint]
     with pytest.raises(FormatError, match="share"):
-        list(worker.match_partition([batch], elsewhere))
+        list(worker.run([batch], dataclasses.replace(task, subscriptions=elsewhere)))
 
 
 def test_an_event_with_many_problems_is_one_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     matcher = Matcher()
     matcher.add("x", " AND ".join(f"a{i} = 1" for i in range(30)))
     matcher.save(tmp_path / "index")
-    names = [f"a{i}" for i in range(30)]
+    names = tuple(f"a{i}" for i in range(30))
     broken = pa.array([b"\xff"], pa.binary()).view(pa.string())
     batch = pa.record_batch([pa.array([5]), *[broken] * 30], ["event_id", *names])
-    (row,) = run_worker(tmp_path / "index", [batch], names=names, weighted=True)
+    (row,) = run_worker(tmp_path / "index", [batch], names=names, weights=True)
     assert row.schema.names == ["event_id", "ids", "weights", "problem"]
     assert row.num_rows == 1
     assert row["problem"][0].as_py().endswith("and 20 more")

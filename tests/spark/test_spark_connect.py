@@ -25,7 +25,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
 from dibs.errors import DibsError, SubscriptionErrors
-from dibs.spark import compile, explain, match, problems, sources, use
+from dibs.spark import History, backfill, compile, explain, match, problems, sources, stream, use
 
 builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", 2)
 builder = builder.config("spark.ui.enabled", "false").config("spark.python.daemon.module", "dibs.spark.daemon")
@@ -51,7 +51,7 @@ broken = events.select("id", F.to_json(F.struct("n", "s", "tags", "o")).alias("b
 )
 seen = Observation()
 said["json"] = pairs(match(broken, subs, attributes="body", observe=seen))
-said["observed"] = seen.get
+said["observed"] = {key: value for key, value in seen.get.items() if key != "microseconds"}
 said["problems"] = [row.event_id for row in problems(broken, subs, attributes="body").collect()]
 
 bad = subs.union(spark.createDataFrame([(9, "n >")], "id int, expression string"))
@@ -66,6 +66,9 @@ said["skipped"] = [pairs(matches) == said["columns"], [row.id for row in rejecte
 carried = match(events, spark.createDataFrame([(5, "n = 3")], "id int, expression string"))
 shutil.rmtree(sources.own_folder())
 said["carried"] = pairs(carried)
+
+# Kernels and files are sent once for a session, and not with each query.
+said["bytes"] = len(match(events, subs)._plan.to_proto(spark._client).SerializeToString()) < 100_000
 
 folder = Path(sys.argv[1])
 many = spark.range(100_000).selectExpr("id", "concat('n = ', repeat('1', 700), id) AS expression")
@@ -86,10 +89,19 @@ arrays = match(events, folder / "index", plan="sharded", how="array").collect()
 said["arrays"] = sorted([row.event_id, sorted(row.subscription_ids)] for row in arrays)
 said["explained"] = explain(events, folder / "index", plan="sharded").shards
 events.write.parquet(str(folder / "in"))
-stream = spark.readStream.schema(events.schema).parquet(str(folder / "in"))
-query = match(stream, subs).writeStream.format("memory").queryName("m").trigger(availableNow=True).start()
+stream_of = spark.readStream.schema(events.schema).parquet(str(folder / "in"))
+query = match(stream_of, subs).writeStream.format("memory").queryName("m").trigger(availableNow=True).start()
 query.awaitTermination(60)
 said["stream"] = pairs(spark.table("m"))
+
+# What needs the driver's files is refused at the call, and says what to do.
+for name, call in (("stream", stream), ("backfill", backfill)):
+    try:
+        call(stream_of if name == "stream" else events, folder / "index", folder / "out", folder / "at")
+    except DibsError as error:
+        said["refused " + name] = str(error)
+joins = spark.createDataFrame([(7, "EXISTS d (d.n = n)")], "id int, expression string")
+said["history"] = pairs(match(events, joins, history=History(events.where("n < 2"))))
 
 # SQL, with an index that the server gets with the query, and with one that it opens by its path.
 use("alerts", subs, spark, index_dir=folder / "named")
@@ -125,7 +137,12 @@ def test_spark_connect(tmp_path: Path) -> None:
     expected = [["e2", 2], ["e2", 3], ["e3", 3], ["e4", 1], ["e5", 1]]
     changed = [["e0", 4], ["e2", 2], ["e2", 3], ["e3", 3], ["e5", 4]]
     by_plan = {f"{plan} {version}": rows for version, rows in ((1, expected), (2, changed)) for plan in PLANS}
+    for name, instead in (("stream", "match(events, ...).writeStream"), ("backfill", "match")):
+        told = said.pop(f"refused {name}")
+        assert told.startswith(f"{name} needs a classic Spark session") and instead in told
     assert said == {
+        "history": [["e0", 7], ["e1", 7]],
+        "bytes": True,
         "refused": [True, True],
         "plans": by_plan,
         "arrays": [["e0", [4]], ["e1", []], ["e2", [2, 3]], ["e3", [3]], ["e4", []], ["e5", [4]]],
@@ -134,7 +151,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         "columns": expected,
         "types": [["event_id", "string"], ["subscription_id", "bigint"]],
         "json": expected,
-        "observed": {"matches": 5, "malformed_events": 1},
+        "observed": {"matches": 5, "malformed_events": 1, "events": 7},
         "problems": ["bad"],
         "raised": [9],
         "skipped": [True, [9]],

@@ -60,6 +60,7 @@ def test_a_stream_of_json_equals_the_batch(spark: SparkSession, tmp_path: Path) 
     assert len(counts) == 3  # five files, two at a time
     assert sum(c["matches"] for c in counts) == 40
     assert sum(c["malformed_events"] for c in counts) == 2
+    assert sum(c["events"] for c in counts) == 20 and all(c["microseconds"] > 0 for c in counts if c["events"])
 
 
 def test_a_stream_of_columns_to_memory_with_names_of_ones_own(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def saved(folder: Path, texts: dict[Any, str]) -> str:
 
 
 def call(what: str, *arrays: pa.Array, ids: str = "string") -> list[Any]:
-    (found,) = run(what, iter([arrays]), {}, ids)
+    (found,) = run(iter([arrays]), what, {}, ids)
     return found.to_pylist()
 
 
@@ -108,6 +108,20 @@ def test_sql_says_what_match_says(spark: SparkSession, tmp_path: Path) -> None:
     query.awaitTermination(60)
     assert {row.id: sorted(row.ids) for row in spark.table("sql_found").collect()} == expected
     assert all(not row.ids for row in spark.sql(ask("shop_events", "shop")).collect())
+
+
+@pytest.mark.spark
+def test_filters_are_pushed_below_the_match(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.createDataFrame([(1, 5), (2, 7)], "id int, n int").write.parquet(str(tmp_path / "in"))
+    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("filtered")
+    use("over six", subscriptions(spark, {"x": "n > 6"}))
+    matched = "SELECT *, dibs_match(struct(*), 'over six') AS ids FROM filtered"
+    found = spark.sql(f"SELECT * FROM ({matched}) WHERE id = 2")
+    assert [(row.id, row.ids) for row in found.collect()] == [(2, ["x"])]
+    found.explain()
+    assert "PushedFilters: [IsNotNull(id), EqualTo(id,2)]" in capsys.readouterr().out
 
 
 @pytest.mark.spark

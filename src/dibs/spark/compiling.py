@@ -36,6 +36,7 @@ from dibs.spark.frames import Subscriptions, cores_of
 from dibs.spark.merging import due
 from dibs.spark.ordering import Ordering, clash
 from dibs.spark.places import Place
+from dibs.spark.shipping import in_worker
 from dibs.spark.tasks import Job
 from dibs.storage import versions
 from dibs.storage.versions import Version, VersionSegment
@@ -313,20 +314,4 @@ def _nullable(schema: StructType) -> StructType:
 
 
 def _task(name: str, job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What Spark pickles: by value, and with plain values, so that a worker without Dibs can say so."""
-    fields = job.pack()
-
-    def dibs_compile(batches: Iterable[Any]) -> Iterator[Any]:
-        import importlib.util
-        import sys
-
-        if importlib.util.find_spec("dibs") is None:
-            raise RuntimeError(
-                f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
-            )
-        from dibs.spark import building
-        from dibs.spark.tasks import Job
-
-        return getattr(building, name)(batches, Job.unpack(fields))
-
-    return dibs_compile
+    return in_worker(f"dibs.spark.building:{name}", job, called=f"dibs_{name}")

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from dibs.errors import ArgumentError, DibsError, FormatError, show
 from dibs.spark.ordering import Ordering, find_order
 from dibs.spark.places import MARK, UNFINISHED, first_line, is_hidden, is_unfinished, local_path, spark_path
+from dibs.spark.shipping import is_connect
 
 FORMATS = {
     ".parquet": "parquet",
@@ -61,8 +62,7 @@ def is_frame(value: object) -> bool:
 
 def is_local(session: SparkSession) -> bool:
     """Whether the workers are on this machine."""
-    connect = type(session).__module__.startswith("pyspark.sql.connect")
-    return not connect and (session.conf.get("spark.master", "") or "").startswith("local")
+    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith("local")
 
 
 def cores_of(session: SparkSession) -> int:

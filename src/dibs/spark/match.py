@@ -10,12 +10,12 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Union, overload
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -28,6 +28,7 @@ from dibs.language.types import check_types
 from dibs.matcher import Matcher, OnError
 from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
+from dibs.spark.dealing import EventColumns, Mapped
 from dibs.spark.events import Events, as_frame, column_name, event_columns
 from dibs.spark.frames import cores_of, is_frame, is_local, session_of
 from dibs.spark.interpreters import check_workers
@@ -46,11 +47,14 @@ from dibs.spark.output import (
     worker_schema,
 )
 from dibs.spark.plans import Plan, choose
+from dibs.spark.routing import make_router
+from dibs.spark.shipping import in_worker, send
 from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
-from dibs.spark.worker import Task, make_router, match_partition
+from dibs.spark.worker import Task, run
 from dibs.storage import versions
 
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
+MATCH, ROUTE = "dibs.spark.worker:run", "dibs.spark.routing:route"
 LOOKED_AT = 1_000  # events that explain looks at
 
 Given = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
@@ -116,7 +120,8 @@ def match(
     on_error       "raise": a bad subscription raises SubscriptionErrors, here and now, with all bad ones listed.
                    "skip": the others are matched, and the result is (matches, rejected) with rejected a
                    DataFrame(position, id, expression, error).
-    observe        counts `matches` and `malformed_events` while the result is computed: an Observation (batch), or a
+    observe        counts `matches`, `malformed_events`, and (but for plan="sharded") `events` and the `microseconds`
+                   that matching them took in all workers, while the result is computed: an Observation (batch), or a
                    name in the metrics of the query (by default "dibs" in a stream's progress; two matches in one
                    query need two names).
     index_dir      a folder that driver and workers share, or a URL, for compiled subscriptions. A cluster needs it when
@@ -165,7 +170,7 @@ def match(
     mistakes.tell(found, strict, 3, matching.source.count_uses)
     rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
     if observe is not None:
-        rows = rows.observe(observe, *counts(output))
+        rows = rows.observe(observe, *counts(output, rows.columns))
     result = shape_result(rows, output, matching.events.keep)
     return result if on_error == "raise" else (result, matching.source.frame_rejected(rows.sparkSession))
 
@@ -271,48 +276,49 @@ class _Matching:
         """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
         events, source = self.events, self.source
         session = self.given.sparkSession
-        files = None if plan.plan == "local" else carry_files(source, is_local(session))
+        files = None if plan.plan == "local" else carry_files(source, session)
         # Only a router needs the attributes, and there may be very many.
         version = source.version if plan.plan == "sharded" else replace(source.version, kinds={})
+        mapped = Mapped(source.place.name, versions.to_text(version), files)
+        own_time = self.now if isinstance(self.now, str) else None
+        columns = (tuple(events.carried), tuple(events.names), events.attributes, events.timed, own_time)
         task = Task(
-            path=source.place.name,
-            version=versions.to_text(version),
-            files=files,
-            kernels=None if is_local(session) or plan.plan == "local" else _carry_kernels(files),
-            names=events.names,
-            attributes=events.attributes,
-            carried=events.carried,
-            weighted=source.version.weighted,
-            top=output.top,
-            count_only=output.count_only,
-            explain=output.explain,
-            matches=matches,
+            mapped if source.texts is None else source.texts,
+            EventColumns(*columns),
+            replace(
+                output.find(source.version.ids != "int64", source.version.weighted),
+                nothing=not matches,
+                counted=matches and not warn and plan.plan != "sharded",  # of shards an event visits several
+            ),
+            kernels=None if is_local(session) or plan.plan == "local" else _carry_kernels(session),
             warn=warn,
-            every_event=output.every_event,
-            texts=source.texts,
-            timed=events.timed,
-            own_time=self.now if isinstance(self.now, str) else None,
         )
         frame = events.frame
         if history is not None and history.plan == "replicated":
             task = replace(task, documents=write_documents(history, is_local(session)))
         elif history is not None:
             frame, meeting = meet(events, history, partitions)
-            task = replace(task, meeting=meeting)
+            task = replace(task, documents=meeting)
         elif partitions is not None:
             frame = frame.repartition(check_number("partitions", partitions))
-        carried = [events.frame.schema[name] for name in events.carried]
-        schema = worker_schema(carried, output, source.id_type, task.weighted)
+        schema = worker_schema([events.frame.schema[name] for name in events.carried], task.found)
         if plan.plan == "sharded":
-            return self._match_shards(frame, task, output, schema)
+            return self._match_shards(frame, task, mapped, output, schema)
         if plan.plan == "local":
-            found = list(match_partition(collect(frame).to_batches(), task))
+            found = list(run(collect(frame).to_batches(), task))
             if not found:
                 return session.createDataFrame([], schema)
             return session.createDataFrame(pa.Table.from_batches(found), schema)
-        return frame.mapInArrow(_worker_function("match_partition", task), schema)
+        return frame.mapInArrow(in_worker(MATCH, task, called=self._name("match")), schema)
 
-    def _match_shards(self, frame: DataFrame, task: Task, output: Output, schema: StructType) -> DataFrame:
+    def _name(self, what: str) -> str:
+        """What plans show."""
+        version, name = self.source.version, self.source.place.name.rstrip("/").rpartition("/")[2]
+        return f"dibs_{what}[{name}, version {version.version}, {self.source.subscriptions:,} subscriptions]"
+
+    def _match_shards(
+        self, frame: DataFrame, task: Task, mapped: Mapped, output: Output, schema: StructType
+    ) -> DataFrame:
         if output.by_event and self.streaming:
             raise DibsError(
                 "the matches of an event come from several shards, and a stream cannot wait for all of them: "
@@ -321,18 +327,19 @@ class _Matching:
         # Rows of a stream are never gathered, and Spark numbers none there: it is enough that they are dealt out.
         row = F.xxhash64("event_id") if self.streaming else F.monotonically_increasing_id()
         numbered = frame.select(row.alias("row"), *frame.columns)
-        task = replace(task, carried=["row", *task.carried])
+        task = replace(task, events=replace(task.events, carried=("row", *task.events.carried)))
         routed = StructType(
             [StructField("shard", IntegerType()), StructField("problem", StringType()), *_nullable(numbered.schema)]
         )
-        visits = numbered.mapInArrow(_worker_function("route_partition", task), routed)
+        visits = numbered.mapInArrow(in_worker(ROUTE, task, called=self._name("route")), routed)
         shards = self.source.version.shards
         # A shard is one task, or several if there are more cores than shards; a task has one shard after the other.
         slices = max(1, -(-cores_of(frame.sparkSession) // shards))
         visits = visits.repartition(shards * slices, "shard", F.pmod("row", F.lit(slices)))
         visits = visits.sortWithinPartitions("shard") if not self.streaming else visits
         own = StructType([StructField("row", LongType()), *schema.fields])
-        rows = visits.mapInArrow(_worker_function("match_shards", task), own)
+        task = replace(task, subscriptions=replace(mapped, routed=True))
+        rows = visits.mapInArrow(in_worker(MATCH, task, called=self._name("match")), own)
         return gather_shards(rows, output, self.events.carried) if output.by_event else rows.drop("row")
 
 
@@ -367,41 +374,17 @@ def _open(
     return _Matching(source, columns, given, not is_frame(events), now)
 
 
-def carry_files(source: Source, local: bool) -> dict[str, bytes] | None:
+def carry_files(source: Source, session: SparkSession) -> Any:
     """The index files as bytes, for workers that may not see this machine's files. None: they do."""
-    if source.shared or local:
+    if source.shared or is_local(session):
         return None
     if source.version.bytes > CARRIED_BYTES:
         raise too_large(source.version.bytes, "take")
     folder = source.place.fetch(source.version)
-    return {name: (folder / name).read_bytes() for name in source.version.files()}
+    return send(session, {name: (folder / name).read_bytes() for name in source.version.files()})
 
 
-def _carry_kernels(files: dict[str, bytes] | None) -> tuple[str, bytes] | None:
-    """What is compiled on the driver, so that workers need not compile. None: it is too much beside the files; then
-    each of their machines compiles once."""
+def _carry_kernels(session: SparkSession) -> Any:
+    """What is compiled on the driver, so that workers need not compile."""
     kernels = pack()
-    if kernels is None or len(kernels.content) + sum(map(len, (files or {}).values())) > CARRIED_BYTES:
-        return None
-    return kernels.processor, kernels.content  # a plain tuple: what is no class of Dibs can be unpickled without it
-
-
-def _worker_function(name: str, task: Task) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What Spark pickles and runs. It is pickled by value and imports Dibs inside, where a message can say that it is
-    missing."""
-    fields = asdict(task)
-
-    def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
-        import importlib.util
-        import sys
-
-        package = importlib.util.find_spec("dibs")
-        if package is None:
-            raise RuntimeError(
-                f"Dibs is not installed in the Python of Spark's workers, {sys.executable}: install it there"
-            )
-        from dibs.spark import worker
-
-        return getattr(worker, name)(batches, worker.Task(**fields))
-
-    return dibs_match
+    return None if kernels is None else send(session, (kernels.processor, kernels.content))

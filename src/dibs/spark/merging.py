@@ -1,30 +1,34 @@
-"""Which segments of a version should be one: as in a matcher, by size."""
+"""Which of many small things should be one: as in a matcher, by size."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from dibs.storage.versions import VersionSegment
 from dibs.thresholds import thresholds
 
 
+def count_small(sizes: Iterable[int], largest: int | None = None) -> int:
+    """How many of these, the newest first, should be one, as each of them is at most `size_ratio` times as large as all
+    newer ones together. So a row is copied some times, however many come. largest: how large the one may be."""
+    total = count = 0
+    for size in sizes:
+        if (count and size > thresholds.size_ratio * max(total, 1)) or (largest is not None and total + size > largest):
+            break
+        total += size
+        count += 1
+    return count
+
+
 def due(segments: list[VersionSegment]) -> list[list[VersionSegment]]:
-    """Groups of segments of one shard, the newest of it, that should be merged: those that are at most `size_ratio`
-    times as large as all newer ones together, once there are more of them than `spark_small_segments`; and segments of
-    which most is gone."""
+    """Groups of segments of one shard that should be merged: the newest small ones, once there are more of them than
+    `spark_small_segments`; and segments of which most is gone."""
     groups = []
     for shard in sorted({s.shard for s in segments}):
         own = [s for s in segments if s.shard == shard]
-        chosen: list[VersionSegment] = []
-        total = 0
-        for segment in reversed(own):
-            rows = segment.rows - segment.removed_rows
-            if rows > thresholds.spark_segment or (chosen and rows > thresholds.size_ratio * max(total, 1)):
-                break
-            if total + rows > thresholds.spark_segment:
-                break
-            chosen.append(segment)
-            total += rows
-        if len(chosen) > thresholds.spark_small_segments:
-            groups.append(chosen[::-1])
+        small = count_small((s.rows - s.removed_rows for s in reversed(own)), thresholds.spark_segment)
+        if small > thresholds.spark_small_segments:
+            groups.append(own[len(own) - small :])
         else:
             groups += [[s] for s in own if s.removed_rows > s.rows - s.removed_rows]
     return groups

@@ -8,7 +8,9 @@ from typing import Any
 
 from pyspark.accumulators import AccumulatorParam
 
-from dibs.spark.living_worker import Count, Counts
+from dibs.spark.worker import Counts
+
+Counted = dict[tuple[int, int], Counts]  # by stage and partition
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,9 @@ class BatchMetrics:
     lag_seconds: float | None  # from the time of the oldest event to the end of the batch; None: no event_time
     compile_seconds: float  # on the driver and in the slowest worker
     match_seconds: float  # in all workers together
+    event_microseconds: float | None  # the same for one event; None: there was none
     seconds: float  # for all of it
     finished_at: float  # seconds since 1970
-
-
-def count_into(counts: Any) -> Count:
-    """In a worker: a function that adds to an accumulator of CountsByPartition, by stage and partition."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    stage = 0 if context is None else context.stageId()
-    return lambda partition, found: counts.add({(stage, partition): found})
 
 
 class CountsByPartition(AccumulatorParam):  # type: ignore[misc]  # pyspark is untyped here
@@ -53,46 +47,26 @@ class CountsByPartition(AccumulatorParam):  # type: ignore[misc]  # pyspark is u
         return value1
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What is known of a batch before it is matched."""
-
-    batch: int
-    version: int
-    subscriptions: int
-    changes: int
-    rejected: int
-    notice: str | None
-    mistakes: tuple[str, ...]
-    replayed: bool
-    started: float
-    compile_seconds: float
-
-
-def put_together(taken: Taken, counted: dict[tuple[int, int], Counts], unreadable: int) -> BatchMetrics:
-    """counted: by stage and partition. A sink may compute the matches several times, and some of them only; then the
-    run that saw the most events counts. unreadable: events that no task was given."""
+def put_together(started: float, compiled: float, counted: Counted, unreadable: int, **known: Any) -> BatchMetrics:
+    """A sink may compute the matches several times, and some of them only; then the run that saw the most events
+    counts. started: when the batch began. compiled: seconds on the driver. unreadable: events that no task was given.
+    known: what was known before."""
     runs: dict[int, list[Counts]] = {}
     for (stage, _), part in counted.items():
         runs.setdefault(stage, []).append(part)
     parts = max(runs.values(), key=lambda run: sum(part.events for part in run), default=[])
+    matching, events = sum(part.match_seconds for part in parts), sum(part.events for part in parts)
     now = time.time()
     oldest = [part.oldest for part in parts if part.oldest is not None]
     return BatchMetrics(
-        batch=taken.batch,
-        version=taken.version,
-        subscriptions=taken.subscriptions,
-        changes=taken.changes,
-        replayed=taken.replayed,
-        events=sum(part.events for part in parts) + unreadable,
+        **known,
+        events=events + unreadable,
         matches=sum(part.matches for part in parts),
         malformed_events=sum(part.malformed for part in parts) + unreadable,
-        rejected=taken.rejected,
-        notice=taken.notice,
-        mistakes=taken.mistakes,
         lag_seconds=now - min(oldest) if oldest else None,
-        compile_seconds=taken.compile_seconds + max((part.follow_seconds for part in parts), default=0.0),
-        match_seconds=sum(part.match_seconds for part in parts),
-        seconds=time.perf_counter() - taken.started,
+        compile_seconds=compiled + max((part.follow_seconds for part in parts), default=0.0),
+        match_seconds=matching,
+        event_microseconds=1e6 * matching / events if events else None,
+        seconds=time.perf_counter() - started,
         finished_at=now,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,32 +13,38 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 
 from dibs.errors import ArgumentError, DibsError
 from dibs.jit.parcel import pack
 from dibs.language.present import read_clock
 from dibs.matcher import Matcher
+from dibs.spark.dealing import EventColumns, Shipment
 from dibs.spark.describing import describe_jobs
 from dibs.spark.events import RESULT_NAMES, attribute_places, check_arrow, column_name, event_place
 from dibs.spark.fed import Feed, Heard
+from dibs.spark.found import Found
 from dibs.spark.frames import is_local
 from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Record
 from dibs.spark.joins.history import missing_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
-from dibs.spark.living_worker import MatchColumns, Shipment
-from dibs.spark.metrics import BatchMetrics, CountsByPartition, Taken, put_together
+from dibs.spark.metrics import BatchMetrics, Counted, CountsByPartition, put_together
 from dibs.spark.mistakes import Mistakes, SegmentMistakes
-from dibs.spark.output import check_output
+from dibs.spark.output import Output, check_output, shape_result, worker_schema
+from dibs.spark.parquet_files import SPARK_VERSION, TOLD, Target, arrow_type, begin, commit, find_folder
+from dibs.spark.shipping import in_worker
 from dibs.spark.sinks import Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
+from dibs.spark.worker import Task
 
 log = logging.getLogger("dibs.spark")
 CARRIED = ("version", "subscription_version", "weight")
 REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
+MATCH, WRITE = "dibs.spark.worker:run", "dibs.spark.parquet_files:write"
+LONG = {"ids": "subscription_id", "weights": "weight", "versions": "subscription_version"}
 QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
 
 
@@ -94,6 +100,7 @@ def find_wanted(
 class MicroBatches:
     def __init__(
         self,
+        events: DataFrame,
         ledger: Ledger,
         checkpoint: str,
         living: Living,
@@ -111,6 +118,12 @@ class MicroBatches:
         self._history = history
         self._ledger, self._checkpoint = ledger, checkpoint
         self._living, self._feed, self._sink, self._wanted = living, feed, sink, wanted
+        self._events, self._schema, self._spark_version = events, events.schema, events.sparkSession.version
+        self._carried = [event_place(events, wanted.event_id, "event_id")]
+        self._carried += [event_place(events, name, "keep") for name in wanted.keep]
+        self._called = ("event_id", *(f"k{i}" for i in range(len(wanted.keep))))
+        self._output = Output("long", wanted.top, wanted.keep, explain=False, count_only=False)
+        self._direct: tuple[tuple[Path, str] | None] | None = None  # where workers write themselves, once it is known
         self._follower = Follower()
         self._id_type: pa.DataType | None = None
         self._attributes: tuple[tuple[str, int], frozenset[str]] | None = None  # of a base at a version
@@ -147,19 +160,17 @@ class MicroBatches:
         matcher = self._follower.bring_to(self._base(snapshot), snapshot, self._ledger.state)
         id_type = self._check_id_type(id_type_of(matcher))
         changes = 0 if self._before is None else max(0, snapshot.version - self._before)
-        taken = Taken(
-            batch=batch,
-            version=snapshot.version,
-            subscriptions=len(matcher),
-            changes=changes,
-            rejected=heard.rejected,
-            notice=heard.notice,
-            mistakes=self._check_mistakes(matcher),
-            replayed=replayed,
-            started=started,
-            compile_seconds=time.perf_counter() - started,
-        )
-        counts = events.sparkSession.sparkContext.accumulator({}, CountsByPartition())
+        known = {
+            "batch": batch,
+            "version": snapshot.version,
+            "subscriptions": len(matcher),
+            "changes": changes,
+            "rejected": heard.rejected,
+            "notice": heard.notice,
+            "mistakes": self._check_mistakes(matcher),
+            "replayed": replayed,
+        }
+        compiled = time.perf_counter() - started
         past = None
         if self._history is not None:
             with describe_jobs(events.sparkSession, f"batch {batch} joins the history"):
@@ -169,8 +180,8 @@ class MicroBatches:
         joined = past if matcher.joins else None
         told = f"batch {batch} against {len(matcher):,} subscriptions, version {snapshot.version:,}"
         with describe_jobs(events.sparkSession, told):
-            self._sink.write(self._matches(events, snapshot, id_type, counts, joined), batch)
-        metrics = put_together(taken, counts.value, 0 if past is None else past.unreadable)
+            counted = self._write(events, *self._plan(events, snapshot, id_type, joined), batch)
+        metrics = put_together(started, compiled, counted, 0 if past is None else past.unreadable, **known)
         self._before = snapshot.version
         self.recent.append(metrics)
         if self.on_batch is not None:
@@ -201,53 +212,69 @@ class MicroBatches:
         self._id_type = found
         return found
 
-    def _matches(
-        self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, counts: Any, past: Record | None
-    ) -> DataFrame:
-        """past: what joins over history see, if there are any."""
-        wanted = self._wanted
-        id_place = event_place(events, wanted.event_id, "event_id")
-        places = attribute_places(events, self._find_mentioned(snapshot), id_place, wanted.attributes)
-        # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
-        numbered = events.toDF(*(f"c{i}" for i in range(len(events.columns))))
-        kept = [event_place(events, name, "keep") for name in wanted.keep]
-        columns = [F.col(f"c{id_place}").alias("event_id")]
-        columns += [F.col(f"c{p}").alias(f"k{i}") for i, p in enumerate(kept)]
-        columns += [F.col(f"c{p}").alias(f"a{p}") for p in places]
-        if wanted.event_time is not None:
-            columns.append(F.col(f"c{event_place(events, wanted.event_time, 'event_time')}").alias("event_time"))
-        columns.append(F.spark_partition_id().alias("partition"))
-        text_ids = id_type != pa.int64()
-        carry = ("weight" in wanted.carry, "subscription_version" in wanted.carry)
-        output = MatchColumns(text_ids, *carry, keep=wanted.keep, top=wanted.top)
-        fields = [
-            StructField("event_id", events.schema.fields[id_place].dataType),
-            *(StructField(name, events.schema.fields[p].dataType) for name, p in zip(wanted.keep, kept)),
-            StructField("subscription_id", StringType() if text_ids else LongType()),
-        ]
-        if output.weight:
-            fields.append(StructField("weight", DoubleType()))
-        if output.subscription_version:
-            fields.append(StructField("subscription_version", LongType()))
-        shipment = self._shipment(events, snapshot)
+    def _plan(
+        self, events: DataFrame, snapshot: Snapshot, id_type: pa.DataType, past: Record | None
+    ) -> tuple[DataFrame, Task, list[StructField]]:
+        """What workers are given, what they are to do, and the columns that they carry. past: what joins over history
+        see, if there are any."""
+        wanted, schema = self._wanted, self._schema
+        reading = None
         if past is not None:
             assert self._history is not None
-            arguments = (events, past, self._follower.matcher, shipment, output, fields, counts)
-            return self._with_version(self._history.match(*arguments), snapshot)
-        function = _worker_function(
-            counts,
-            shipment=shipment,
-            names=[events.columns[p] for p in places],
-            attributes=wanted.attributes,
-            timed=wanted.event_time is not None,
-            output=output,
+            reading = self._history.read(events, past, self._follower.matcher)
+            names = reading.names
+            frame = events.sparkSession.range(0, reading.homes, 1, reading.homes)
+        else:
+            places = attribute_places(self._events, self._find_mentioned(snapshot), self._carried[0], wanted.attributes)
+            names = tuple(schema.names[p] for p in places)
+            times = [] if wanted.event_time is None else [event_place(self._events, wanted.event_time, "event_time")]
+            # By position, as columns of a frame may be called the same but for upper and lower case, or hold dots.
+            numbered = events.toDF(*(f"c{i}" for i in range(len(schema))))
+            columns = [f"c{p} AS {name}" for p, name in zip(self._carried, self._called)]
+            columns += [f"c{p} AS a{p}" for p in places] + [f"c{p} AS event_time" for p in times]
+            frame = numbered.selectExpr(*columns, "spark_partition_id() AS partition")
+        found = replace(
+            self._output.find(id_type != pa.int64(), "weight" in wanted.carry),
+            versions="subscription_version" in wanted.carry,
+            problem=False,
         )
-        return self._with_version(numbered.select(*columns).mapInArrow(function, StructType(fields)), snapshot)
+        aged = wanted.event_time is not None
+        layout = EventColumns(self._called, names, wanted.attributes, aged=aged, numbered=past is None)
+        fields = [StructField(name, schema[p].dataType) for name, p in zip(self._called, self._carried)]
+        return frame, Task(self._ship(events, snapshot), layout, found, reading), fields
 
-    def _with_version(self, matches: DataFrame, snapshot: Snapshot) -> DataFrame:
-        if "version" not in self._wanted.carry:
-            return matches
-        return matches.withColumn("version", F.lit(snapshot.version).cast("bigint"))
+    def _write(self, events: DataFrame, frame: DataFrame, task: Task, fields: list[StructField], batch: int) -> Counted:
+        assert isinstance(task.subscriptions, Shipment)
+        snapshot, session = task.subscriptions.snapshot, events.sparkSession
+        counts = session.sparkContext.accumulator({}, CountsByPartition())
+        live = {"counts": counts, **self._send(events, snapshot)}
+        called = f"dibs_match[version {snapshot.version}, {len(self._follower.matcher)} subscriptions]"
+        version = snapshot.version if "version" in self._wanted.carry else None
+        if isinstance(self._sink, Parquet) and self._sink.files is None:
+            if self._direct is None:
+                self._direct = (find_folder(self._sink.path, fields, session),)
+            if self._direct[0] is not None:
+                path, codec = self._direct[0]
+                folder = begin(path, batch)
+                target = Target(str(folder), self._describe_rows(fields, task.found, version), codec, version)
+                function = in_worker(WRITE, task, target, called=called, **live)
+                files = [row.file for row in frame.mapInArrow(function, TOLD).collect()]
+                commit(folder, path, batch, files, target)
+                return counts.value
+        rows = frame.mapInArrow(in_worker(MATCH, task, called=called, **live), worker_schema(fields, task.found))
+        matches = shape_result(rows, self._output, list(self._wanted.keep))
+        if version is not None:
+            matches = matches.withColumn("version", F.lit(version).cast("bigint"))
+        self._sink.write(matches, batch)
+        return counts.value
+
+    def _describe_rows(self, fields: list[StructField], found: Found, version: int | None) -> pa.Schema:
+        """The columns of the matches."""
+        names = ["event_id", *self._wanted.keep]
+        carried = [pa.field(name, arrow_type(field.dataType)) for name, field in zip(names, fields)]
+        own = [pa.field(LONG[name], kind) for name, kind in found.lists.items()]
+        own += [] if version is None else [pa.field("version", pa.int64())]
+        return pa.schema([*carried, *own], {SPARK_VERSION: self._spark_version.encode()})
 
     def _find_mentioned(self, snapshot: Snapshot) -> frozenset[str]:
         """The attributes that subscriptions mention, if the events' columns are attributes."""
@@ -258,16 +285,22 @@ class MicroBatches:
             self._attributes = key, self._follower.matcher.attributes
         return self._attributes[1]
 
-    def _shipment(self, events: DataFrame, snapshot: Snapshot) -> Shipment:
+    def _ship(self, events: DataFrame, snapshot: Snapshot) -> Shipment:
         state = self._ledger.state
         if is_local(events.sparkSession):
-            return Shipment(str(state), snapshot, None, None, None)
+            return Shipment(str(state), snapshot)
         steps = {step.name: step_path(state, step.name).read_bytes() for step in snapshot.steps}
+        return Shipment(str(state), snapshot, steps)
+
+    def _send(self, events: DataFrame, snapshot: Snapshot) -> dict[str, Any]:
+        """Broadcasts for workers that do not see this machine's files."""
+        if is_local(events.sparkSession):
+            return {}
         if self._kernels is None:
             kernels = pack()
             content = None if kernels is None else (kernels.processor, kernels.content)
             self._kernels = events.sparkSession.sparkContext.broadcast(content)
-        return Shipment(str(state), snapshot, steps, self._broadcast_of(events, snapshot), self._kernels)
+        return {"kernels": self._kernels, "sent": self._broadcast_of(events, snapshot)}
 
     def _broadcast_of(self, events: DataFrame, snapshot: Snapshot) -> Any:
         """The files of the base, for workers that do not see them: sent once to each machine."""
@@ -291,13 +324,3 @@ class MicroBatches:
             self._history.close()
         self._follower.matcher.close()
         self._ledger.close()
-
-
-def _worker_function(counts: Any, **arguments: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
-        from dibs.spark.living_worker import match_snapshot
-        from dibs.spark.metrics import count_into
-
-        return match_snapshot(batches, count=count_into(counts), **arguments)
-
-    return dibs_match

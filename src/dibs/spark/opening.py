@@ -10,13 +10,16 @@ from pathlib import Path
 from dibs.errors import FormatError
 from dibs.matcher import Matcher
 from dibs.spark.places import Folder, cache_folder, place_of, remove_unused
+from dibs.spark.shipping import Artifact, receive
 from dibs.storage import versions
 from dibs.storage.versions import Version
 
 OPENED = 4  # indexes, or shards of one, that a worker keeps mapped
 
 
-def open_matcher(path: str, version: Version, files: dict[str, bytes] | None, shard: int | None = None) -> Matcher:
+def open_matcher(
+    path: str, version: Version, files: dict[str, bytes] | Artifact | None, shard: int | None = None
+) -> Matcher:
     """The version, or a shard of it. files: its content, for a machine that does not see the path."""
     return _open(_here(path, version, files, shard), versions.to_text(version), shard)
 
@@ -29,7 +32,7 @@ def _open(folder: Path, text: str, shard: int | None) -> Matcher:
     return Matcher.of_state(state, version.index, threads=1, options=version.options, types=version.types)
 
 
-def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: int | None) -> Path:
+def _here(path: str, version: Version, files: dict[str, bytes] | Artifact | None, shard: int | None) -> Path:
     """The folder of this machine that has the files."""
     place = place_of(path)
     if not isinstance(place, Folder):
@@ -42,7 +45,7 @@ def _here(path: str, version: Version, files: dict[str, bytes] | None, shard: in
                 "workers share, or a URL"
             )
         return place.path
-    return write_here(version.fingerprint, files)
+    return write_here(version.fingerprint, receive(files))
 
 
 def write_here(name: str, files: dict[str, bytes]) -> Path:

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringType, StructField, StructType
 
 from dibs.arguments import check_flag, check_number
 from dibs.errors import ArgumentError, show
+from dibs.spark.found import Found
 
+COUNTED = ("events", "microseconds")
 WATERMARK = "spark.watermarkDelayMs"
+TYPES: dict[pa.DataType, DataType] = {pa.string(): StringType(), pa.int64(): LongType(), pa.float64(): DoubleType()}
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,17 @@ class Output:
         """Whether all matches of an event must be seen together."""
         return self.every_event or self.top is not None
 
+    def find(self, text_ids: bool, weighted: bool) -> Found:
+        """What workers have to find for it."""
+        return Found(
+            text_ids,
+            weights=weighted and not self.count_only,
+            why=self.explain,
+            count_only=self.count_only,
+            top=self.top,
+            every_event=self.every_event,
+        )
+
 
 def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -> Output:
     if how not in ("long", "array"):
@@ -47,24 +62,20 @@ def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -
     return Output(how, None if top is None else check_number("top", top), tuple(keep), explain, count_only)
 
 
-def list_found_fields(output: Output, id_type: DataType, weighted: bool) -> list[StructField]:
+def list_fields(found: Found) -> list[StructField]:
     """The columns of the workers behind those that are carried."""
-    if output.count_only:
-        fields = [StructField("matches", LongType())]
-    else:
-        fields = [StructField("ids", ArrayType(id_type))]
-        fields += [StructField("weights", ArrayType(DoubleType()))] if weighted else []
-        fields += [StructField("why", ArrayType(StringType()))] if output.explain else []
-    return [*fields, StructField("problem", StringType())]
+    fields = [StructField("matches", LongType())] if found.count_only else []
+    fields += [StructField(name, ArrayType(TYPES[kind])) for name, kind in found.lists.items()]
+    fields += [StructField("problem", StringType())] if found.problem else []
+    return [*fields, *([StructField(name, LongType()) for name in COUNTED] if found.counted else [])]
 
 
-def counts(output: Output) -> list[Column]:
-    """What is observed."""
-    matches = F.sum("matches") if output.count_only else F.sum(F.size("ids"))
-    return [
-        F.coalesce(matches, F.lit(0)).cast("long").alias("matches"),
-        F.count("problem").alias("malformed_events"),
-    ]
+def counts(output: Output, names: Iterable[str]) -> list[Column]:
+    """What is observed. names: the columns of the workers' rows."""
+    sums = {"matches": F.sum("matches") if output.count_only else F.sum(F.size("ids"))}
+    sums |= {name: F.sum(name) for name in COUNTED if name in names}
+    found = [F.coalesce(column, F.lit(0)).cast("long").alias(name) for name, column in sums.items()]
+    return [*found, F.count("problem").alias("malformed_events")]
 
 
 def gather_shards(rows: DataFrame, output: Output, carried: list[str]) -> DataFrame:
@@ -101,10 +112,10 @@ def shape_result(rows: DataFrame, output: Output, keep: list[str]) -> DataFrame:
     carried = [F.col("event_id"), *(F.col(f"k{i}").alias(name) for i, name in enumerate(keep))]
     if output.count_only:
         return rows.select(*carried, "matches")
-    lists = [name for name in ("ids", "weights", "why") if name in names]
-    called = {"ids": "subscription_ids" if output.how == "array" else "subscription_id", "weights": "weight"}
+    lists = [name for name in ("ids", "weights", "versions", "why") if name in names]
+    called = {"ids": "subscription_id", "weights": "weight", "versions": "subscription_version"}
     if output.how == "array":
-        called["weights"] = "weights"
+        called = {"ids": "subscription_ids"}
         return rows.select(*carried, *(F.col(name).alias(called.get(name, name)) for name in lists))
     if len(lists) == 1:
         return rows.select(*carried, F.explode("ids").alias("subscription_id"))
@@ -119,6 +130,6 @@ def kept_metadata(field: StructField) -> dict[str, Any]:
     return {key: value for key, value in (field.metadata or {}).items() if key == WATERMARK}
 
 
-def worker_schema(carried: Iterable[StructField], output: Output, id_type: DataType, weighted: bool) -> StructType:
+def worker_schema(carried: Iterable[StructField], found: Found) -> StructType:
     own = [StructField(field.name, field.dataType, metadata=kept_metadata(field)) for field in carried]
-    return StructType([*own, *list_found_fields(output, id_type, weighted)])
+    return StructType([*own, *list_fields(found)])

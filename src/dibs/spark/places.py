@@ -31,7 +31,8 @@ from dibs.storage import versions
 from dibs.storage.versions import VERSIONS, Version
 
 UNFINISHED, MARK = "_temporary", "_SUCCESS"  # in a folder while Spark or Hadoop writes a table there, and at its end
-JAVA = ("_jvm", "_jsc")  # of a classic session: what Python has no words for
+CRYPTO = "parquet.crypto.factory.class"  # by which Parquet files are encrypted
+JAVA = ("_jvm", "_jsc", "_jsparkSession")  # of a classic session: what Python has no words for
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # dbfs:/ too
 SHOWN = 300  # characters of what others say
 SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # Hadoop's names of what Arrow calls otherwise
@@ -199,6 +200,17 @@ def spark_path(path: str | os.PathLike[str]) -> str:
     return os.fspath(path) if local is None else f"file://{Path(local).absolute()}"
 
 
+def local_folder(path: str, spark: Any) -> Path | None:
+    """The folder of this machine that Spark writes plain files to when it is given the path; None: it writes elsewhere,
+    or files that are encrypted."""
+    java, _, session = (getattr(spark, name) for name in JAVA)
+    wanted, configuration = java.org.apache.hadoop.fs.Path(path), session.sessionState().newHadoopConf()
+    if configuration.get(CRYPTO) is not None:
+        return None
+    found = str(wanted.getFileSystem(configuration).makeQualified(wanted).toString())
+    return Path(found.removeprefix("file:")) if found.startswith("file:/") else None
+
+
 def is_hidden(name: str) -> bool:
     """From Spark's readers."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
@@ -217,7 +229,7 @@ def is_unfinished(path: Path | str, spark: Any = None) -> bool:
     part of it. spark: a session that looks, at a URL."""
     if isinstance(path, Path):
         return (path / UNFINISHED).is_dir() and not (path / MARK).exists()
-    java, context = (getattr(spark, name) for name in JAVA)
+    java, context, _ = (getattr(spark, name) for name in JAVA)
     hadoop = java.org.apache.hadoop.fs.Path
     files = hadoop(path).getFileSystem(context.hadoopConfiguration())
     return bool(files.exists(hadoop(path, UNFINISHED)) and not files.exists(hadoop(path, MARK)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,9 +25,10 @@ from pyspark.sql import SparkSession
 from dibs.arguments import check_text
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.intake import check_choice
-from dibs.spark.frames import is_local, session_of
+from dibs.spark.frames import session_of
 from dibs.spark.interpreters import check_workers
 from dibs.spark.match import Given, carry_files
+from dibs.spark.shipping import in_worker
 from dibs.spark.sources import open_source
 from dibs.spark.sql_worker import Named
 from dibs.storage import versions
@@ -39,7 +40,7 @@ NAME = "dibs_match"
 @dataclass(frozen=True)
 class _Registered:
     ids: str = "string"
-    named: dict[str, dict[str, Any]] = field(default_factory=dict)  # what workers must know of each index
+    named: dict[str, Named] = field(default_factory=dict)  # what workers must know of each index
 
 
 _sessions: WeakKeyDictionary[SparkSession, _Registered] = WeakKeyDictionary()
@@ -83,9 +84,9 @@ def use(
     source = open_source(subscriptions, session, check_choice("auto", None, None, None), "raise", index_dir, version)
     if source.version.joins:
         raise DibsError("subscriptions that ask for the documents before are no index of SQL: use match(history=...)")
-    files = carry_files(source, is_local(session))
+    files = carry_files(source, session)
     known = replace(source.version, kinds={})
-    named = asdict(Named(source.place.name, versions.to_text(known), files))
+    named = Named(source.place.name, versions.to_text(known), files)
     before = _sessions.get(session, _Registered())
     _put(session, replace(before, named={**before.named, name: named}))
 
@@ -105,24 +106,18 @@ def _put(session: SparkSession, registered: _Registered) -> None:
         "dibs_validate": ("validate", "string"),
     }
     for name, (what, kind) in functions.items():
-        session.udf.register(name, arrow_udf(_function(what, registered), kind))
+        session.udf.register(name, arrow_udf(_function(name, what, registered), kind))
     session.udtf.register("dibs_matches", udtf(_table_function(registered)))
 
 
 # ---- what Spark pickles, by value ----
 
 
-def _function(what: str, registered: _Registered) -> Callable[..., Any]:
-    named, ids = registered.named, registered.ids
-
-    def dibs_function(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        from dibs.spark.sql_worker import run
-
-        return run(what, batches, named, ids)
-
+def _function(name: str, what: str, registered: _Registered) -> Callable[..., Any]:
+    function = in_worker("dibs.spark.sql_worker:run", what, registered.named, registered.ids, called=name)
     # Spark chooses the kind of function by these, and would not find them as texts.
-    dibs_function.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
-    return dibs_function
+    function.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    return function
 
 
 def _table_function(registered: _Registered) -> type:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +28,42 @@ from pyspark.sql.udtf import AnalyzeResult
 from dibs.errors import DibsError, EventError
 from dibs.language.sql import validate
 from dibs.matcher import Matcher
+from dibs.spark.dealing import EventColumns, Mapped, Turn, read_version
 from dibs.spark.explaining import read_event
+from dibs.spark.found import Found
 from dibs.spark.opening import open_matcher
 from dibs.spark.places import Folder, place_of
-from dibs.spark.worker import Task, match_events
+from dibs.spark.shipping import Artifact
+from dibs.spark.worker import Task, match_turns
 from dibs.storage import store, versions
-from dibs.storage.versions import Version
 
 EVENT = "event"  # the one column, which holds the attributes
+COLUMNS = EventColumns((), (EVENT,), EVENT)
 IDS = {"string": pa.string(), "bigint": pa.int64()}
 
 
 @dataclass(frozen=True)
 class Named:
-    """An index, as workers must know it: plain values."""
+    """An index, as workers must know it."""
 
     path: str
     version: str
-    files: dict[str, bytes] | None
+    files: dict[str, bytes] | Artifact | None
 
 
 class Index:
     """An index that a task uses."""
 
     def __init__(self, named: Named) -> None:
-        self.version = _version(named.version)
+        self.version = read_version(named.version)
         self.matcher: Matcher = open_matcher(named.path, self.version, named.files)
-        self._named = named
+        self._mapped = Mapped(named.path, named.version)
 
     def find(self, events: pa.Array, count_only: bool = False) -> dict[str, pa.Array]:
         """The columns of what was found, a row for each event."""
-        named = self._named
-        task = Task(named.path, named.version, None, None, [EVENT], EVENT, [], False, count_only=count_only, warn=True)
+        found = Found(self.version.ids != "int64", count_only=count_only)
         batch = pa.RecordBatch.from_arrays([events], names=[EVENT])
-        rows = list(match_events([batch], task, self.matcher))
+        rows = list(match_turns([Turn(batch, self.matcher)], Task(self._mapped, COLUMNS, found), {}))
         names = rows[0].schema.names if rows else []
         return {name: pa.concat_arrays([part.column(name) for part in rows]) for name in names}
 
@@ -81,22 +82,17 @@ class Index:
             return f"the event cannot be read: {error}"
 
 
-@lru_cache(maxsize=8)
-def _version(text: str) -> Version:
-    return versions.from_text(text, "a query")
-
-
 class Indexes:
     """Those that a task has asked for: each is looked up once."""
 
-    def __init__(self, named: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, named: dict[str, Named]) -> None:
         self._named = named
         self._open: dict[str, Index] = {}
 
     def get(self, name: str) -> Index:
         if name not in self._open:
             own = self._named.get(name)
-            self._open[name] = Index(find_path(name, self._named) if own is None else Named(**own))
+            self._open[name] = Index(find_path(name, self._named) if own is None else own)
         return self._open[name]
 
     def each(self, index: pa.Array, find: Callable[[Index, pa.Array], pa.Array], kind: pa.DataType) -> pa.Array:
@@ -133,9 +129,7 @@ def find_path(path: str, named: Iterable[str]) -> Named:
     return Named(place.name, versions.to_text(version), None)
 
 
-def run(
-    what: str, batches: Iterator[tuple[pa.Array, ...]], named: dict[str, dict[str, Any]], ids: str
-) -> Iterator[pa.Array]:
+def run(batches: Iterator[tuple[pa.Array, ...]], what: str, named: dict[str, Named], ids: str) -> Iterator[pa.Array]:
     """One of the functions, over the batches of a task."""
     indexes = Indexes(named)
     kind = {"match": pa.list_(IDS[ids]), "count": pa.int64()}.get(what, pa.string())
@@ -173,7 +167,7 @@ def describe_rows(event: DataType, ids: str) -> Described:
 class TableRows:
     """The rows of the table function, one event after the other."""
 
-    def __init__(self, kind: DataType, named: dict[str, dict[str, Any]], ids: str) -> None:
+    def __init__(self, kind: DataType, named: dict[str, Named], ids: str) -> None:
         self._kind, self._indexes, self._id = kind, Indexes(named), str if ids == "string" else int
 
     def find(self, event: Any, index: str | None) -> list[tuple[Any, float]]:

@@ -35,6 +35,7 @@ from dibs.spark.mistakes import Mistakes
 from dibs.spark.options import check_options, describe_options, find_query, write_options
 from dibs.spark.places import has_versions, local_path, place_of
 from dibs.spark.running import RunningStream, close_ended
+from dibs.spark.shipping import is_connect
 from dibs.spark.sinks import Sink, sink_of
 from dibs.spark.stopping import stop_quietly
 from dibs.spark.tables import Table
@@ -108,22 +109,13 @@ def stream(
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
+    _refuse_connect(events, "stream", "with match(events, ...).writeStream the subscriptions are those of its start")
     check_callable("on_batch", on_batch)
     check_text("name", name)
     if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
         raise ArgumentError(f'trigger is "available-now", a time as "10 seconds", or None, not {show(trigger)}')
-    batches, feed = _prepare(
-        events,
-        subscriptions,
-        sink,
-        checkpoint,
-        state,
-        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
-        on_error,
-        order,
-        history,
-        strict,
-    )
+    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
     batches.on_batch = on_batch
     try:
         writer = events.writeStream.foreachBatch(stop_quietly(batches.run)).option(
@@ -171,18 +163,9 @@ def backfill(
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
-    batches, feed = _prepare(
-        events,
-        subscriptions,
-        sink,
-        checkpoint,
-        state,
-        find_wanted(events, event_id, attributes, carry, event_time, keep, top),
-        on_error,
-        order,
-        history,
-        strict,
-    )
+    _refuse_connect(events, "backfill", "match(events, ...) gives the same matches, for you to write")
+    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
     try:
         if feed is not None:
             feed.start(stay=False)
@@ -209,8 +192,6 @@ def _prepare(
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
     check_on_error(on_error)
-    if type(events).__module__.startswith("pyspark.sql.connect"):
-        raise DibsError("streams with changing subscriptions need a classic Spark session; use match on Spark Connect")
     check_workers(events.sparkSession)
     wanted.check(events)
     target = sink_of(sink)
@@ -230,10 +211,18 @@ def _prepare(
         ledger.close()
         raise
     mistakes = Mistakes(events, wanted.attributes)
-    given = (ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
+    given = (events, ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
     batches = MicroBatches(*given)
     batches.options = options
     return batches, feed
+
+
+def _refuse_connect(events: DataFrame, name: str, instead: str) -> None:
+    if is_connect(events):
+        raise DibsError(
+            f"{name} needs a classic Spark session, whose driver has the snapshots of the subscriptions, and not Spark "
+            f"Connect: {instead}"
+        )
 
 
 def _living(

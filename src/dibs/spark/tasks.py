@@ -57,18 +57,6 @@ class Job:
     def shards(self) -> int:
         return 1 if self.cuts is None else self.cuts.shards
 
-    def pack(self) -> dict[str, Any]:
-        """Plain values, which a worker without Dibs can unpickle."""
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        cuts = None if self.cuts is None else self.cuts.cuts
-        return {**own, "cuts": cuts, "old": None if self.old is None else versions.to_text(self.old)}
-
-    @classmethod
-    def unpack(cls, fields: dict[str, Any]) -> Job:
-        old, cuts = fields["old"], fields["cuts"]
-        old = None if old is None else versions.from_text(old, "a job")
-        return cls(**{**fields, "old": old, "cuts": None if cuts is None else Cuts(cuts)})
-
 
 def tell_rows(what: dict[str, Any]) -> pa.RecordBatch:
     return pa.record_batch({"told": [json.dumps(what)]})

@@ -14,8 +14,7 @@ files that all workers see (growing_parts.py).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -27,8 +26,6 @@ from pyspark.sql.types import (
     DateType,
     NumericType,
     StringType,
-    StructField,
-    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -46,11 +43,12 @@ from dibs.spark.joins.growing_parts import Kept, StoredPart, new_name, number_pa
 from dibs.spark.joins.growing_worker import Landing, Reading
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys, find_keys
-from dibs.spark.living_worker import MatchColumns, Shipment
+from dibs.spark.shipping import in_worker
 
 if TYPE_CHECKING:
     from dibs.spark.micro_batch import Wanted
 
+LAND = "dibs.spark.joins.growing_worker:land"
 TASKS_PER_CORE = 2  # that match a micro-batch, at most
 EVENTS_PER_TASK = 500  # at least, if there are several
 BINARY = "UTF8_BINARY"  # the collation of strings that have none
@@ -140,7 +138,7 @@ class GrowingHistory:
         name = f"part-{secrets.token_hex(8)}"
         folder = self._log.parts / name
         folder.mkdir(parents=True)
-        told = frame.mapInArrow(_landing_function(landing, str(folder)), TOLD).collect()
+        told = frame.mapInArrow(in_worker(LAND, landing, str(folder), called="dibs_land"), TOLD).collect()
         files = tuple(row.file for row in sorted(told, key=lambda row: row.task) if row.file is not None)
         missing = [file for file in files if not (folder / file).exists()]
         if missing:
@@ -222,27 +220,16 @@ class GrowingHistory:
 
     # ---- matching ----
 
-    def match(
-        self,
-        events: DataFrame,
-        record: Record,
-        matcher: Matcher,
-        shipment: Shipment,
-        output: MatchColumns,
-        fields: list[StructField],
-        counts: Any,
-    ) -> DataFrame:
-        """The matches of a batch. fields: of its rows."""
+    def read(self, events: DataFrame, record: Record, matcher: Matcher) -> Reading:
+        """What tasks must know to match a batch. Each has one of its homes."""
         keys, asked = self.find_keys(matcher), self._asked
         landing, _ = self._landing(events, keys, matcher)
-        session = events.sparkSession
-        homes = min(TASKS_PER_CORE * cores_of(session), 1 + record.own.rows // EVENTS_PER_TASK)
-        reading = Reading(
+        return Reading(
             folder=str(self._log.parts),
             before=record.before,
             own=record.own,
             kept=self._find_kept(record.start, record.started),
-            homes=homes,
+            homes=min(TASKS_PER_CORE * cores_of(events.sparkSession), 1 + record.own.rows // EVENTS_PER_TASK),
             every=bool(keys.unkeyed),
             names=tuple(landing.names),
             attributes=asked.attributes,
@@ -251,8 +238,6 @@ class GrowingHistory:
             event_time=asked.event_time,
             retain=self.retain,
         )
-        rows = session.range(0, homes, 1, homes)
-        return rows.mapInArrow(_matching_function(counts, shipment, reading, output), StructType(fields))
 
 
 def _describe(events: DataFrame) -> list[tuple[str, str]]:
@@ -276,33 +261,3 @@ def _kept_places(events: DataFrame) -> list[int]:
 def _number_columns(events: DataFrame, places: list[int]) -> DataFrame:
     numbered = events.toDF(*(f"e{i}" for i in range(len(events.columns))))
     return numbered.select(*(F.col(f"e{place}").alias(f"c{i}") for i, place in enumerate(places)))
-
-
-# ---- what Spark pickles ----
-
-
-def _landing_function(landing: Landing, folder: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    fields = asdict(landing)
-
-    def dibs_land(batches: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        from dibs.spark.joins.growing_worker import Landing, land
-
-        context = TaskContext.get()
-        return land(batches, Landing(**fields), folder, 0 if context is None else context.partitionId())
-
-    return dibs_land
-
-
-def _matching_function(
-    counts: Any, shipment: Shipment, reading: Reading, output: MatchColumns
-) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def dibs_match(batches: Iterable[Any]) -> Iterator[Any]:
-        from dibs.spark.joins.growing_worker import match
-        from dibs.spark.living_worker import follow, time_of
-        from dibs.spark.metrics import count_into
-
-        return match(batches, reading, follow(shipment), output, count_into(counts), time_of(shipment))
-
-    return dibs_match

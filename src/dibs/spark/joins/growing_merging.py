@@ -10,9 +10,11 @@ import logging
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 
 from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts
+from dibs.spark.merging import count_small
 from dibs.thresholds import thresholds
 
 log = logging.getLogger("dibs.spark")
@@ -61,13 +63,7 @@ class Merging:
 
 
 def choose(parts: tuple[StoredPart, ...]) -> tuple[StoredPart, ...]:
-    """The newest parts, each at most `size_ratio` times as large as all newer ones together, if they are more than
-    `spark_history_parts` and have the same keys: so a document is copied some times, however long the stream runs."""
-    chosen: list[StoredPart] = []
-    rows = 0
-    for part in reversed(parts):
-        if chosen and (part.rows > thresholds.size_ratio * rows or part.keys != chosen[0].keys):
-            break
-        chosen.append(part)
-        rows += part.rows
-    return tuple(chosen[::-1]) if len(chosen) > max(1, thresholds.spark_history_parts) else ()
+    """The newest small parts, if they are more than `spark_history_parts`, of those that have the same keys."""
+    alike = list(takewhile(lambda part: part.keys == parts[-1].keys, reversed(parts)))
+    small = count_small(part.rows for part in alike)
+    return parts[len(parts) - small :] if small > max(1, thresholds.spark_history_parts) else ()

@@ -1,13 +1,12 @@
 """What a stream with a history runs in Spark's Python workers.
 
-land     the events of a micro-batch, as they are kept: with their times and keys, in a file of their own
-match    the events that are at home in a task, each with the documents before it
+land        the events of a micro-batch, as they are kept: with their times and keys, in a file of their own
+find_home   the events that are at home in a task, and the documents before them
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,9 +22,7 @@ from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
 from dibs.history.state import Part as HistoryPart
 from dibs.history.state import State
-from dibs.language.present import Now
 from dibs.language.time_kernels import read_times
-from dibs.matcher import Matcher
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.growing_parts import (
     LANDED,
@@ -42,9 +39,6 @@ from dibs.spark.joins.growing_parts import (
 )
 from dibs.spark.joins.hashes import hash_documents, hash_events
 from dibs.spark.joins.keys import Pair
-from dibs.spark.living_worker import Count, Counts, MatchColumns, list_pairs, make_rows
-
-AT_ONCE = 16_384  # events that are matched together
 
 
 @dataclass(frozen=True)
@@ -58,9 +52,13 @@ class Landing:
     by: str | None  # the attribute that holds the time by which documents are retained
 
 
-def land(batches: Iterable[pa.RecordBatch], landing: Landing, folder: str, task: int) -> Iterator[pa.RecordBatch]:
+def land(batches: Iterable[pa.RecordBatch], landing: Landing, folder: str) -> Iterator[pa.RecordBatch]:
     """Writes the events that can be read, with the columns LANDED, and tells of it in one row: task, file (null: none
     can be read), unreadable events."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    task = 0 if context is None else context.partitionId()
     dropped = [0]
     rows = _land(batches, landing, dropped)
     first = next(rows, None)
@@ -183,58 +181,37 @@ class Reading:
     retain: Retain
 
 
-def match(
-    batches: Iterable[pa.RecordBatch],
-    reading: Reading,
-    matcher: Matcher,
-    output: MatchColumns,
-    count: Count,
-    now: Now = None,
-) -> Iterator[pa.RecordBatch]:
-    """Rows of matches. batches: numbers of homes, whose events are matched here. now: the time of the match."""
-    for batch in batches:
-        for home in batch.column(0).to_pylist():
-            yield from match_home(home, reading, matcher, output, count, now)
+@dataclass(frozen=True)
+class Home:
+    """Events of a micro-batch that see the same documents: what is carried of them, their attributes[, their time]."""
+
+    events: pa.RecordBatch
+    here: NDArray[np.bool_]  # which of them are at home; the others are documents for those
+    history: Growing
 
 
-def match_home(
-    home: int, reading: Reading, matcher: Matcher, output: MatchColumns, count: Count, now: Now = None
-) -> Iterator[pa.RecordBatch]:
-    began = time.perf_counter()
+def find_home(home: int, reading: Reading, carried: Sequence[str]) -> Home | None:
+    """None: no event is at home there."""
     own = open_part(Path(reading.folder), reading.own)
     is_home, asked = _find_home(own, home, reading)
-    events = int(is_home.sum())
-    if not events:
-        return count(home, Counts())
+    if not is_home.any():
+        return None
     guests = np.arange(reading.own.rows) if reading.every else own.find(asked)
     rows = np.union1d(np.flatnonzero(is_home), guests)
     turn = np.argsort(own.number[rows])
-    at_home = is_home[rows][turn]
 
     def take(name: str) -> pa.Array:
         return own.take(rows, place_of(reading.own, name)).take(pa.array(turn))
 
     kinds = [own.kind(place_of(reading.own, name)) for name in reading.names]
     numbers, held = _find_held(reading, asked, kinds)
-    present = [take(name) for name in reading.names]
-    columns = name_columns(present, reading.names, reading.attributes)
-    carried = pa.RecordBatch.from_arrays(
-        [take(name) for name in (reading.event_id, *reading.keep)], names=["event_id", *output.keep]
-    )
     all_numbers = np.append(numbers, own.number[rows][turn])
     history = Growing(reading.retain, all_numbers, len(numbers), own.newest[rows][turn])
     _hold(history, name_columns(held, reading.names, reading.attributes), reading.attributes)
-    matches = malformed = 0
-    for first in range(0, len(rows), AT_ONCE):
-        found = matcher.match_after(history, columns.slice(first, AT_ONCE), reading.attributes, "skip", now=now)
-        here = at_home[first : first + AT_ONCE]
-        pairs = list_pairs(found, output)
-        pairs = pairs.filter(pa.array(here[pairs["event"].to_numpy()]))
-        yield from make_rows(carried.slice(first, AT_ONCE), pairs, output)
-        matches += len(pairs)
-        malformed += len({problem.event for problem in found.problems if here[problem.event]})
-    oldest = None if reading.event_time is None else _oldest(take(reading.event_time).filter(pa.array(at_home)))
-    count(home, Counts(events, matches, malformed, oldest, 0.0, time.perf_counter() - began))
+    times = () if reading.event_time is None else (reading.event_time,)
+    columns = [take(name) for name in (reading.event_id, *reading.keep, *reading.names, *times)]
+    names = [*carried, *(f"a{i}" for i in range(len(reading.names))), *times]
+    return Home(pa.RecordBatch.from_arrays(columns, names=names), is_home[rows][turn], history)
 
 
 def _find_home(own: OpenPart, home: int, reading: Reading) -> tuple[NDArray[np.bool_], RowNumbers]:
@@ -276,8 +253,3 @@ def _hold(history: Growing, documents: pa.RecordBatch, attributes: str | None) -
         history.put(history.find_kept(state))
 
     history.change(hold)
-
-
-def _oldest(times: pa.Array) -> float | None:
-    first = pa.compute.min(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())).as_py()
-    return None if first is None else first / 1e6

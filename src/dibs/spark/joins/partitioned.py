@@ -7,8 +7,7 @@ partitioned   documents and events meet by their keys (meeting.py): two shuffles
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,10 +21,12 @@ from dibs.spark.frames import is_local
 from dibs.spark.joins.history import History
 from dibs.spark.joins.keys import Keys
 from dibs.spark.joins.meeting import bring_together, choose_homes
-from dibs.spark.joins.worker import DocumentFile, Meeting, make_function
+from dibs.spark.joins.worker import DocumentFile, Meeting
+from dibs.spark.shipping import in_worker
 from dibs.spark.sources import CARRIED_BYTES, collect, own_folder
 from dibs.thresholds import thresholds
 
+WORKER = "dibs.spark.joins.worker"
 KEY_LIST = ArrayType(LongType())
 
 
@@ -99,7 +100,7 @@ def select_documents(history: History, keys: Keys, events: DataFrame) -> Documen
     return Documents(numbered.select(*columns), [f"o{i}" for i in range(len(orders))], names, history.attributes)
 
 
-def write_documents(plan: HistoryPlan, local: bool) -> dict[str, Any]:
+def write_documents(plan: HistoryPlan, local: bool) -> DocumentFile:
     """The replicated documents as a file that workers open; if these are not on this machine, they get its content."""
     assert plan.table is not None
     name = own_folder() / f"history-{secrets.token_hex(8)}.arrow"
@@ -111,35 +112,34 @@ def write_documents(plan: HistoryPlan, local: bool) -> dict[str, Any]:
             f"the documents take {len(content) / 2**20:,.0f} MiB, and at most {CARRIED_BYTES / 2**20:,.0f} MiB travel "
             "with a job: give history=dibs.spark.History(documents, plan='partitioned')"
         )
-    return asdict(DocumentFile(str(name), content, plan.documents.names, plan.documents.attributes))
+    return DocumentFile(str(name), content, plan.documents.names, plan.documents.attributes)
 
 
-def meet(events: Events, plan: HistoryPlan, partitions: int | None) -> tuple[DataFrame, dict[str, Any]]:
-    """Rows for `match_meeting`, and what it must know of them: a number that is 0 for documents and 1 for events, the
+def meet(events: Events, plan: HistoryPlan, partitions: int | None) -> tuple[DataFrame, Meeting]:
+    """Rows for workers, and what they must know of them: a number that is 0 for documents and 1 for events, the
     document's number, its columns, and then the columns of the event. Documents stand first."""
     documents, keys = plan.documents, plan.keys
     partitions = None if partitions is None else check_number("partitions", partitions)
     homes = choose_homes(events.frame.sparkSession, bool(keys.unkeyed), partitions)
-    known = asdict(
-        Meeting(
-            pairs=[(pair.event, pair.document) for pair in keys.pairs],
-            key_attributes=keys.key_attributes,
-            every=bool(keys.unkeyed),
-            homes=homes.count,
-            event_names=events.names,
-            event_attributes=events.attributes,
-            document_names=documents.names,
-            document_attributes=documents.attributes,
-        )
+    meeting = Meeting(
+        pairs=[(pair.event, pair.document) for pair in keys.pairs],
+        key_attributes=keys.key_attributes,
+        every=bool(keys.unkeyed),
+        homes=homes.count,
+        event_names=events.names,
+        event_attributes=events.attributes,
+        document_names=documents.names,
+        document_attributes=documents.attributes,
     )
     asking = _extend(events.frame, [StructField("asks", KEY_LIST), StructField("home", IntegerType())])
     given = _extend(documents.frame, [StructField("keys", KEY_LIST)])
-    asked = events.frame.mapInArrow(make_function("ask", known), asking).withColumn("what", F.lit(1))
-    held = documents.frame.mapInArrow(make_function("hold", known), given)
+    asked = events.frame.mapInArrow(in_worker(f"{WORKER}:ask", meeting, called="dibs_ask"), asking)
+    asked = asked.withColumn("what", F.lit(1))
+    held = documents.frame.mapInArrow(in_worker(f"{WORKER}:hold", meeting, called="dibs_hold"), given)
     held = held.withColumn("what", F.lit(0)).withColumn("number", F.monotonically_increasing_id())
     order = [F.col(name) for name in ("what", *documents.orders, "number")]
     rows = bring_together(asked, held, homes, order)
-    return rows.select("what", "number", *documents.columns, *events.frame.columns), known
+    return rows.select("what", "number", *documents.columns, *events.frame.columns), meeting
 
 
 def _extend(frame: DataFrame, fields: list[StructField]) -> StructType:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,17 +42,6 @@ class Meeting:
     event_attributes: str | None
     document_names: list[str]  # of the last columns of the documents
     document_attributes: str | None
-
-
-def make_function(name: str, known: dict[str, Any]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What Spark pickles and runs: by value, with plain values."""
-
-    def dibs_join(batches: Iterable[Any]) -> Iterator[Any]:
-        from dibs.spark.joins import worker
-
-        return getattr(worker, name)(batches, worker.Meeting(**known))
-
-    return dibs_join
 
 
 # ---- keys ----
@@ -151,9 +139,8 @@ def _replicated(matcher: Matcher, path: str, names: tuple[str, ...], attributes:
     return []  # filled by `open_replicated`, as the content is not for a cache's key
 
 
-def open_replicated(matcher: Matcher, known: dict[str, Any]) -> Matcher:
+def open_replicated(matcher: Matcher, file: DocumentFile) -> Matcher:
     """The matcher with the documents of a file, once for a process."""
-    file = DocumentFile(**known)
     opened = _replicated(matcher, file.path, tuple(file.names), file.attributes)
     if not opened:
         source = pa.memory_map(file.path) if file.content is None else pa.BufferReader(file.content)
