@@ -101,8 +101,8 @@ class _Part:
         there = len(self.columns.offsets) - 1, len(self.columns.attribute), len(self.columns.kind)
         if any(map(gt, wanted, there)):
             share = max(self._texts / self._seen, 1.0 if not self.rows else 1.5)
-            sizes = (min(int(share * size), size + SPARE) for size in map(max, wanted, there))
-            larger = Columns.room(*sizes, self._are_programs)
+            rows, predicates, literals = (min(int(share * size), size + SPARE) for size in map(max, wanted, there))
+            larger = Columns.room(rows, predicates, literals, self._are_programs)
             used = row + 1, *[predicate] * 2, predicate + 1, *[predicate] * 2, *[literal] * 3
             _copy(self.columns, larger, used)
             self.columns = larger
