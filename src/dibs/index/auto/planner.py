@@ -240,7 +240,7 @@ class Auto:
         """times: the events stand for so many."""
         if not self._observes or self._plan is None:
             return
-        seen = times * self._presence.observe(events)
+        seen = self._presence.observe(events, times)
         self._until_look -= seen
         drifted = self._drift.is_there(seen, self._presence)
         if self._until_look > 0 and not drifted:
