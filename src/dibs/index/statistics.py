@@ -44,34 +44,36 @@ class Presence:
     def attributes(self) -> int:
         return len(self._present)
 
-    def observe(self, events: CodedEvents) -> int:
-        """Takes the events; of many at once, a sample. Returns how many there were."""
+    def observe(self, events: CodedEvents, times: int = 1) -> int:
+        """Takes the events, each of which stands for so many; of many, a sample. Returns how many there were."""
         most, in_batch = thresholds.latest_events, len(events)
         if len(events) * SAMPLED_PART > most:
             events = _sample(events, max(most // SAMPLED_PART, 1))
+        weight = min(times * in_batch / max(len(events), 1), thresholds.remembered_events / (2 * max(len(events), 1)))
+        weight = max(weight, 1.0)  # those before are not forgotten at once
         with self._lock:
-            if self.events + len(events) > thresholds.remembered_events:
+            if self.events + weight * len(events) > thresholds.remembered_events:
                 self.events /= 2
                 self._present /= 2
                 self._in_batches /= 2
                 self._blocks /= 2
                 self._seen /= 2
                 self._seen_by_batch /= 2
-            self.events += len(events)
+            self.events += weight * len(events)
             self._seen += in_batch
             self._seen_by_batch += in_batch * in_batch
             if in_batch > thresholds.one_by_one_events:
                 self._in_batches += in_batch
                 self._blocks += -(-in_batch // BLOCK)
             if len(events.attribute) < len(self._present):
-                np.add.at(self._present, events.attribute, 1.0)
+                np.add.at(self._present, events.attribute, weight)
             else:
-                self._present += np.bincount(events.attribute, minlength=len(self._present))
+                self._present += weight * np.bincount(events.attribute, minlength=len(self._present))
             self._latest.append(events)
             self._latest_events += len(events)
             while self._latest_events - len(self._latest[0]) >= most:
                 self._latest_events -= len(self._latest.popleft())
-        return in_batch
+        return times * in_batch
 
     def latest(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Attribute and cell of every value of the latest events."""

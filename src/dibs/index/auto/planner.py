@@ -40,6 +40,7 @@ from dibs.index.statistics import Presence, guess_presence, highest_cells, proba
 from dibs.thresholds import thresholds
 
 DRIFTED = 0.25  # share of the attributes of events that are others than they were
+ASKED = 4  # times as many events as are enough, between two times that this is asked
 SETTLED = 4  # batches of which one is looked at, while the plan is the best by what was seen
 SELDOM = 16  # times as many events between two looks, if nothing was worth planning
 # Where the shares come from.
@@ -148,8 +149,10 @@ class Auto:
             if part.size:
                 found.add(in_parts(partial(part.match, events), len(events), threads, block, part.rate, sink))
         self._matched += 1
-        if not self._settled or self._matched % SETTLED == 0:
+        if not self._settled:
             self._look_at(events)
+        elif self._matched % SETTLED == 0:
+            self._look_at(events, SETTLED)
         return found
 
     def plan(self) -> dict[str, Any]:
@@ -233,10 +236,11 @@ class Auto:
         self._alone += 1
         self._look_at(events)
 
-    def _look_at(self, events: CodedEvents) -> None:
+    def _look_at(self, events: CodedEvents, times: int = 1) -> None:
+        """times: the events stand for so many."""
         if not self._observes or self._plan is None:
             return
-        seen = self._presence.observe(events)
+        seen = self._presence.observe(events, times)
         self._until_look -= seen
         drifted = self._drift.is_there(seen, self._presence)
         if self._until_look > 0 and not drifted:
@@ -244,7 +248,7 @@ class Auto:
         self._settled = self._settled and not drifted
         self._until_look = self._look_every
         self._look_every = min(2 * self._look_every, thresholds.look_every * SELDOM)  # a look costs milliseconds
-        self._drift.look(self._presence)
+        self._drift.look(self._presence, drifted)
         if self.pending is None:
             self.pending = self._look_at_plan
 
@@ -311,26 +315,30 @@ def _told(plan: Plan) -> dict[str, str]:
 
 class Drift:
     """Whether events have other attributes than when the plan was last looked at: then it is looked at at once. Looks
-    that are not followed by another plan come less and less often, however the mix of events goes back and forth."""
+    for that reason that are not followed by another plan come less and less often, however the mix of events goes back
+    and forth."""
 
     def __init__(self) -> None:
         self._known: NDArray[np.float64] | None = None  # the shares of events with each attribute at the last look
         self._every = self._until = thresholds.enough_events
+        self._until_asked = ASKED * thresholds.enough_events
 
     def is_there(self, seen: int, presence: Presence) -> bool:
         """seen: events since it was last asked."""
         self._until -= seen
-        if self._until > 0 or self._known is None:
+        self._until_asked -= seen
+        if self._until > 0 or self._until_asked > 0 or self._known is None:
             return False
-        self._until = self._every
+        self._until_asked = ASKED * thresholds.enough_events
         latest = presence.latest_share()
         return float(np.abs(latest - self._known).sum()) > DRIFTED * float(self._known.sum() + latest.sum())
 
-    def look(self, presence: Presence) -> None:
-        """The plan is looked at now."""
+    def look(self, presence: Presence, drifted: bool = False) -> None:
+        """The plan is looked at now; drifted: because of this."""
         self._known = presence.latest_share()
         self._until = self._every
-        self._every = min(2 * self._every, thresholds.enough_events * SELDOM)
+        if drifted:
+            self._every = min(2 * self._every, thresholds.enough_events * SELDOM)
 
 
 class OneByOne:
