@@ -66,7 +66,7 @@ def test_workers_without_kernels_give_the_same_rows(
     batches = table.add_column(0, "event_id", ids).combine_chunks().to_batches()
     texts, version = cold.read_texts(table_of(TEXTS), True, True, "raise") or ((), None)
     columns = EventColumns(("event_id",), tuple(table.column_names), attributes)
-    found = Found(True, weights=not counting, count_only=counting, top=None if counting else 3)
+    found = Found(True, () if counting else ("ids", "weights"), count_only=counting, top=None if counting else 3)
     assert version is not None
     plain = list(run(batches, Task(texts, columns, found)))
     monkeypatch.setattr(cold, "is_ready", lambda: True)

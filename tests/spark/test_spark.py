@@ -359,7 +359,7 @@ def test_index_dir_keeps_what_was_compiled(spark: SparkSession, tmp_path: Path) 
 def task_of(folder: Path, names: tuple[str, ...] = ("id", "a"), weights: bool = False, **more: Any) -> worker.Task:
     saved = versions.of_saved(folder, *store.load_all(folder))
     mapped = Mapped(str(folder), versions.to_text(saved))
-    found = Found(saved.ids != "int64", weights=weights, every_event=False)
+    found = Found(saved.ids != "int64", ("ids", "weights") if weights else ("ids",), every_event=False)
     return worker.Task(mapped, EventColumns(("event_id",), names, None), found, **{"warn": True, **more})
 
 

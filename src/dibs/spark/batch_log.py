@@ -18,10 +18,10 @@ from dibs.errors import DamagedError
 from dibs.storage.files import replace_bytes
 
 BATCHES = "batches"
-Record = TypeVar("Record")
+Logged = TypeVar("Logged")
 
 
-class BatchLog(Generic[Record]):
+class BatchLog(Generic[Logged]):
     """name: of the record in a file. format: of the files. lost: what cannot be done without one."""
 
     def __init__(
@@ -30,8 +30,8 @@ class BatchLog(Generic[Record]):
         name: str,
         format: int,
         lost: str,
-        describe: Callable[[Record], dict[str, Any]],
-        make: Callable[[dict[str, Any]], Record],
+        describe: Callable[[Logged], dict[str, Any]],
+        make: Callable[[dict[str, Any]], Logged],
     ) -> None:
         self.folder, self._name, self._format, self._lost = folder, name, format, lost
         self._describe, self._make = describe, make
@@ -40,7 +40,7 @@ class BatchLog(Generic[Record]):
     def _path(self, batch: int) -> Path:
         return self.folder / BATCHES / f"{batch:012d}.json"
 
-    def read(self, batch: int, query: str | None = None) -> Record | None:
+    def read(self, batch: int, query: str | None = None) -> Logged | None:
         """None: the batch is new to this query (None: to any)."""
         path = self._path(batch)
         try:
@@ -58,14 +58,14 @@ class BatchLog(Generic[Record]):
     def refuse(self, format: Any) -> None:
         raise ValueError(f"it has the format {format}")
 
-    def write(self, batch: int, record: Record, query: str) -> None:
+    def write(self, batch: int, record: Logged, query: str) -> None:
         content = {"format": self._format, "query": query, "batch": batch, self._name: self._describe(record)}
         replace_bytes(self._path(batch), json.dumps(content, indent=1).encode())
 
     def list_batches(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.folder / BATCHES).glob("*.json"))
 
-    def keep_two(self, batch: int, query: str) -> list[Record]:
+    def keep_two(self, batch: int, query: str) -> list[Logged]:
         """The records of this batch and the one before; all others are removed."""
         kept = []
         for number in self.list_batches():

@@ -26,10 +26,10 @@ from dibs.spark.frames import (
     subscription_columns,
     table_frame,
 )
-from dibs.spark.interpreters import check_workers
 from dibs.spark.mistakes import Mistakes
 from dibs.spark.places import Folder, Place, place_of
 from dibs.spark.rejected import frame_rejected
+from dibs.spark.shipping import check_workers
 from dibs.spark.uses import Asked, count_uses
 from dibs.storage import versions
 from dibs.storage.versions import Version

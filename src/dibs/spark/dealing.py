@@ -58,8 +58,7 @@ class Shipment:
     steps: dict[str, bytes] | None = None  # None: workers see the state folder
 
 
-Texts = tuple[tuple[Any, ...], ...]
-Documents = Union[DocumentFile, Meeting, Reading, None]
+DocumentSource = Union[DocumentFile, Meeting, Reading, None]
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,11 @@ class Turn:
 
 
 def deal(
-    batches: Iterable[pa.RecordBatch], subscriptions: Any, documents: Documents, events: EventColumns, sent: Any = None
+    batches: Iterable[pa.RecordBatch],
+    subscriptions: Any,
+    documents: DocumentSource,
+    events: EventColumns,
+    sent: Any = None,
 ) -> Iterator[Turn]:
     """Opens the subscriptions; then the events, turn by turn. sent: a broadcast of the files of a Shipment's base, for
     workers that do not see them."""
@@ -140,7 +143,7 @@ def deal(
 
 
 def _deal(
-    batches: Iterable[pa.RecordBatch], matcher: Any, now: Now, documents: Documents, events: EventColumns
+    batches: Iterable[pa.RecordBatch], matcher: Any, now: Now, documents: DocumentSource, events: EventColumns
 ) -> Iterator[Turn]:
     met = Meet(matcher, documents) if isinstance(documents, Meeting) else None
     for batch in batches if met is None else met.events(batches):

@@ -20,6 +20,8 @@ from dibs.matcher import Matcher
 from dibs.matches import Matches, Part
 from dibs.spark.explaining import explain_pairs
 
+KINDS = {"ids": pa.int64(), "weights": pa.float64(), "versions": pa.int64(), "why": pa.string()}  # of arrays
+TEXT_IDS = pa.string()
 PROBLEMS_SHOWN = 10  # of one event
 
 
@@ -28,9 +30,7 @@ class Found:
     """The columns behind those that are carried: ids[, weights][, versions][, why], or matches; and problem."""
 
     text_ids: bool
-    weights: bool = False
-    versions: bool = False  # of the subscriptions
-    why: bool = False
+    lists: tuple[str, ...] = ("ids",)  # which of them
     count_only: bool = False  # their number, matches, in place of them
     top: int | None = None  # only so many of an event, those of the highest weight; equal ones by id
     nothing: bool = False  # only what is wrong with the events is asked for
@@ -38,16 +38,9 @@ class Found:
     problem: bool = True
     counted: bool = False  # events, microseconds: how many there were, and for how long, in the first row of a slice
 
-    @property
-    def lists(self) -> dict[str, pa.DataType]:
-        """The columns that are arrays, and the type of their elements."""
-        asked = {
-            "ids": (not self.count_only, pa.string() if self.text_ids else pa.int64()),
-            "weights": (self.weights, pa.float64()),
-            "versions": (self.versions, pa.int64()),
-            "why": (self.why, pa.string()),
-        }
-        return {name: kind for name, (wanted, kind) in asked.items() if wanted}
+    def kind(self, name: str) -> pa.DataType:
+        """Of the elements of a list."""
+        return TEXT_IDS if name == "ids" and self.text_ids else KINDS[name]
 
 
 def find_columns(
@@ -63,19 +56,19 @@ def find_columns(
         return {"matches": pa.array(counts)}
     parts = matches.parts
     order, offsets = matches.by_event()
-    own: dict[str, Any] = {"ids": _ids(parts, found.lists["ids"], order)}
-    if found.weights or found.top is not None:
+    own: dict[str, Any] = {"ids": _ids(parts, found.kind("ids"), order)}
+    if "weights" in found.lists or found.top is not None:
         own["weights"] = np.concatenate([np.empty(0), *(s.weights_at(r) for s, _, r in parts)])[order]
-    if found.versions:
+    if "versions" in found.lists:
         own["versions"] = np.concatenate([np.empty(0, np.int64), *(s.versions[r] for s, _, r in parts)])[order]
     if found.top is not None:
         chosen, offsets = _heaviest(offsets, own["ids"], own["weights"], found.top)
         own = {name: values.take(pa.array(chosen)) if name == "ids" else values[chosen] for name, values in own.items()}
-    if found.why:
+    if "why" in found.lists:
         event = np.repeat(np.arange(len(matches)), np.diff(offsets))
         own["why"] = explain_pairs(matcher, own["ids"].to_pylist(), event.tolist(), events, attributes, now)
     at = pa.array(offsets)
-    return {name: pa.ListArray.from_arrays(at, pa.array(own[name], kind)) for name, kind in found.lists.items()}
+    return {name: pa.ListArray.from_arrays(at, pa.array(own[name], found.kind(name))) for name in found.lists}
 
 
 def no_columns(rows: int, found: Found) -> dict[str, pa.Array]:
@@ -83,7 +76,7 @@ def no_columns(rows: int, found: Found) -> dict[str, pa.Array]:
     if found.count_only:
         return {"matches": pa.array(np.zeros(rows, np.int64))}
     at = pa.array(np.zeros(rows + 1, np.int32))
-    return {name: pa.ListArray.from_arrays(at, pa.array([], kind)) for name, kind in found.lists.items()}
+    return {name: pa.ListArray.from_arrays(at, pa.array([], found.kind(name))) for name in found.lists}
 
 
 def make_rows(

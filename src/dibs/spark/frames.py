@@ -27,7 +27,6 @@ from pyspark.sql.types import (
 from dibs.errors import ArgumentError, DibsError, FormatError, show
 from dibs.spark.ordering import Ordering, find_order
 from dibs.spark.places import MARK, UNFINISHED, first_line, is_hidden, is_unfinished, local_path, spark_path
-from dibs.spark.shipping import is_connect
 
 FORMATS = {
     ".parquet": "parquet",
@@ -37,6 +36,7 @@ FORMATS = {
 }
 TABLE_NAME = re.compile(r"\w+(\.\w+){0,2}")
 OURS = ("id", "expression", "weight", "deleted")
+CONNECT = "pyspark.sql.connect"
 COLUMNS = "id (a string or an integer), expression (a string) and, if wanted, weight (a number)"
 
 
@@ -60,9 +60,15 @@ def is_frame(value: object) -> bool:
     return isinstance(value, DataFrame) or type(value).__module__.startswith("pyspark.sql.connect.dataframe")
 
 
+def is_connect(frame_or_session: Any) -> bool:
+    return type(frame_or_session).__module__.startswith(CONNECT)
+
+
 def is_local(session: SparkSession) -> bool:
     """Whether the workers are on this machine."""
-    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith("local")
+    return not type(session).__module__.startswith(CONNECT) and (session.conf.get("spark.master", "") or "").startswith(
+        "local"
+    )
 
 
 def cores_of(session: SparkSession) -> int:

@@ -30,8 +30,8 @@ from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
 from dibs.spark.dealing import EventColumns, Mapped
 from dibs.spark.events import Events, as_frame, column_name, event_columns
+from dibs.spark.found import Found
 from dibs.spark.frames import cores_of, is_frame, is_local, session_of
-from dibs.spark.interpreters import check_workers
 from dibs.spark.joins.history import missing_history, read_history
 from dibs.spark.joins.keys import find_keys
 from dibs.spark.joins.partitioned import HistoryPlan, meet, write_documents
@@ -48,7 +48,7 @@ from dibs.spark.output import (
 )
 from dibs.spark.plans import Plan, choose
 from dibs.spark.routing import make_router
-from dibs.spark.shipping import in_worker, send
+from dibs.spark.shipping import check_workers, in_worker, send
 from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_large
 from dibs.spark.worker import Task, run
 from dibs.storage import versions
@@ -282,17 +282,25 @@ class _Matching:
         mapped = Mapped(source.place.name, versions.to_text(version), files)
         own_time = self.now if isinstance(self.now, str) else None
         columns = (tuple(events.carried), tuple(events.names), events.attributes, events.timed, own_time)
+        lists = ("ids", *(("weights",) if source.version.weighted else ()), *(("why",) if output.explain else ()))
+        found = Found(
+            source.version.ids != "int64",
+            () if output.count_only else lists,
+            count_only=output.count_only,
+            top=output.top,
+            nothing=not matches,
+            every_event=output.every_event,
+            counted=matches and not warn and plan.plan != "sharded",  # of shards an event visits several
+        )
         task = Task(
             mapped if source.texts is None else source.texts,
             EventColumns(*columns),
-            replace(
-                output.find(source.version.ids != "int64", source.version.weighted),
-                nothing=not matches,
-                counted=matches and not warn and plan.plan != "sharded",  # of shards an event visits several
-            ),
+            found,
             kernels=None if is_local(session) or plan.plan == "local" else _carry_kernels(session),
             warn=warn,
         )
+        count = version.subscriptions if source.texts is None else len(source.texts)
+        about = f"[{source.place.name.rpartition('/')[2]}, version {version.version}, {count:,} subscriptions]"
         frame = events.frame
         if history is not None and history.plan == "replicated":
             task = replace(task, documents=write_documents(history, is_local(session)))
@@ -303,21 +311,16 @@ class _Matching:
             frame = frame.repartition(check_number("partitions", partitions))
         schema = worker_schema([events.frame.schema[name] for name in events.carried], task.found)
         if plan.plan == "sharded":
-            return self._match_shards(frame, task, mapped, output, schema)
+            return self._match_shards(frame, task, mapped, output, schema, about)
         if plan.plan == "local":
-            found = list(run(collect(frame).to_batches(), task))
-            if not found:
+            rows = list(run(collect(frame).to_batches(), task))
+            if not rows:
                 return session.createDataFrame([], schema)
-            return session.createDataFrame(pa.Table.from_batches(found), schema)
-        return frame.mapInArrow(in_worker(MATCH, task, called=self._name("match")), schema)
-
-    def _name(self, what: str) -> str:
-        """What plans show."""
-        version, name = self.source.version, self.source.place.name.rstrip("/").rpartition("/")[2]
-        return f"dibs_{what}[{name}, version {version.version}, {self.source.subscriptions:,} subscriptions]"
+            return session.createDataFrame(pa.Table.from_batches(rows), schema)
+        return frame.mapInArrow(in_worker(MATCH, task, called=f"dibs_match{about}"), schema)
 
     def _match_shards(
-        self, frame: DataFrame, task: Task, mapped: Mapped, output: Output, schema: StructType
+        self, frame: DataFrame, task: Task, mapped: Mapped, output: Output, schema: StructType, about: str
     ) -> DataFrame:
         if output.by_event and self.streaming:
             raise DibsError(
@@ -331,7 +334,7 @@ class _Matching:
         routed = StructType(
             [StructField("shard", IntegerType()), StructField("problem", StringType()), *_nullable(numbered.schema)]
         )
-        visits = numbered.mapInArrow(in_worker(ROUTE, task, called=self._name("route")), routed)
+        visits = numbered.mapInArrow(in_worker(ROUTE, task, called=f"dibs_route{about}"), routed)
         shards = self.source.version.shards
         # A shard is one task, or several if there are more cores than shards; a task has one shard after the other.
         slices = max(1, -(-cores_of(frame.sparkSession) // shards))
@@ -339,7 +342,7 @@ class _Matching:
         visits = visits.sortWithinPartitions("shard") if not self.streaming else visits
         own = StructType([StructField("row", LongType()), *schema.fields])
         task = replace(task, subscriptions=replace(mapped, routed=True))
-        rows = visits.mapInArrow(in_worker(MATCH, task, called=self._name("match")), own)
+        rows = visits.mapInArrow(in_worker(MATCH, task, called=f"dibs_match{about}"), own)
         return gather_shards(rows, output, self.events.carried) if output.by_event else rows.drop("row")
 
 

@@ -44,7 +44,7 @@ CARRIED = ("version", "subscription_version", "weight")
 REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
 MATCH, WRITE = "dibs.spark.worker:run", "dibs.spark.parquet_files:write"
-LONG = {"ids": "subscription_id", "weights": "weight", "versions": "subscription_version"}
+CARRIED_LISTS = {"weights": "weight", "versions": "subscription_version"}
 QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
 
 
@@ -233,11 +233,8 @@ class MicroBatches:
             columns = [f"c{p} AS {name}" for p, name in zip(self._carried, self._called)]
             columns += [f"c{p} AS a{p}" for p in places] + [f"c{p} AS event_time" for p in times]
             frame = numbered.selectExpr(*columns, "spark_partition_id() AS partition")
-        found = replace(
-            self._output.find(id_type != pa.int64(), "weight" in wanted.carry),
-            versions="subscription_version" in wanted.carry,
-            problem=False,
-        )
+        lists = ("ids", *(name for name, called in CARRIED_LISTS.items() if called in wanted.carry))
+        found = Found(id_type != pa.int64(), lists, top=wanted.top, every_event=False, problem=False)
         aged = wanted.event_time is not None
         layout = EventColumns(self._called, names, wanted.attributes, aged=aged, numbered=past is None)
         fields = [StructField(name, schema[p].dataType) for name, p in zip(self._called, self._carried)]
@@ -272,7 +269,8 @@ class MicroBatches:
         """The columns of the matches."""
         names = ["event_id", *self._wanted.keep]
         carried = [pa.field(name, arrow_type(field.dataType)) for name, field in zip(names, fields)]
-        own = [pa.field(LONG[name], kind) for name, kind in found.lists.items()]
+        called = {"ids": "subscription_id", **CARRIED_LISTS}
+        own = [pa.field(called[name], found.kind(name)) for name in found.lists]
         own += [] if version is None else [pa.field("version", pa.int64())]
         return pa.schema([*carried, *own], {SPARK_VERSION: self._spark_version.encode()})
 

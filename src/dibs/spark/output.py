@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
 
 from dibs.arguments import check_flag, check_number
 from dibs.errors import ArgumentError, show
@@ -17,7 +16,7 @@ from dibs.spark.found import Found
 
 COUNTED = ("events", "microseconds")
 WATERMARK = "spark.watermarkDelayMs"
-TYPES: dict[pa.DataType, DataType] = {pa.string(): StringType(), pa.int64(): LongType(), pa.float64(): DoubleType()}
+LISTED = {"ids": LongType(), "weights": DoubleType(), "versions": LongType(), "why": StringType()}
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,6 @@ class Output:
         """Whether all matches of an event must be seen together."""
         return self.every_event or self.top is not None
 
-    def find(self, text_ids: bool, weighted: bool) -> Found:
-        """What workers have to find for it."""
-        return Found(
-            text_ids,
-            weights=weighted and not self.count_only,
-            why=self.explain,
-            count_only=self.count_only,
-            top=self.top,
-            every_event=self.every_event,
-        )
-
 
 def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -> Output:
     if how not in ("long", "array"):
@@ -60,14 +48,6 @@ def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -
     if isinstance(keep, str) or not isinstance(keep, Iterable):
         raise ArgumentError(f"keep must be a list of columns of the events, not {show(keep)}")
     return Output(how, None if top is None else check_number("top", top), tuple(keep), explain, count_only)
-
-
-def list_fields(found: Found) -> list[StructField]:
-    """The columns of the workers behind those that are carried."""
-    fields = [StructField("matches", LongType())] if found.count_only else []
-    fields += [StructField(name, ArrayType(TYPES[kind])) for name, kind in found.lists.items()]
-    fields += [StructField("problem", StringType())] if found.problem else []
-    return [*fields, *([StructField(name, LongType()) for name in COUNTED] if found.counted else [])]
 
 
 def counts(output: Output, names: Iterable[str]) -> list[Column]:
@@ -131,5 +111,13 @@ def kept_metadata(field: StructField) -> dict[str, Any]:
 
 
 def worker_schema(carried: Iterable[StructField], found: Found) -> StructType:
-    own = [StructField(field.name, field.dataType, metadata=kept_metadata(field)) for field in carried]
-    return StructType([*own, *list_fields(found)])
+    """What is carried, and the columns of what was found."""
+    fields = [StructField(field.name, field.dataType, metadata=kept_metadata(field)) for field in carried]
+    fields += [StructField("matches", LongType())] if found.count_only else []
+    for name in found.lists:
+        kind = StringType() if name == "ids" and found.text_ids else LISTED[name]
+        fields.append(StructField(name, ArrayType(kind)))
+    fields += [StructField("problem", StringType())] if found.problem else []
+    for name in COUNTED if found.counted else ():
+        fields.append(StructField(name, LongType()))
+    return StructType(fields)

@@ -1,10 +1,14 @@
 """How what Dibs runs in Spark's Python workers gets there: one function that Spark pickles, and what is too large for
-it."""
+it. And which Python they are, told before a job fails, if it is one without Dibs."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+
+from dibs.errors import DibsError
+from dibs.spark.frames import is_connect, is_local
+
+NEEDED = ("pyarrow", "dibs")
+A_START = 60  # seconds
 
 
 def in_worker(target: str, *given: Any, called: str = "dibs", **live: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -84,5 +96,39 @@ def receive(value: Any) -> Any:
     return value.open() if isinstance(value, Artifact) else value
 
 
-def is_connect(session: Any) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
+# ---- the interpreter ----
+
+
+def check_workers(session: SparkSession) -> None:
+    """Raises DibsError when the workers of a local session run a Python that lacks what they need: as when a virtual
+    environment is not activated, and `python3` is the system's."""
+    if not is_local(session):
+        return
+    context: Any = session.sparkContext
+    used = str(context.pythonExec)
+    found = shutil.which(used)
+    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+        return
+    lacks = "it is not there" if found is None else _find_lack(found)
+    if lacks:
+        raise DibsError(
+            f"Spark runs its workers with {used!r}{'' if found in (None, used) else f', which is {found}'}: {lacks}. "
+            f"Set PYSPARK_PYTHON={sys.executable} before the session is started (or activate the virtual environment), "
+            "or start it with dibs.spark.session(), which does that"
+        )
+
+
+@lru_cache(maxsize=8)
+def _find_lack(python: str) -> str:
+    """What the interpreter lacks, in words; nothing: "". It is asked once."""
+    program = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n) is None])"
+    try:
+        done = subprocess.run(
+            [python, "-c", program, *NEEDED], capture_output=True, text=True, timeout=A_START, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it cannot be run ({error})"
+    if done.returncode != 0:
+        return f"it cannot be run ({(done.stderr.strip().splitlines() or ['no reason given'])[-1]})"
+    lacking = [name for name in NEEDED if repr(name) in done.stdout]
+    return f"it has no {' and no '.join(lacking)}" if lacking else ""

@@ -70,10 +70,6 @@ class Source:
     def id_type(self) -> DataType:
         return LongType() if self.version.ids == "int64" else StringType()
 
-    @property
-    def subscriptions(self) -> int:
-        return self.version.subscriptions if self.texts is None else len(self.texts)
-
     def count_uses(self, asked: Collection[Asked]) -> dict[Asked, int]:
         """Where that is known without bringing files here."""
         if self.texts is not None:

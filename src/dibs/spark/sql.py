@@ -26,9 +26,8 @@ from dibs.arguments import check_text
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.intake import check_choice
 from dibs.spark.frames import session_of
-from dibs.spark.interpreters import check_workers
 from dibs.spark.match import Given, carry_files
-from dibs.spark.shipping import in_worker
+from dibs.spark.shipping import check_workers, in_worker
 from dibs.spark.sources import open_source
 from dibs.spark.sql_worker import Named
 from dibs.storage import versions

@@ -61,7 +61,7 @@ class Index:
 
     def find(self, events: pa.Array, count_only: bool = False) -> dict[str, pa.Array]:
         """The columns of what was found, a row for each event."""
-        found = Found(self.version.ids != "int64", count_only=count_only)
+        found = Found(self.version.ids != "int64", () if count_only else ("ids",), count_only=count_only)
         batch = pa.RecordBatch.from_arrays([events], names=[EVENT])
         rows = list(match_turns([Turn(batch, self.matcher)], Task(self._mapped, COLUMNS, found), {}))
         names = rows[0].schema.names if rows else []

@@ -23,7 +23,7 @@ from dibs.arguments import OnError, check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.fed import Feed
 from dibs.spark.feeds import Topic, feed_of, refuse_order
-from dibs.spark.interpreters import check_workers
+from dibs.spark.frames import is_connect
 from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Log
 from dibs.spark.joins.history import read_history
@@ -35,7 +35,7 @@ from dibs.spark.mistakes import Mistakes
 from dibs.spark.options import check_options, describe_options, find_query, write_options
 from dibs.spark.places import has_versions, local_path, place_of
 from dibs.spark.running import RunningStream, close_ended
-from dibs.spark.shipping import is_connect
+from dibs.spark.shipping import check_workers
 from dibs.spark.sinks import Sink, sink_of
 from dibs.spark.stopping import stop_quietly
 from dibs.spark.tables import Table

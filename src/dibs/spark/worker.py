@@ -14,7 +14,8 @@ import pyarrow as pa
 from dibs.jit.parcel import Parcel, unpack
 from dibs.jit.ready import is_ready
 from dibs.matches import Matches
-from dibs.spark.dealing import Documents, EventColumns, Mapped, Shipment, Texts, Turn, deal
+from dibs.spark.cold import Texts
+from dibs.spark.dealing import DocumentSource, EventColumns, Mapped, Shipment, Turn, deal
 from dibs.spark.found import Found, find_columns, make_rows, no_columns, problem_texts
 from dibs.spark.joins.growing_worker import Reading
 from dibs.spark.shipping import Artifact, receive
@@ -34,7 +35,7 @@ class Task:
     subscriptions: Mapped | Shipment | Texts
     events: EventColumns
     found: Found
-    documents: Documents = None
+    documents: DocumentSource = None
     kernels: tuple[str, bytes] | Artifact | None = None  # compiled on the driver, so that workers need not compile
     warn: bool = False  # nobody counts the problems, so say it in the worker's log
 
