@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.computed.columns import evaluate
 from dibs.coding.computed.computing import FieldColumns, keys_of
+from dibs.coding.computed.program import Combinations, NumberColumns
 from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, Residuals
 from dibs.coding.computed.vectors import BOOLEAN, NUMBER, Vector, of_plain
 from dibs.coding.values import EventValues, Names, number_key
+from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
 from dibs.language.functions.plain import Plain
 from dibs.thresholds import thresholds
@@ -59,6 +61,13 @@ class Verifier:
     def _test(self, form: int, event: NDArray[np.int32], test: NDArray[np.int64]) -> Mask:
         """Whether each test of the form holds for its event."""
         starts, counts, places, codes = self._combinations(form)
+        program = self._tests.programs[form]
+        if program is not None:
+            assert self._columns is not None
+            c = self._columns.column
+            columns = NumberColumns(c.kind, c.number, c.integer, c.whole)
+            place = np.stack(places).astype(np.int64, copy=False)
+            return _run(self._tests, form, program, event, test, (starts, counts, place), columns)
         several = counts[event]
         result = np.zeros(len(event), np.bool_)
         first = 0
@@ -99,6 +108,24 @@ class Verifier:
                 counts = np.bincount(event, minlength=self._values.events)
                 self._combined[codes] = np.cumsum(counts) - counts, counts, places, codes
             return self._combined[codes]
+
+
+def _run(
+    tests: Residuals,
+    form: int,
+    program: NDArray[np.int32],
+    event: NDArray[np.int32],
+    test: NDArray[np.int64],
+    combinations: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    columns: NumberColumns,
+) -> Mask:
+    """By the kernel."""
+    kernels: Any = bring("dibs.coding.computed.program_kernels")
+    holds = np.empty(len(event), np.bool_)
+    own = Combinations(*combinations, np.array([len(tests.forms[form].holes)], np.int64))
+    first = np.array([tests.first_value[form], tests.offsets[form]], np.int64)
+    kernels.test_pairs(program, event, test, first, own, columns, tests.constants, tests.ends, holds)
+    return holds
 
 
 def _lie_within(tests: Residuals, value: Vector, test: NDArray[np.int64]) -> Mask:
@@ -142,6 +169,15 @@ def keep_rows(tests: Residuals, rows: NDArray[np.int32], values_of: ValuesOf) ->
 
 def _test_event(tests: Residuals, form: int, values: list[list[Plain]], test: NDArray[np.int64]) -> Mask:
     made = tests.forms[form]
+    program = tests.programs[form]
+    if program is not None and len(test) >= thresholds.few_residuals:
+        given = of_plain(list(itertools.chain.from_iterable(values)))
+        first = np.cumsum([0, *map(len, values)])[:-1]
+        place = np.indices([len(own) for own in values]).reshape(len(values), -1) + first[:, None]
+        counts = np.array([place.shape[1]], np.int64)
+        columns = NumberColumns(given.kind, given.number, given.integer, given.whole)
+        event = np.zeros(len(test), np.int32)
+        return _run(tests, form, program, event, test, (np.zeros(1, np.int64), counts, place), columns)
     if len(test) > thresholds.few_residuals and all(len(own) == 1 for own in values):
         vectors = {field: of_plain(own) for field, own in zip(made.fields, values)}
         value = evaluate(made.scalar, vectors | tests.values_at(form, test), len(test))
