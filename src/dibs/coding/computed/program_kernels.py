@@ -38,21 +38,20 @@ def test_pairs(code, event, test, first, combinations, columns, constants, tests
     of the form. first: the form's first constant and test. No program is deeper than DEPTH."""
     there, whole = np.empty(DEPTH, np.bool_), np.empty(DEPTH, np.bool_)
     integer, number = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.float64)
-    holes = combinations.holes
+    holes, known = combinations.holes, np.full(4, math.nan)
     for i in range(len(event)):
         e, t = event[i], test[i]
         holds[i] = False
         for c in range(combinations.start[e], combinations.start[e] + combinations.size[e]):
-            _run(
-                code, c, first[0] + t * holes[0], combinations.place, columns, constants, there, whole, integer, number
-            )
+            own = first[0] + t * holes[0]
+            _run(code, c, own, combinations.place, columns, constants, there, whole, integer, number, known)
             if there[0] and _is_wanted(tests, first[1] + t, whole[0], integer[0], number[0]):
                 holds[i] = True
                 break
 
 
 @phase(inline=False)
-def _run(code, c, constant, place, columns, constants, there, whole, integer, number):
+def _run(code, c, constant, place, columns, constants, there, whole, integer, number, known):
     """The value is the last on the stack."""
     top = -1
     for k in range(len(code)):
@@ -84,7 +83,7 @@ def _run(code, c, constant, place, columns, constants, there, whole, integer, nu
             top -= 3
             there[top] = there[top] and there[top + 1] and there[top + 2] and there[top + 3]
             if there[top]:
-                metres = distance(number[top], number[top + 1], number[top + 2], number[top + 3])
+                metres = distance(number[top], number[top + 1], number[top + 2], number[top + 3], known)
                 there[top] = not math.isnan(metres)
                 _set_number(top, metres, whole, integer, number)
         elif op >= TESTS:

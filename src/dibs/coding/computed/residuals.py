@@ -85,6 +85,32 @@ class Residuals:
         return np.append(0, np.cumsum(holes * np.diff(self.offsets)))
 
     @lazy
+    def _places(self) -> list[NDArray[np.int32] | None]:
+        """Of the forms that many rows have: the test of each row, counted from the first of the form, or -1."""
+        found: list[NDArray[np.int32] | None] = []
+        for start, end in zip(self.offsets.tolist(), self.offsets[1:].tolist()):
+            found.append(None)
+            if 8 * (end - start) >= self.rows:
+                found[-1] = place = np.full(self.rows, -1, np.int32)
+                place[self.row[start:end]] = np.arange(end - start)
+        return found
+
+    def tests_of(self, form: int, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The test of this form that each row has, counted from the first, or -1."""
+        place = self._places[form]
+        if place is not None:
+            return place[rows].astype(np.int64)
+        own = self.row[self.offsets[form] : self.offsets[form + 1]]
+        at = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+        return np.where(own[at] == rows, at, -1)
+
+    @lazy
+    def firsts(self) -> list[NDArray[np.int64]]:
+        """Of each form its first value and its first test."""
+        pairs = zip(self.first_value[:-1].tolist(), self.offsets[:-1].tolist())
+        return [np.array(pair, np.int64) for pair in pairs]
+
+    @lazy
     def is_tested(self) -> NDArray[np.bool_]:
         """Of each row."""
         found = np.zeros(self.rows, np.bool_)
