@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dibs.coding.computed.residuals import may_be_last
+from dibs.coding.computed.forms import may_be_last
 from dibs.language.joins import paths_of
 from dibs.language.scalars import scalar_of, text_of
 from dibs.language.table import Facet

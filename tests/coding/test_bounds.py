@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dibs.coding.computed.residuals import Residuals, cut, join, may_be_last
+from dibs.coding.computed.forms import cut, may_be_last
+from dibs.coding.computed.residuals import Residuals, join
 from dibs.coding.computed.splitting import split
 from dibs.coding.values import number_key
 from dibs.language.flatten import conjunction_table, is_conjunction, program_table

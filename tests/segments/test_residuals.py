@@ -153,6 +153,48 @@ def test_arrow_and_declared_types() -> None:
         assert matcher.match(event) == ["it"] and list(matcher.match_batch([event] * 10)) == [["it"]] * 10
 
 
+NUMBERS = (0, 1, -3, 0.5, 1.19, -2.5, 2**53 + 1, 2**62 + 1, 2**63 - 1, -(2**63), 3037000500, -3037000499, 1e300, 5e-324)
+ARITHMETIC = (
+    *("x + {a} < {b}", "x - {a} >= {b}", "{a} - x <= {b}", "x * {a} > {b}", "x / {a} <= {b}", "abs(x - {a}) <= {b}"),
+    *("-x * {a} < {b}", "sqrt(x + {a}) > {b}", "abs(x) * abs(y) + {a} > {b}", "k = 1 AND x + {a} > y", "x * {a} = {b}"),
+    *("k = 1 AND x * {a} <= y + {b}", "k = 1 AND (x - {a}) / y <> {b} - y", "k = 1 AND x - y < {a} - y"),
+    *("k = 1 AND x * {a} = y", "k = 1 AND NOT (x + {a} = y)", "x + {a} BETWEEN {b} AND 1e15"),
+)
+
+
+def test_numbers_of_all_sizes() -> None:
+    """The kernel overflows, divides and compares as the evaluator does."""
+    random = Random(11)
+    texts = {}
+    for i in range(300):
+        a, b = (f"{number!r}" for number in random.sample(NUMBERS, 2))
+        text = ARITHMETIC[i % len(ARITHMETIC)].format(a=a, b=b)
+        if not dibs.validate(text):
+            texts[f"s{i}"] = text
+    values = [*NUMBERS, math.nan, math.inf, -math.inf, "x", True, None, dt.datetime(2024, 1, 1), [1, 2**62, "x"]]
+    events = [{"k": 1, "x": x, "y": random.choice(values)} for x in values * 3]
+    events += [{"k": 1, "x": dt.datetime(2024, 1, 2), "y": dt.datetime(2024, 1, 1)}, {"k": 1, "y": 5}]
+    wanted = expected(texts, events)
+    assert len(texts) > 200 and 500 < sum(map(len, wanted))
+    with Matcher() as matcher:
+        matcher.add_many(texts.items())
+        assert [sorted(ids) for ids in matcher.match_batch(events)] == wanted
+        tests = matcher._layers.state.layers[0].segment.residuals
+        assert tests is not None and sum(program is not None for program in tests.programs) >= 12
+        assert [matcher.match(event) for event in events] == wanted
+
+
+def test_times_are_no_numbers() -> None:
+    """Differences of times are intervals, which compare with each other: no kernel of numbers decides on them."""
+    days = [dt.datetime(2024, 1, day) for day in (1, 2, 4)]
+    event = {"k": 1, "a": days[1], "b": days[0], "c": days[2], "d": days[1]}
+    text = "k = 1 AND (a - b) * 3 > c - d"
+    assert [expected({"it": text}, [event])] == [[["it"]]]
+    with Matcher() as matcher:
+        matcher.add("it", text)
+        assert matcher.match(event) == ["it"] and list(matcher.match_batch([event] * 10)) == [["it"]] * 10
+
+
 def test_it_is_not_computed_for_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
     pairs = Verifier.pairs

@@ -57,6 +57,7 @@ GENERAL = [
     "price NOT BETWEEN 3 AND 4 OR size NOT IN (1, 2, 3)",
     "ip_in(host, '10.0.0.0/8', '2001:db8::/32')",
     "geo_distance(lat, lon, 52.52, 13.4) < 5000",
+    "geo_distance(lat, lon, lat, lon) < 5",
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
@@ -64,7 +65,7 @@ ALMOST_THERE = f"note LIKE '%{'a' * 200}_b%'"  # again and again, in a string of
 EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple", "stock": True}
 EVENTS: list[dict[str, Any]] = [
     EVENT,
-    {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x"},
+    {"price": 5.75, "count": 2**53 + 1, "item": {"price": 2}, "note": "a new 3x", "lat": 52.53, "lon": 13.41},
     {"host": "10.1.2.3", "day": date(2026, 2, 1), "at": datetime(2026, 1, 1), "size": 4, "color": "red"},
     {},
 ]

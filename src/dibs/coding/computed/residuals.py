@@ -17,104 +17,19 @@ Tests of one form differ in their numbers alone; these are columns:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.computed.forms import ResidualForm, cut, form_of
+from dibs.coding.computed.program import NumberColumns, TestEnds, program_of
 from dibs.coding.computed.vectors import NUMBER, Vector, nulls
-from dibs.language.expression import Kind
-from dibs.language.functions import FUNCTIONS
-from dibs.language.functions.plain import plain_value
-from dibs.language.scalars import COMPARISONS, Call, Field, Lambda, Scalar, Value, inputs_of, is_computed, scalar_of
 from dibs.lazy import lazy
 
-# A number of a canonical text; strings, names in backticks and words are passed over.
-_PIECES = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`|[^\W\d]\w*(?:\.\w+)*|(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-_HOLE = "\0\x1f{}"  # the field that stands for a number of a form
 LOW_OPEN, HIGH_OPEN, TRUTH = 1, 2, 4
-
-
-# ---- forms ----
-
-
-class ResidualForm(NamedTuple):
-    """What a computed value is, but for its numbers."""
-
-    scalar: Scalar  # with fields in their place
-    holes: tuple[str, ...]
-    fields: tuple[str, ...]
-
-
-def cut(name: str) -> tuple[str, list[int | float]]:
-    """The text of a computed attribute without its numbers, and these."""
-    numbers: list[int | float] = []
-
-    def take(found: re.Match[str]) -> str:
-        text = found[1]
-        if text is None:
-            return found[0]
-        numbers.append(plain_value(int(text)) if text.lstrip("-").isdigit() else plain_value(float(text)))
-        return "\x1f"
-
-    return _PIECES.sub(take, name), numbers
-
-
-def form_of(shape: str, name: str) -> ResidualForm | None:
-    """The form of the computed attributes that `cut` gives this shape, of which the name is one. None: they are not
-    tested last."""
-    if shape not in _known:
-        if len(_known) >= _KEPT:
-            _known.clear()
-        _known[shape] = _make_form(name)
-    return _known[shape]
-
-
-_KEPT = 4096
-_known: dict[str, ResidualForm | None] = {}  # by shape
-
-
-def _make_form(name: str) -> ResidualForm | None:
-    scalar = scalar_of(name)
-    if not _gives_null_for_null(scalar):
-        return None
-    values: list[int | float] = []
-    made = _with_holes(scalar, values)
-    fields = inputs_of(scalar)
-    if not values or values != cut(name)[1] or any(field[:1] == "\0" for field in fields):
-        return None
-    return ResidualForm(made, tuple(map(_HOLE.format, range(len(values)))), tuple(fields))
-
-
-def may_be_last(name: str) -> bool:
-    """Whether a computed attribute is of a form that may be tested last."""
-    return is_computed(name) and form_of(cut(name)[0], name) is not None
-
-
-_COMPARISONS = COMPARISONS - {"<=>"}  # which are handed NULL too, but make no more of it
-
-
-def _gives_null_for_null(scalar: Scalar) -> bool:
-    if isinstance(scalar, Call):
-        known = FUNCTIONS.get(scalar.function)
-        is_strict = known is not None and (not known.takes_null or known.name in _COMPARISONS)
-        return is_strict and all(map(_gives_null_for_null, scalar.arguments))
-    return not isinstance(scalar, Lambda) and scalar != Value(None)
-
-
-def _with_holes(scalar: Scalar, values: list[int | float]) -> Scalar:
-    if isinstance(scalar, Call):
-        return Call(scalar.function, tuple(_with_holes(argument, values) for argument in scalar.arguments))
-    if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal.kind == Kind.NUMBER:
-        values.append(plain_value(scalar.literal.value))
-        return Field(_HOLE.format(len(values) - 1))
-    return scalar
-
-
-# ---- the tests of a segment ----
 
 
 @dataclass(eq=False)
@@ -146,6 +61,19 @@ class Residuals:
         return [form for form in found if form is not None]
 
     @lazy
+    def programs(self) -> list[NDArray[np.int32] | None]:
+        """Of each form (program.py)."""
+        return [program_of(form) for form in self.forms]
+
+    @lazy
+    def constants(self) -> NumberColumns:
+        return NumberColumns(np.empty(0, np.uint8), self.number, self.integer, self.whole)
+
+    @lazy
+    def ends(self) -> TestEnds:
+        return TestEnds(self.low, self.low_rest, self.high, self.high_rest, self.flags)
+
+    @lazy
     def offsets(self) -> NDArray[np.int64]:
         """Where the tests of each form begin."""
         return np.searchsorted(self.form, np.arange(len(self.names) + 1))
@@ -155,6 +83,32 @@ class Residuals:
         """Of the tests of each form."""
         holes = np.array([len(form.holes) for form in self.forms], np.int64)
         return np.append(0, np.cumsum(holes * np.diff(self.offsets)))
+
+    @lazy
+    def _places(self) -> list[NDArray[np.int32] | None]:
+        """Of the forms that many rows have: the test of each row, counted from the first of the form, or -1."""
+        found: list[NDArray[np.int32] | None] = []
+        for start, end in zip(self.offsets.tolist(), self.offsets[1:].tolist()):
+            found.append(None)
+            if 8 * (end - start) >= self.rows:
+                found[-1] = place = np.full(self.rows, -1, np.int32)
+                place[self.row[start:end]] = np.arange(end - start)
+        return found
+
+    def tests_of(self, form: int, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The test of this form that each row has, counted from the first, or -1."""
+        place = self._places[form]
+        if place is not None:
+            return place[rows].astype(np.int64)
+        own = self.row[self.offsets[form] : self.offsets[form + 1]]
+        at = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+        return np.where(own[at] == rows, at, -1)
+
+    @lazy
+    def firsts(self) -> list[NDArray[np.int64]]:
+        """Of each form its first value and its first test."""
+        pairs = zip(self.first_value[:-1].tolist(), self.offsets[:-1].tolist())
+        return [np.array(pair, np.int64) for pair in pairs]
 
     @lazy
     def is_tested(self) -> NDArray[np.bool_]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.computed.bounds import Ranges, find_bounds, ranges
-from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, ResidualForm, Residuals, cut, form_of, runs_of
+from dibs.coding.computed.forms import ResidualForm, cut, form_of
+from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, Residuals, runs_of
 from dibs.coding.computed.vectors import Vector, of_plain
 from dibs.language.expression import Kind
 from dibs.language.printer import CONDITION
@@ -99,7 +100,7 @@ class _TableTests:
         table = self.table
         attributes = {attribute: number for number, attribute in enumerate(table.attributes)}
         is_found = self._others()
-        all_found: list[tuple[ResidualForm, NDArray[np.int64], list[Vector], _TestEnds, dict[str, Ranges]]] = []
+        all_found: list[tuple[ResidualForm, NDArray[np.int64], list[Vector], _FoundEnds, dict[str, Ranges]]] = []
         for key, tests in self.tests.items():
             form = form_of(key[0], self.names[key])
             assert form is not None
@@ -119,7 +120,7 @@ class _TableTests:
                 for field in form.fields:
                     number = attributes.setdefault((field, Facet.VALUE), len(attributes))
                     new.add(predicates[kept], number, _take(bounds.get(field), kept))
-                own = _TestEnds._make(column[kept] for column in ends)
+                own = _FoundEnds._make(column[kept] for column in ends)
                 parts.append(_FormTests(name, predicates[kept], own, [column.take(kept) for column in columns]))
         if not parts:
             return table, None
@@ -134,7 +135,7 @@ class _TableTests:
         operators[int(table.offsets[table.conjunctions]) :] = False  # which of a program's do is for the index to say
         return np.bincount(self.row[operators], minlength=len(table)) > 0
 
-    def _ends(self, predicates: NDArray[np.int64]) -> _TestEnds:
+    def _ends(self, predicates: NDArray[np.int64]) -> _FoundEnds:
         table = self.table
         operator = table.operator[predicates]
         first = table.literal_offsets[predicates]
@@ -147,7 +148,7 @@ class _TableTests:
         low_rest = np.where(is_truth, 0, np.where(of[:, 0], table.integer[first], LEAST[1])).astype(np.int16)
         high_rest = np.where(is_truth, 0, np.where(of[:, 1], table.integer[last], MOST[1])).astype(np.int16)
         flags = LOW_OPEN * of[:, 2] + HIGH_OPEN * of[:, 3] + TRUTH * is_truth
-        return _TestEnds(low.astype(np.float64), low_rest, high.astype(np.float64), high_rest, flags.astype(np.uint8))
+        return _FoundEnds(low.astype(np.float64), low_rest, high.astype(np.float64), high_rest, flags.astype(np.uint8))
 
     def _residuals(self, parts: list[_FormTests]) -> Residuals:
         columns: dict[str, list[NDArray[Any]]] = {name: [] for name in Residuals.ARRAYS}
@@ -163,7 +164,7 @@ class _TableTests:
         return Residuals([part.name for part in parts], **joined, rows=len(self.table))
 
 
-class _TestEnds(NamedTuple):
+class _FoundEnds(NamedTuple):
     """Keys of the ends of tests."""
 
     low: NDArray[np.float64]
@@ -182,7 +183,7 @@ class _FormTests(NamedTuple):
 
     name: str
     predicates: NDArray[np.int64]
-    ends: _TestEnds
+    ends: _FoundEnds
     values: list[Vector]
 
 

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.computed.columns import evaluate
 from dibs.coding.computed.computing import FieldColumns, keys_of
+from dibs.coding.computed.program import Combinations, NumberColumns
 from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, Residuals
-from dibs.coding.computed.vectors import BOOLEAN, NUMBER, Vector, of_plain
+from dibs.coding.computed.vectors import BOOLEAN, NULL, NUMBER, Vector, of_plain
 from dibs.coding.values import EventValues, Names, number_key
+from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
 from dibs.language.functions.plain import Plain
 from dibs.thresholds import thresholds
@@ -47,18 +49,25 @@ class Verifier:
             return event, row
         fails = np.zeros(len(row), np.bool_)
         for form in range(len(tests.names)):
-            own = tests.row[tests.offsets[form] : tests.offsets[form + 1]]
-            at = np.minimum(np.searchsorted(own, row[left]), len(own) - 1)
-            asked = own[at] == row[left]
+            test = tests.tests_of(form, row[left])
+            asked = test >= 0
             if asked.any():
                 mine = left[asked]
-                fails[mine] = ~self._test(form, event[mine], at[asked])
-                left = left[~fails[left]]
+                fails[mine] = ~self._test(form, event[mine], test[asked])
+                if form + 1 < len(tests.names):
+                    left = left[~fails[left]]
         return event[~fails], row[~fails]
 
     def _test(self, form: int, event: NDArray[np.int32], test: NDArray[np.int64]) -> Mask:
         """Whether each test of the form holds for its event."""
         starts, counts, places, codes = self._combinations(form)
+        program = self._tests.programs[form]
+        if program is not None:
+            assert self._columns is not None
+            c = self._columns.column
+            columns = NumberColumns(c.kind, c.number, c.integer, c.whole)
+            place = np.stack(places).astype(np.int64, copy=False)
+            return _run(self._tests, form, program, event, test, (starts, counts, place), columns)
         several = counts[event]
         result = np.zeros(len(event), np.bool_)
         first = 0
@@ -101,6 +110,23 @@ class Verifier:
             return self._combined[codes]
 
 
+def _run(
+    tests: Residuals,
+    form: int,
+    program: NDArray[np.int32],
+    event: NDArray[np.int32],
+    test: NDArray[np.int64],
+    combinations: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    columns: NumberColumns,
+) -> Mask:
+    """By the kernel."""
+    kernels: Any = bring("dibs.coding.computed.program_kernels")
+    holds = np.empty(len(event), np.bool_)
+    own = Combinations(*combinations, np.array([len(tests.forms[form].holes)], np.int64))
+    kernels.test_pairs(program, event, test, tests.firsts[form], own, columns, tests.constants, tests.ends, holds)
+    return holds
+
+
 def _lie_within(tests: Residuals, value: Vector, test: NDArray[np.int64]) -> Mask:
     """Whether each value is what its test asks for."""
     if len(value) == 1 and len(test) != 1:
@@ -128,25 +154,47 @@ def keep_rows(tests: Residuals, rows: NDArray[np.int32], values_of: ValuesOf) ->
     for form, made in enumerate(tests.forms):
         if not len(left):
             break
-        own = tests.row[tests.offsets[form] : tests.offsets[form + 1]]
-        at = np.minimum(np.searchsorted(own, rows[left]), len(own) - 1)
-        asked = own[at] == rows[left]
+        test = tests.tests_of(form, rows[left])
+        asked = test >= 0
         if asked.any():
             values = values_of(made.fields)
             if values is None:
                 return None
-            keep[left[asked]] = _test_event(tests, form, values, at[asked])
+            keep[left[asked]] = _test_event(tests, form, values, test[asked])
             left = left[keep[left]]
     return keep
 
 
 def _test_event(tests: Residuals, form: int, values: list[list[Plain]], test: NDArray[np.int64]) -> Mask:
     made = tests.forms[form]
+    program = tests.programs[form]
+    if program is not None:
+        place = np.arange(len(values))[:, None]
+        if any(len(own) > 1 for own in values):
+            first = np.cumsum([0, *map(len, values)])[:-1]
+            place = np.indices([len(own) for own in values]).reshape(len(values), -1) + first[:, None]
+        place = np.ascontiguousarray(place)
+        combinations = np.zeros(1, np.int64), np.array([place.shape[1]], np.int64), place
+        event = np.zeros(len(test), np.int32)
+        return _run(tests, form, program, event, test, combinations, _numbers_in(values))
     if len(test) > thresholds.few_residuals and all(len(own) == 1 for own in values):
         vectors = {field: of_plain(own) for field, own in zip(made.fields, values)}
         value = evaluate(made.scalar, vectors | tests.values_at(form, test), len(test))
         return _lie_within(tests, value, tests.offsets[form] + test)
     return np.fromiter((_holds(tests, form, values, t) for t in test.tolist()), np.bool_, len(test))
+
+
+def _numbers_in(values: list[list[Plain]]) -> NumberColumns:
+    """All values, of which only numbers count."""
+    given = list(itertools.chain.from_iterable(values))
+    n = len(given)
+    columns = NumberColumns(np.full(n, NULL, np.uint8), np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.bool_))
+    for i, value in enumerate(given):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            columns.kind[i], columns.number[i] = NUMBER, value
+            if isinstance(value, int):
+                columns.integer[i], columns.whole[i] = value, True
+    return columns
 
 
 def _holds(tests: Residuals, form: int, values: list[list[Plain]], test: int) -> bool:

@@ -23,7 +23,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dibs.coding.computed.residuals import may_be_last
+from dibs.coding.computed.forms import may_be_last
 from dibs.coding.events import WantedNames
 from dibs.coding.values import Names
 from dibs.language.expression import Expression, Kind
