@@ -21,13 +21,14 @@ from hypothesis import given, settings
 
 import dibs
 from batches import FORMS, Case
-from dibs import matcher
+from dibs import engine, matcher
 from dibs.coding.values import Range
 from dibs.language.printer import to_sql
 from dibs.matching import Matching
 from dibs.plain import NeedsEngine, PlainMatching
 from dibs.reference import matches
 from dibs.thresholds import using
+from dibs.warming import processes
 from entries import Making, Subscription, askings, check_counts, check_top, cold
 from plain_matchers import is_plain, plain_matcher
 from strategies import RANDOM, cases
@@ -344,11 +345,11 @@ def test_there_is_one_class() -> None:
     for name in ("match", "match_batch", "count", "add_many", "replace", "explain", "open"):
         assert signature(getattr(dibs.Matcher, name)).parameters and getattr(dibs.Matcher, name).__doc__, name
     for name in ("match", "match_batch", "count"):  # one call, three ways to ask
-        own, engine, plain = (
+        own, compiled, plain = (
             [(p.name, p.default) for p in signature(getattr(each, name)).parameters.values()]
             for each in (dibs.Matcher, Matching, PlainMatching)
         )
-        assert own == engine == plain, name
+        assert own == compiled == plain, name
     assert not hasattr(dibs.Matcher, "no_such_thing")
 
     class Own(dibs.Matcher):
@@ -383,6 +384,30 @@ print(engine.current.__name__, m.match({"c": 2}), dibs.Matcher()._matching is no
     own = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
     done = subprocess.run([sys.executable, "-c", program], env=own, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split("\n")[0] == "dibs.matching ['a'] True", done.stderr
+
+
+def test_who_waits_for_kernels_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a callback; else on a terminal, or by the log."""
+
+    def warm(progress: Any) -> None:
+        for done in (1, 2):
+            if progress is not None:
+                progress(done)
+
+    monkeypatch.setattr(engine, "_has_compiled", False)
+    monkeypatch.setattr(engine, "has_kernels", lambda: False)
+    monkeypatch.setattr(processes, "warm", warm)
+    told: list[tuple[int, int]] = []
+    engine.compile_kernels(lambda done, total: told.append((done, total)))
+    assert [done for done, _ in told] == [1, 2] and told[0][1] > 100
+    assert caplog.text == capsys.readouterr().err == ""
+    engine.compile_kernels()
+    assert "`dibs warm` does it beforehand" in caplog.text and len(caplog.records) == 1
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    engine.compile_kernels()
+    assert f"\r{engine.WAITING}: 0 %" in capsys.readouterr().err and len(caplog.records) == 1
 
 
 def test_an_interrupted_change_has_happened_or_not() -> None:

@@ -99,10 +99,7 @@ def test_the_workload_reaches_every_kernel() -> None:
 @pytest.mark.usefixtures("warm")
 def test_nothing_is_left_to_compile() -> None:
     """By README's examples, and by a longer use."""
-    examples = (
-        "import os, tempfile; from dibs import engine; engine.load(); os.chdir(tempfile.mkdtemp())\n"
-        + doctest_of(readme_examples())
-    )
+    examples = ENGINE + "import os, tempfile; os.chdir(tempfile.mkdtemp())\n" + doctest_of(readme_examples())
     assert in_a_process(COMPILER_FAILS + examples) == "good\n"
     assert in_a_process(COMPILER_FAILS + ENGINE + LONGER) == "good\n"
 

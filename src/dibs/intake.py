@@ -64,7 +64,7 @@ def check_columns(table: Any) -> GivenColumns:
     if pa.types.is_integer(ids.type):
         if pa.types.is_uint64(ids.type):
             large = pc.greater(ids, pa.scalar(2**63 - 1, ids.type))
-            reject(_mark(large), "the id does not fit in a signed 64-bit integer; use strings")
+            reject(_mark(large), "the id does not fit in a signed integer of 64 bits; use strings")
             ids = pc.if_else(large, pa.scalar(None, ids.type), ids)
         ids = ids.cast(pa.int64())
     elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):

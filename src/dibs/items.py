@@ -16,7 +16,7 @@ def check_id(id: Any) -> Id:
     if is_integer(id):
         id = int(id)
         if not -(2**63) <= id < 2**63:
-            raise DibsError(f"the id {show(id)} does not fit in a signed 64-bit integer; use a string")
+            raise DibsError(f"the id {show(id)} does not fit in a signed integer of 64 bits; use a string")
         return id
     if not isinstance(id, str):
         raise DibsError(f"an id is a string or an integer, not {show(id)}")
