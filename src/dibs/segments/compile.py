@@ -64,10 +64,10 @@ def compile_texts(
     return Compiled(table, order, errors, forms if keep_forms else {})
 
 
-Part = tuple[PredicateTable, NDArray[np.int64]]  # rows, and which texts they are
+TableOfTexts = tuple[PredicateTable, NDArray[np.int64]]  # rows, and which texts they are
 
 
-def _join(parts: Sequence[Part]) -> Part:
+def _join(parts: Sequence[TableOfTexts]) -> TableOfTexts:
     tables = [table for table, _ in parts]
     order = [own[: table.conjunctions] for table, own in parts] + [own[table.conjunctions :] for table, own in parts]
     return concatenate(tables), np.concatenate(order)
@@ -109,7 +109,7 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = 
     return Compiled(*(_join([part, *_general(dict(sorted(trees.items())))]) if trees else part), {})
 
 
-def _general(forms: dict[int, Expression]) -> list[Part]:
+def _general(forms: dict[int, Expression]) -> list[TableOfTexts]:
     """Normal forms: conjunctions, and others."""
     plain = {i: form for i, form in forms.items() if is_conjunction(form)}
     other = {i: form for i, form in forms.items() if i not in plain}
