@@ -184,7 +184,7 @@ def texts(index: str, seed: int) -> None:
     grammar: language/reader_agreement.py has the rest."""
     from dibs.errors import DibsError
     from dibs.language.reading import read
-    from dibs.language.rows import read_row
+    from dibs.language.rows import fill_rows, read_row
     from dibs.language.sql import parse
 
     random = Random(seed)
@@ -211,3 +211,7 @@ def texts(index: str, seed: int) -> None:
             parse(text)
         except DibsError:
             assert not taken, text
+    rows = {text: row for text in found if (row := read_row(text)) is not None}
+    if rows:
+        table, order = fill_rows(list(rows.values()), pa.array(rows, pa.large_string()))
+        assert len(table) == len(rows) and sorted(order.tolist()) == list(range(len(rows)))

@@ -21,9 +21,9 @@ from dibs.coding.clauses import Clauses, code_clauses
 from dibs.errors import ExpressionError
 from dibs.language.normal_form import normal_form
 from dibs.language.reading import read
-from dibs.language.rows import read_row
+from dibs.language.rows import fill_rows, read_row
 from dibs.language.sql import parse
-from dibs.language.table import ACCEPT, concatenate
+from dibs.language.table import ACCEPT, PredicateTable, concatenate
 from dibs.segments.compile import compile_forms, compile_texts
 
 NAMES = [
@@ -241,20 +241,29 @@ def check(texts: list[str], random: Random) -> tuple[int, int]:
         assert read_row(texts[i]) is None
     own = bulk.order.tolist()
     by_grammar = compile_forms([forms[i] for i in own])
-    plain, other = bulk.table.conjunctions, by_grammar.table.conjunctions
-    domains, clauses = code_clauses(concatenate([bulk.table, by_grammar.table]))
-    places = [own[by] for by in by_grammar.order.tolist()]
-    rows = {}
-    order = [*own[:plain], *places[:other], *own[plain:], *places[other:]]
-    for row, i in enumerate(order):
+    compare(texts, random, (bulk.table, own), (by_grammar.table, [own[i] for i in by_grammar.order.tolist()]))
+    rows = {i: row for i in sorted(own) if (row := read_row(texts[i])) is not None}
+    assert len(rows) == len(own)
+    if rows:
+        table, order = fill_rows(list(rows.values()), column.take(pa.array(list(rows))))
+        compare(texts, random, (bulk.table, own), (table, [list(rows)[i] for i in order.tolist()]))
+    return len(own), len(forms)
+
+
+def compare(texts: list[str], random: Random, *tables: tuple[PredicateTable, list[int]]) -> None:
+    """Two tables, and which texts their rows are, say the same."""
+    (one, own), (two, places) = tables
+    plain, other = one.conjunctions, two.conjunctions
+    domains, clauses = code_clauses(concatenate([one, two]))
+    rows: dict[int, list[int]] = {}
+    for row, i in enumerate([*own[:plain], *places[:other], *own[plain:], *places[other:]]):
         rows.setdefault(i, []).append(row)
     cells = [int(n) for n in domains.cells]
-    for i, (one, two) in rows.items():
-        if steps_of(clauses, one) != steps_of(clauses, two):
+    for i, (first, second) in rows.items():
+        if steps_of(clauses, first) != steps_of(clauses, second):
             for _ in range(60):
                 event = [random.randrange(n) for n in cells]
-                assert holds(clauses, one, event) == holds(clauses, two, event), texts[i]
-    return len(own), len(forms)
+                assert holds(clauses, first, event) == holds(clauses, second, event), texts[i]
 
 
 def steps_of(clauses: Clauses, row: int) -> list[Any]:

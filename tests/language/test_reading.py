@@ -15,10 +15,10 @@ import dibs
 from dibs.errors import SubscriptionErrors
 from dibs.language.reading import read
 from dibs.language.rows import read_row
-from dibs.language.shape_kernels import read_alone
 from dibs.language.sql import parse, validate
 from dibs.language.table import Op
 from dibs.language.templates import Kept, frame_of, pattern_of
+from dibs.language.text_kernels import read_alone
 from dibs.thresholds import thresholds
 
 TAKEN = [

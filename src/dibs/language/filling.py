@@ -101,16 +101,16 @@ class _Part:
         there = len(self.columns.offsets) - 1, len(self.columns.attribute), len(self.columns.kind)
         if any(map(gt, wanted, there)):
             share = max(self._texts / self._seen, 1.0 if not self.rows else 1.5)
-            rows, predicates, literals = (min(int(share * size), size + SPARE) for size in map(max, wanted, there))
-            larger = Columns.room(rows, predicates, literals, self._are_programs)
+            more = [min(int(share * size), size + SPARE) for size in map(max, wanted, there)]
+            larger = Columns.room(more[0], more[1], more[2], self._are_programs)
             used = row + 1, *[predicate] * 2, predicate + 1, *[predicate] * 2, *[literal] * 3
             _copy(self.columns, larger, used)
             self.columns = larger
         if FACETS * names > len(self._attributes.number):
             size = 2 * FACETS * names
-            more = Attributes(np.full(size, -1, np.int32), np.empty(size, np.int32))
-            _copy(self._attributes, more, [len(self._attributes.number)] * 2)
-            self._attributes = more
+            larger_ones = Attributes(np.full(size, -1, np.int32), np.empty(size, np.int32))
+            _copy(self._attributes, larger_ones, [len(self._attributes.number)] * 2)
+            self._attributes = larger_ones
 
     def table(self, names: list[str], strings: list[bytes]) -> PredicateTable:
         rows, predicates, literals, attributes, _ = self.count.tolist()

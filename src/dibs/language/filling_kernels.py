@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from dibs.jit.kernel import kernel
 from dibs.language.expression import Kind
-from dibs.language.shape_kernels import Holes
+from dibs.language.hole_kernels import Holes
 from dibs.language.shapes import LIST, NAME
 from dibs.language.table import Facet, Op
+from dibs.language.text_kernels import WORDS_OF_A_HOLE
 
 FACETS = len(Facet)  # an attribute here is FACETS * the number of its name + its facet
 _NUMBER, _STRING, _NAME, _LIST, _IN = int(Kind.NUMBER), int(Kind.STRING), int(NAME), int(LIST), int(Op.IN)
@@ -155,6 +156,29 @@ def sort_out(like, bad, frame, is_conjunction):
                 last -= 1
                 rows[last] = t
     return rows[:first], rows[last:][::-1].copy()
+
+
+@kernel
+def unpack(words, at, start, patterns_before, names, read):
+    """Texts that were read one by one (text_kernels.read_alone), as if they had been together. at: where the words of
+    each begin; start: its text; patterns_before: by template of a whole text, which frames are numbered by; names: of
+    each predicate."""
+    texts, patterns, _, holes, name = read
+    bits = holes.number.view(np.int64)
+    p, h = 0, 0
+    for t in range(len(at) - 1):
+        word, texts.first[t] = at[t], p
+        count = words[word]
+        to = word + 2 + count
+        for k in range(count):
+            texts.hole[p], texts.pattern[p] = h + words[word + 1 + k], patterns_before[texts.frame[t]] + k
+            name[texts.hole[p] + patterns.name[texts.pattern[p]]] = names[p]
+            p += 1
+        for _ in range(words[word + 1 + count]):
+            holes.kind[h], holes.start[h], holes.size[h] = words[to], start[t] + words[to + 1], words[to + 2]
+            bits[h], holes.integer[h] = words[to + 3], words[to + 4]
+            to, h = to + WORDS_OF_A_HOLE, h + 1
+    texts.first[len(at) - 1], texts.hole[p] = p, h
 
 
 @kernel

@@ -28,16 +28,18 @@ from dibs.language.advice import NOT_FINITE
 from dibs.language.expression import Kind, Literal, microseconds, number, number_key
 from dibs.language.filling import Filling, frame_arrays, pattern_arrays
 from dibs.language.filling_kernels import Patterns, Read, Texts, frame_keys, sort_out, spread
+from dibs.language.hole_kernels import Holes
 from dibs.language.like import like_regex
 from dibs.language.literals import LiteralError, read_number, read_time
 from dibs.language.problems import Problems
 from dibs.language.regex import refusal
 from dibs.language.scanner import scan
-from dibs.language.shape_kernels import Holes, Predicates, read_texts
+from dibs.language.shape_kernels import Predicates
 from dibs.language.shapes import DATE, HARD, LIKE, NAME, REGEX
 from dibs.language.sql import MAX_TOKENS
 from dibs.language.table import PredicateTable
 from dibs.language.templates import ComputedTemplate, Pattern, frame_of, pattern_of
+from dibs.language.text_kernels import read_texts
 from dibs.thresholds import thresholds
 
 
@@ -58,6 +60,8 @@ def read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Read
     if len(texts) and pc.max(sizes).as_py() > MAX_TOKENS:  # it may be beyond the limits: sql.parse counts
         texts = pc.if_else(pc.greater(sizes, MAX_TOKENS), "", texts)
     chunk = thresholds.texts_at_once
+    if len(texts) > chunk:
+        _keep_freed_memory()
     filling, room = Filling(len(texts)), _Room()
     for at in range(0, len(texts), chunk):
         part = _Chunk(texts.slice(at, chunk), at, filling)
@@ -68,6 +72,13 @@ def read(texts: pa.Array, progress: Callable[[int], None] | None = None) -> Read
     order = filling.order()
     taken[order] = True
     return Reading(taken, filling.table(), order)
+
+
+def _keep_freed_memory() -> None:
+    """glibc hands freed memory back to the system, which clears each page of it when it is taken again: a sixth of what
+    loading took. It keeps twice as much as the largest block that was ever freed, 32 MB at most: here is one, of which
+    nothing is touched."""
+    np.empty(31 << 20, np.uint8)
 
 
 class _Room:

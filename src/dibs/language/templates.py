@@ -427,11 +427,12 @@ def _units(leaf: Predicate, equalities: list[int]) -> tuple[tuple[int, bool], ..
 
 
 class Whole(NamedTuple):
-    """The templates of a text, by the key that shape_kernels.read_alone makes."""
+    """The templates of a text, by the key that text_kernels.read_alone makes."""
 
     frame: Frame
     patterns: tuple[Pattern, ...]
     has_only_values: bool  # all its tests are of the facets VALUE and TIME
+    has_one_name_each: bool  # each predicate is about the attribute of the only name in it
 
 
 def _make_whole(key: bytes) -> Whole | None:
@@ -456,7 +457,8 @@ def _make_whole(key: bytes) -> Whole | None:
         return None
     units = (unit for step in frame.steps for unit in step.units)
     facets = {found[i].tests[negated].facet for i, negated in units}
-    return Whole(frame, found, facets <= {Facet.VALUE, Facet.TIME})
+    named = all(pattern.computed is None and pattern.names == 1 for pattern in found)
+    return Whole(frame, found, facets <= {Facet.VALUE, Facet.TIME}, named)
 
 
 pattern_of = Kept(_make_pattern)

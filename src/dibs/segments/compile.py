@@ -19,7 +19,7 @@ from dibs.language.flatten import conjunction_table, is_conjunction, program_tab
 from dibs.language.joins import joins_in
 from dibs.language.normal_form import normal_form
 from dibs.language.reading import Reading, read
-from dibs.language.rows import Row, read_row
+from dibs.language.rows import Row, fill_rows, read_row
 from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
 from dibs.language.typed_tables import is_typed, rows_to_read_again
@@ -60,25 +60,22 @@ def compile_texts(
             errors[i] = e
         if progress:
             progress(1)
-    compiled = _with_trees(bulk, forms)
-    return Compiled(compiled.table, compiled.order, errors, forms if keep_forms else {})
+    table, order = _join([(bulk.table, bulk.order), *_general(forms)])
+    return Compiled(table, order, errors, forms if keep_forms else {})
 
 
-def _with_trees(bulk: Reading, forms: dict[int, Expression]) -> Compiled:
-    """What templates have read, and normal forms of the texts that they left."""
-    if not forms:
-        return Compiled(bulk.table, bulk.order, {})
-    tables, places = _general(forms)
-    table = concatenate([bulk.table, *tables])
-    plain, conjunctions = bulk.table.conjunctions, tables[0].conjunctions
-    order = [bulk.order[:plain], places[:conjunctions], bulk.order[plain:], places[conjunctions:]]
-    return Compiled(table, np.concatenate(order).astype(np.int64), {})
+TableOfTexts = tuple[PredicateTable, NDArray[np.int64]]  # rows, and which texts they are
+
+
+def _join(parts: Sequence[TableOfTexts]) -> TableOfTexts:
+    tables = [table for table, _ in parts]
+    order = [own[: table.conjunctions] for table, own in parts] + [own[table.conjunctions :] for table, own in parts]
+    return concatenate(tables), np.concatenate(order)
 
 
 def compile_forms(forms: list[Expression]) -> Compiled:
     """Compiles normal forms."""
-    tables, order = _general(dict(enumerate(forms)))
-    return Compiled(concatenate(tables), order, {})
+    return Compiled(*_join(_general(dict(enumerate(forms)))), {})
 
 
 def _read_bulk(texts: pa.Array, types: Types, progress: Callable[[int], None] | None = None) -> Reading:
@@ -95,21 +92,31 @@ def _read_bulk(texts: pa.Array, types: Types, progress: Callable[[int], None] | 
 
 
 def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = NO_TYPES) -> Compiled:
-    """Compiles texts that are known to be good. A form is what `form_of` made of the text, or None. What templates
-    take is read again, all at once, which takes no longer than to look at what was read of each."""
+    """Compiles texts that are known to be good, as large strings. A form is what `form_of` made of the text, or None:
+    where all texts have one, none is read again."""
     trees = {i: form for i, form in enumerate(forms) if form is not None and not isinstance(form, Row)}
-    unread = np.array([i for i in range(len(forms)) if i not in trees], np.int64)  # to read a row is to code it
-    bulk = _read_bulk(texts.take(from_numpy(unread)) if trees else texts, types)
-    for i in unread[~bulk.taken].tolist():
-        trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
-    return _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
+    rest = np.array([i for i in range(len(forms)) if i not in trees], np.int64) if trees else np.arange(len(forms))
+    own = texts.take(from_numpy(rest)) if trees else texts
+    rows = [form for form in forms if isinstance(form, Row)]
+    if rows and len(rows) == len(rest):
+        table, order = fill_rows(rows, own)
+    else:  # to read all at once takes no longer than to look at what was read of each
+        bulk = _read_bulk(own, types)
+        table, order = bulk.table, bulk.order
+        for i in rest[~bulk.taken].tolist():
+            trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
+    part = table, rest[order]
+    return Compiled(*(_join([part, *_general(dict(sorted(trees.items())))]) if trees else part), {})
 
 
-def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], NDArray[np.int64]]:
-    """Tables of normal forms, conjunctions first, and which of the forms their rows are."""
+def _general(forms: dict[int, Expression]) -> list[TableOfTexts]:
+    """Normal forms: conjunctions, and others."""
     plain = {i: form for i, form in forms.items() if is_conjunction(form)}
     other = {i: form for i, form in forms.items() if i not in plain}
-    return [conjunction_table(plain.values()), program_table(other.values())], np.array([*plain, *other], np.int64)
+    return [
+        (conjunction_table(plain.values()), np.array([*plain], np.int64)),
+        (program_table(other.values()), np.array([*other], np.int64)),
+    ]
 
 
 def kept_form(text: str, types: Types = NO_TYPES) -> Form:

@@ -33,7 +33,7 @@ from dibs.language.sql import parse
 from dibs.language.table import ACCEPT, REJECT
 from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
-from dibs.segments.compile import compile_forms, compile_texts, form_of
+from dibs.segments.compile import compile_forms, compile_mixed, compile_texts, form_of
 from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame
 from dibs.thresholds import smallest, using
 
@@ -61,6 +61,7 @@ GENERAL = [
     "TRUE",
 ]
 TEXTS = [*SIMPLE, *GENERAL]
+COMPUTED = ["price * 2 > 10", "price * 2 > 20"]  # one like the other
 ALMOST_THERE = f"note LIKE '%{'a' * 200}_b%'"  # again and again, in a string of one letter
 EVENT = {"model": "iphone5s", "color": "silver", "price": 550, "brand": "Apple", "stock": True}
 EVENTS: list[dict[str, Any]] = [
@@ -79,9 +80,9 @@ COLUMNS = ("model", "color", "price", "brand", "size")
 
 def language() -> None:
     """Texts to forms and tables."""
-    for text in TEXTS:
-        form_of(text)
-    compile_texts(pa.array(TEXTS * 20, pa.large_string()))
+    forms = [form_of(text) for text in TEXTS]
+    compile_mixed(pa.array(TEXTS, pa.large_string()), forms)
+    compile_texts(pa.array([*TEXTS * 20, *COMPUTED], pa.large_string()))
 
 
 def coding() -> None:

@@ -114,6 +114,11 @@ def _same_attributes(row, other, own, clauses):
     n = clauses.offsets[row + 1] - clauses.offsets[row]
     if n != clauses.offsets[other + 1] - clauses.offsets[other]:
         return False
+    same, first, other_first = 0, clauses.offsets[row], clauses.offsets[other]
+    while same < n and clauses.attribute[first + same] == clauses.attribute[other_first + same]:
+        same += 1
+    if same == n:  # mostly, as programs write them
+        return True
     sort_predicates(row, own, 0, clauses)
     sort_predicates(other, own, MOST_SLOTS, clauses)
     for k in range(n):
