@@ -95,6 +95,7 @@ class Matcher(metaclass=_Either):
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
     options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
     {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
+    domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others are refused.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -107,8 +108,9 @@ class Matcher(metaclass=_Either):
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
         types: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[int, int]] | None = None,
     ) -> Any:
-        others = (memory, retain, options, types)
+        others = (memory, retain, options, types, domains)
         if _is_loaded() or index != AUTO or any(given is not None for given in others):
             return _full()(index, threads, *others)
         return cold_matcher(threads, stays=False)

@@ -42,7 +42,7 @@ from dibs.language.joins import joins_in
 from dibs.language.present import Now, Present, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse, parse_kept
-from dibs.language.types import check_types
+from dibs.language.types import with_domains
 from dibs.matches import Matches
 from dibs.matching import Matching
 from dibs.segments.ids import Id
@@ -75,6 +75,7 @@ class Matcher(StandingQueries):
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
     options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
     {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
+    domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others are refused.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -87,8 +88,9 @@ class Matcher(StandingQueries):
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
         types: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[int, int]] | None = None,
     ):
-        declared = check_types(types)
+        declared = with_domains(types, domains)
         super().__init__(index, check_choice(index, threads, memory, options), declared)
         history = History(check_retain(retain), declared)
         self._matching = Matching(check_threads(threads), self._layers.upkeep.wake, history, declared)
@@ -397,6 +399,7 @@ class Matcher(StandingQueries):
         options: Mapping[str, Any] | None = None,
         retain: Retention = None,
         types: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[int, int]] | None = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
@@ -404,13 +407,14 @@ class Matcher(StandingQueries):
 
         index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
-        types: those of the folder, which are given when it is made.
+        types, domains: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
         history_module = bring("dibs.history.durable")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
-        kept, given = check_retain(retain), None if types is None else check_types(types)
+        given = None if types is None and domains is None else with_domains(types, domains)
+        kept = check_retain(retain)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):

@@ -3,8 +3,8 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 import numpy as np
@@ -23,7 +23,7 @@ from dibs.language.rows import Row, read_row
 from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
 from dibs.language.typed_tables import is_typed, rows_to_read_again
-from dibs.language.types import NO_TYPES, Types
+from dibs.language.types import NO_TYPES, Domain, Types
 
 Form = Union[Expression, Row]  # what a text says, once it has been read
 
@@ -37,6 +37,7 @@ class Compiled:
     errors: dict[int, ExpressionError]
     # Of the texts that the grammar has read, if they were asked for. Templates read the others again in no time.
     forms: dict[int, Expression] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)  # of integers, where they are declared
 
 
 def compile_texts(
@@ -61,7 +62,7 @@ def compile_texts(
         if progress:
             progress(1)
     compiled = _with_trees(bulk, forms)
-    return Compiled(compiled.table, compiled.order, errors, forms if keep_forms else {})
+    return Compiled(compiled.table, compiled.order, errors, forms if keep_forms else {}, types.domains)
 
 
 def _with_trees(bulk: Reading, forms: dict[int, Expression]) -> Compiled:
@@ -102,7 +103,8 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = 
     bulk = _read_bulk(texts.take(from_numpy(unread)) if trees else texts, types)
     for i in unread[~bulk.taken].tolist():
         trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
-    return _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
+    compiled = _with_trees(Reading(bulk.taken, bulk.table, unread[bulk.order]), dict(sorted(trees.items())))
+    return replace(compiled, domains=types.domains)
 
 
 def _general(forms: dict[int, Expression]) -> tuple[list[PredicateTable], NDArray[np.int64]]:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.arrays import from_numpy
 from dibs.coding.batch import code_events
-from dibs.coding.clauses import Clauses, code_clauses, runs
+from dibs.coding.clauses import Clauses, runs
 from dibs.coding.domain import Domains
+from dibs.coding.identity import code_declared
 from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues
@@ -189,7 +190,7 @@ def build(
         ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[compiled.order]
         versions = versions[compiled.order]
-    domains, clauses = code_clauses(compiled.table)
+    domains, clauses = code_declared(compiled.table, compiled.domains)
     return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, choice.build(domains, clauses, like))
 
 

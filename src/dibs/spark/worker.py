@@ -20,7 +20,7 @@ from dibs.coding.values import EventProblem
 from dibs.jit.parcel import Parcel, unpack
 from dibs.language.expression import Kind
 from dibs.language.present import Now, datetime_at
-from dibs.language.types import check_types
+from dibs.language.types import Types, check_types
 from dibs.matcher import Matcher
 from dibs.matches import Matches, Part
 from dibs.spark.cold import open_texts
@@ -140,6 +140,10 @@ def route_partition(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[p
 _CONSTANTS = {Kind.BOOLEAN: "TRUE", Kind.NUMBER: "0", Kind.STRING: "''", Kind.TIME: "DATE '1970-01-01'"}
 
 
+def _constant(name: str, types: Types) -> str:
+    return str(types.domains[name][0]) if name in types.domains else _CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]
+
+
 @lru_cache(maxsize=4)
 def make_router(text: str) -> Matcher:
     """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. Those behind
@@ -148,10 +152,7 @@ def make_router(text: str) -> Matcher:
     version = _version(text)
     router = Matcher(threads=1, types=version.types)
     types = check_types(version.types)
-    names = [
-        f"`{name.replace('`', '``')}` IN ({_CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]})"
-        for name in sorted(version.attributes)
-    ]
+    names = [f"`{name.replace('`', '``')}` IN ({_constant(name, types)})" for name in sorted(version.attributes)]
     mentions = (" AND ".join(names[i : i + MENTIONED_TOGETHER]) for i in range(0, len(names), MENTIONED_TOGETHER))
     router.add_many(enumerate([*version.routes, *mentions]))
     return router
