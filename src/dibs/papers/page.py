@@ -67,9 +67,9 @@ def _say_older(folder: Path, names: list[str]) -> str:
     which = "All figures" if older == names else f"The figures {', '.join(older)}"
     return (
         f"\n{which} were measured before the experiments declared the domains of their attributes: every constant had "
-        "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and all "
-        "structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once "
-        "where it is not called otherwise, and its capacity followed the matches that it saw.\n"
+        "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and "
+        "all structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once where it is "
+        "not called otherwise, and its capacity followed the matches that it saw.\n"
     )
 
 
