@@ -24,7 +24,7 @@ from dibs.language.joins import joins_in
 from dibs.language.present import Now, read_now
 from dibs.language.printer import JOIN
 from dibs.language.sql import parse, parse_kept
-from dibs.language.types import check_types
+from dibs.language.types import with_domains
 from dibs.subscriptions import AUTO, Subscriptions
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Matcher(Subscriptions):
     history is kept for EXISTS and FORALL: a number of documents, a timedelta, or a dibs.Retain (all by default).
     options: parameters of the index, which dibs.indexes() lists: {"dimensions": 3}. types: of attributes, as
     {"at": "timestamp", "price": "number"}: values that come as something else are converted, or refused (LANGUAGE.md).
+    domains: of attributes whose values are integers between two, as {"rating": (0, 10)}: others are refused.
 
     Matcher() is in memory; Matcher.open(folder) is durable, and otherwise the same.
     """
@@ -69,9 +70,10 @@ class Matcher(Subscriptions):
         retain: Retention = None,
         options: Mapping[str, Any] | None = None,
         types: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[int, int]] | None = None,
     ):
-        declared = check_types(types)
-        others = (memory, retain, options, types)
+        declared = with_domains(types, domains)
+        others = (memory, retain, options, types, domains)
         is_default = type(index) is str and index == AUTO and all(given is None for given in others)
         run = engine.current if is_default else engine.require()
         choice = None if run is None else run.check_choice(index, threads, memory, options)
@@ -349,6 +351,7 @@ class Matcher(Subscriptions):
         options: Mapping[str, Any] | None = None,
         retain: Retention = None,
         types: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[int, int]] | None = None,
     ) -> Matcher:
         """Opens a durable matcher, or makes one: what add() has returned from is on the disk, and so is what was added
         to the history. A folder has one writer; with read_only=True any number of processes follow what it does, each
@@ -356,14 +359,15 @@ class Matcher(Subscriptions):
 
         index: by default that of the folder ("auto" for a new one), with its options; another one, or with others, is
         built again from what is there. retain: by default what the folder was opened with last (all, for a new one).
-        types: those of the folder, which are given when it is made.
+        types, domains: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
         run, store = engine.require(), bring("dibs.storage.store")
         history_module = bring("dibs.history.durable")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)
-        kept, given = run.check_retain(retain), None if types is None else check_types(types)
+        given = None if types is None and domains is None else with_domains(types, domains)
+        kept = run.check_retain(retain)
         if read_only and retain is not None:
             raise ArgumentError("retain is the writer's: with read_only=True the history is as it is")
         if index is not None or not store.is_durable(folder):

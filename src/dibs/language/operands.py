@@ -11,7 +11,7 @@ from dibs.language.literals import TIME_WORDS, LiteralError, nearest_float32, re
 from dibs.language.problems import Problems, Refused
 from dibs.language.scalars import Interval
 from dibs.language.tokens import Token, Tokens, quote_name, refuse_unexpected, show_token
-from dibs.language.types import KINDS, NO_TYPES, typed_literal
+from dibs.language.types import NO_TYPES, kind_of_type, typed_literal
 
 PREFIXES = frozenset(["(", "-", "+"])
 FLOAT_TYPES = {"DOUBLE": False, "FLOAT": True}  # True: of 32 bits
@@ -79,19 +79,24 @@ class OperandReader:
     def typed(self, attribute: str | None, literal: Literal, start: int, end: int) -> Literal:
         """A constant beside an attribute, as one of its type; one that does not fit is reported."""
         type_ = self.declared(attribute)
-        if type_ is None or (literal.kind == KINDS[type_] == Kind.TIME):
+        if type_ is None or (literal.kind == kind_of_type(type_) == Kind.TIME):
             return literal
         found = typed_literal(literal, type_)
         if found is None:
             message = f"{attribute} is declared {type_}, and this constant is no {type_}"
-            self.problems.add(message, f"write a constant that is a {type_}, or change the type", start, end)
+            self.problems.add(
+                message,
+                f"write a constant that is {'an' if type_[0] == 'i' else 'a'} {type_}, or change the type",
+                start,
+                end,
+            )
             return literal
         return found
 
     def typed_text(self, attribute: str | None, test: str, start: int, end: int) -> None:
         """Reports a test of text, asked of an attribute that is none."""
         type_ = self.declared(attribute)
-        if type_ is not None and KINDS[type_] != Kind.STRING:
+        if type_ is not None and kind_of_type(type_) != Kind.STRING:
             advice = f"{test} is asked of strings: compare it, or write CAST({attribute} AS STRING)"
             self.problems.add(f"{attribute} is declared {type_}", advice, start, end)
 

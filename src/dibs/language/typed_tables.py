@@ -36,6 +36,12 @@ def rows_to_read_again(table: PredicateTable, types: Types) -> NDArray[np.int64]
     other = (of_literal >= 0) & (of_literal != table.kind)
     places = np.repeat(np.arange(len(table.attribute)), np.diff(table.literal_offsets))
     bad[places[other]] = True
+    if types.domains:
+        ends = [types.domains.get(name, (-np.inf, np.inf)) for name, _ in table.attributes]
+        low, high = np.array(ends, np.float64).reshape(-1, 2).T
+        own = table.attribute[places]
+        outside = (table.number < low[own]) | (table.number > high[own]) | (np.floor(table.number) != table.number)
+        bad[places[outside & np.isfinite(low[own]) & (table.kind == Kind.NUMBER)]] = True
     bad |= (table.operator == Op.STRING) & (of_predicate >= 0) & (of_predicate != Kind.STRING)
     rows = np.searchsorted(table.offsets, np.flatnonzero(bad), "right") - 1
     return np.unique(rows)

@@ -55,8 +55,22 @@ def write(folder: Path, root: Path) -> list[Path]:
     claims = [claim for claim in verdicts.CLAIMS if set(claim.experiments) <= set(names)]
     found = verdicts.judge_all(folder, claims)
     text = verdicts.write(found, verdicts.list_sizes(folder, claims), standing.judge(folder, names))
-    judged.write_text(text + _say_missing(claims))
+    judged.write_text(text + _say_older(folder, names) + _say_missing(claims))
     return [*written, page, judged]
+
+
+def _say_older(folder: Path, names: list[str]) -> str:
+    """Results of before the coding was measured have no `code_bytes`."""
+    older = [name for name in names if any("code_bytes" not in point for point in read(name, folder).points)]
+    if not older:
+        return ""
+    which = "All figures" if older == names else f"The figures {', '.join(older)}"
+    return (
+        f"\n{which} were measured before the experiments declared the domains of their attributes: every constant had "
+        "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and "
+        "all structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once where it is "
+        "not called otherwise, and its capacity followed the matches that it saw.\n"
+    )
 
 
 def _say_missing(claims: list[Claim]) -> str:
@@ -68,6 +82,8 @@ def write_page(folder: Path, names: list[str]) -> str:
     parts = [HEAD]
     if missing := [name for name in EXPERIMENTS if name not in names]:
         parts.append(f"Not measured: {', '.join(missing)}.")
+    if older := _say_older(folder, names):
+        parts.append(older.strip())
     for figure, own in pictures.group(names).items():
         results = [read(name, folder) for name in own]
         parts.append(f"## {figure}\n\n![{figure}](../plots/papers/{figure}.svg)")

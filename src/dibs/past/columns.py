@@ -21,9 +21,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.batch import code_events, pieces
-from dibs.coding.clauses import Clauses, code_clauses
+from dibs.coding.clauses import Clauses
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell
 from dibs.coding.groups import NumberConstants, StringConstants
+from dibs.coding.identity import code_declared
 from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create
@@ -64,7 +65,7 @@ class Expressions:
                 ]
             )
         self._order = compiled.order  # the expression of each row
-        self._domains, self._clauses = code_clauses(compiled.table)
+        self._domains, self._clauses = code_declared(compiled.table, compiled.domains)
         own = frozenset(name for name, _ in self._domains.attributes)
         self.joins = tuple(sorted(filter(is_join, own)))
         asked = (join_of(name) for name in self.joins)

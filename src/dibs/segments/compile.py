@@ -3,7 +3,7 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -23,7 +23,7 @@ from dibs.language.rows import Row, fill_rows, read_row
 from dibs.language.sql import parse, parse_kept
 from dibs.language.table import PredicateTable, concatenate
 from dibs.language.typed_tables import is_typed, rows_to_read_again
-from dibs.language.types import NO_TYPES, Types
+from dibs.language.types import NO_TYPES, Domain, Types
 
 Form = Union[Expression, Row]  # what a text says, once it has been read
 
@@ -37,6 +37,7 @@ class Compiled:
     errors: dict[int, ExpressionError]
     # Of the texts that the grammar has read, if they were asked for. Templates read the others again in no time.
     forms: dict[int, Expression] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)  # of integers, where they are declared
 
 
 def compile_texts(
@@ -61,7 +62,7 @@ def compile_texts(
         if progress:
             progress(1)
     table, order = _join([(bulk.table, bulk.order), *_general(forms)])
-    return Compiled(table, order, errors, forms if keep_forms else {})
+    return Compiled(table, order, errors, forms if keep_forms else {}, types.domains)
 
 
 TableOfTexts = tuple[PredicateTable, NDArray[np.int64]]  # rows, and which texts they are
@@ -106,7 +107,8 @@ def compile_mixed(texts: pa.Array, forms: Sequence[Form | None], types: Types = 
         for i in rest[~bulk.taken].tolist():
             trees[i] = normal_form(parse_kept(texts[i].as_py(), types))
     part = table, rest[order]
-    return Compiled(*(_join([part, *_general(dict(sorted(trees.items())))]) if trees else part), {})
+    joined = _join([part, *_general(dict(sorted(trees.items())))]) if trees else part
+    return Compiled(*joined, {}, domains=types.domains)
 
 
 def _general(forms: dict[int, Expression]) -> list[TableOfTexts]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dibs.language.expression import Kind
-from dibs.language.types import check_types
+from dibs.language.types import Types, check_types
 from dibs.matcher import Matcher
 from dibs.spark.dealing import NO_SHARD, Mapped, read_version
 from dibs.spark.found import problem_texts
@@ -50,6 +50,10 @@ def route(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBa
         yield pa.RecordBatch.from_arrays(columns, names=["shard", "problem", *batch.schema.names])
 
 
+def _constant(name: str, types: Types) -> str:
+    return str(types.domains[name][0]) if name in types.domains else _CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]
+
+
 @lru_cache(maxsize=4)
 def make_router(text: str) -> Matcher:
     """Whom an event visits: a matcher whose subscriptions are the routes, by the number of their shard. Those behind
@@ -58,10 +62,7 @@ def make_router(text: str) -> Matcher:
     version = read_version(text)
     router = Matcher(threads=1, types=version.types)
     types = check_types(version.types)
-    names = [
-        f"`{name.replace('`', '``')}` IN ({_CONSTANTS[types.kind_of(name) or Kind.BOOLEAN]})"
-        for name in sorted(version.attributes)
-    ]
+    names = [f"`{name.replace('`', '``')}` IN ({_constant(name, types)})" for name in sorted(version.attributes)]
     mentions = (" AND ".join(names[i : i + MENTIONED_TOGETHER]) for i in range(0, len(names), MENTIONED_TOGETHER))
     router.add_many(enumerate([*version.routes, *mentions]))
     return router

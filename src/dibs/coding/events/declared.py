@@ -15,12 +15,12 @@ import orjson
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
-from dibs.coding.values import EventProblem, EventValues, number_key
+from dibs.coding.values import EventProblem, EventValues, Range, number_key
 from dibs.errors import EventError
 from dibs.language.expression import Kind
 from dibs.language.functions.plain import Moment, Plain, plain_value
 from dibs.language.time_kernels import read_times
-from dibs.language.types import KINDS, Types, fit
+from dibs.language.types import Types, domain_of, fit, fit_range, kind_of_type
 
 NOT_DECLARED = 255
 DAY = 86_400_000_000
@@ -40,8 +40,14 @@ class DeclaredNames:
         self.is_date = np.zeros(len(names), np.bool_)
         self.reads_times = np.zeros(len(names), np.bool_)  # strings are times
         self.factor = np.zeros(len(names), np.int64)  # of numbers that are times: microseconds
+        # Domains of integers; others have no ends.
+        self.domains: dict[int, tuple[int, int]] = {}
+        self.low, self.high = np.full(len(names), -np.inf), np.full(len(names), np.inf)
         for code, type_ in self.types.items():
-            self.kind[code] = KINDS[type_]
+            self.kind[code] = kind_of_type(type_)
+            if (domain := domain_of(type_)) is not None:
+                self.low[code], self.high[code] = domain
+                self.domains[code] = domain
             self.factor[code] = FACTORS.get(type_, 0)
             self.is_date[code] = type_ == "date"
             self.reads_times[code] = type_ in ("date", "timestamp")
@@ -61,6 +67,7 @@ class _Conversion:
         self.added: dict[str, list[tuple[Any, ...]]] = {"numbers": [], "strings": [], "times": [], "booleans": []}
         self.times: list[tuple[NDArray[Any], ...]] = []  # that were read at once
         self.bad: list[tuple[int, int, Plain]] = []  # event, name, value
+        self.ranges: list[tuple[int, int, Range]] = []
         self.known: dict[tuple[str, type, Plain], Plain] = {}
 
     def run(self) -> None:
@@ -73,9 +80,12 @@ class _Conversion:
         self._take("times", t, Kind.TIME, lambda row: Moment(int(t.microseconds[row])))
         self._take("booleans", b, Kind.BOOLEAN, lambda row: bool(b.value[row]))
         for event, name, range_ in values.ranges:
-            kind = self.names.kind[name]
-            if kind == Kind.BOOLEAN:
+            domain = self.names.domains.get(name)
+            ends = (range_.lo, range_.hi) if domain is None else fit_range(range_.lo, range_.hi, domain)
+            if self.names.kind[name] == Kind.BOOLEAN or ends is None:
                 self.bad.append((event, name, str(range_)))
+            else:
+                self.ranges.append((event, name, range_ if domain is None else Range(*ends)))
 
     def _text(self, row: int) -> str:
         s = self.values.strings
@@ -114,6 +124,10 @@ class _Conversion:
         kind = self.names.kind[rows.name]
         kept = self.kept.setdefault(key, np.ones(len(rows.event), np.bool_))
         other = (kind != NOT_DECLARED) & (kind != own) & kept
+        if own == Kind.NUMBER and self.names.domains:
+            whole = (np.floor(rows.value) == rows.value) & (rows.rest == 0)
+            inside = whole & (rows.value >= self.names.low[rows.name]) & (rows.value <= self.names.high[rows.name])
+            other |= np.isfinite(self.names.low[rows.name]) & ~inside & kept
         if own == Kind.TIME:
             other |= self.names.is_date[rows.name] & (rows.microseconds % DAY != 0)
         for row in np.flatnonzero(other).tolist():
@@ -141,7 +155,8 @@ class _Conversion:
         if self.bad and on_error == "raise":
             event, name, value = min(self.bad, key=lambda bad: bad[:2])
             raise EventError(self._message(name, value), event, self.values.names[name])
-        if not self.bad and not self.times and all(kept.all() for kept in self.kept.values()):
+        same = self.ranges == self.values.ranges
+        if not self.bad and not self.times and same and all(kept.all() for kept in self.kept.values()):
             return self.values
         values = self.values
         made: dict[str, Any] = {}
@@ -152,9 +167,8 @@ class _Conversion:
         places = np.array([(event, name) for event, name, _ in self.bad], np.int32).reshape(-1, 2)
         made["unreadable"] = type(u)(np.append(u.event, places[:, 0]), np.append(u.name, places[:, 1]))
         problems = [EventProblem(e, values.names[n], self._message(n, value)) for e, n, value in self.bad]
-        ranges = [row for row in values.ranges if self.names.kind[row[1]] != Kind.BOOLEAN]
         everything = sorted([*values.problems, *problems], key=lambda problem: problem.event)
-        return replace(values, **made, ranges=ranges, problems=everything)
+        return replace(values, **made, ranges=self.ranges, problems=everything)
 
     def _rows(self, key: str) -> Any:
         rows = getattr(self.values, key)
@@ -183,7 +197,7 @@ class _Conversion:
         type_ = self.names.types[name]
         shown = repr(value) if not isinstance(value, Moment) else f"a time that is no {type_}"
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return f"found {shown}; expected a {type_}, as types says"
+        return f"found {shown}; expected {'an' if type_[0] == 'i' else 'a'} {type_}, as types says"
 
 
 def _number(near: float, rest: int) -> int | float:

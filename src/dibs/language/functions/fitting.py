@@ -28,6 +28,14 @@ def to_number(value: Plain) -> int | float | None:
     return value if is_number(value) else None  # type: ignore[return-value]
 
 
+def to_integer(value: Plain, domain: tuple[int, int]) -> int | None:
+    """A whole number of a domain."""
+    number = to_number(value)
+    if number is None or not domain[0] <= number <= domain[1] or number != int(number):
+        return None
+    return int(number)
+
+
 def to_string(value: Plain) -> str | None:
     return to_text(value)
 

@@ -248,6 +248,8 @@ def least_at(experiment: str, label: str, value: Any, measure: str = "match_us")
         if reason := too_small(result, (label,), range(len(result.points)), measure):
             return Outcome(None, reason)
         line = dict(zip(result.values, result.line(label, measure)))
+        if value not in line:
+            return Outcome(None, f"{number(value)} {result.experiment.x} were not measured")
         found = min(line, key=lambda x: line[x] or math.inf)
         shown = ", ".join(f"{number(x)}: {number(y)}" for x, y in line.items())
         own, least = line.get(value) or math.inf, line[found] or 0.0

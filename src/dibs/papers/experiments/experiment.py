@@ -8,7 +8,7 @@ sweep are experiments that share its points (`points_of`), so that nothing is me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +53,7 @@ class Data(NamedTuple):
     events: Any
     attributes: str | None = None  # the column that holds the events' attributes
     steps: Steps = ()  # none: all are there
+    domains: Mapping[str, tuple[int, int]] = {}
 
 
 class Size(NamedTuple):
@@ -74,6 +75,8 @@ class Workload(Protocol):
     def subscription_table(self) -> pa.Table: ...
 
     def event_batch(self) -> pa.RecordBatch: ...
+
+    def list_domains(self) -> dict[str, tuple[int, int]]: ...
 
 
 AUTO = Series("auto", "auto")
@@ -105,7 +108,8 @@ def show(shown: Experiment, points_of: str, about: str, *measures: str) -> Exper
 
 
 def data_of(workload: Workload) -> Data:
-    return Data(workload.subscription_table()["expression"].combine_chunks(), workload.event_batch(), "attributes")
+    texts = workload.subscription_table()["expression"].combine_chunks()
+    return Data(texts, workload.event_batch(), "attributes", domains=workload.list_domains())
 
 
 def generate(

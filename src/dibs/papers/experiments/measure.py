@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from dibs.coding.batch import CodedEvents, code_events
-from dibs.coding.clauses import Clauses, code_clauses
+from dibs.coding.clauses import Clauses
 from dibs.coding.events import read_events
+from dibs.coding.identity import code_declared
 from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, do_pending
@@ -98,7 +99,7 @@ def code(data: Data, limits: Limits | None = None) -> Coded:
     if compiled.errors:
         raise next(iter(compiled.errors.values()))
     read = time.process_time()
-    domains, clauses = code_clauses(compiled.table)
+    domains, clauses = code_declared(compiled.table, data.domains)
     coded = time.process_time()
     names = frozenset(attribute for attribute, _ in domains.attributes)
     events = code_events(read_events(data.events, names, attributes=data.attributes), domains)

@@ -55,6 +55,10 @@ class Ads(Blocks):
         sizes = np.full(len(rows), EVENT_SIZE)
         return make_maps(sizes, name_attributes(attribute.ravel()), pa.array(value.ravel()))
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        most = count_values(np.arange(DIMENSIONS)) - 1
+        return {f"a{k}": (0, last) for k, last in enumerate(most.tolist())}
+
 
 def count_values(dimension: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.minimum(2 + 3 * dimension, 200)

@@ -90,6 +90,10 @@ class BEGen(Blocks):
         sizes = np.full(len(rows), self.event_size)
         return make_maps(sizes, name_attributes(attribute.ravel()), pa.array(value.ravel()))
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        """Strict bounds lie one outside."""
+        return {f"a{k}": (-1, self.cardinality) for k in range(self.dimensions)}
+
     def _take_bases(self, random: np.random.Generator, rows: NDArray[np.int64]) -> Base:
         if self.bases is None:
             return _draw_bases(random, self, len(rows))

@@ -62,6 +62,10 @@ class Blocks(ABC):
     def make_attributes(self, random: np.random.Generator, rows: NDArray[np.int64]) -> pa.Array:
         """The events with these numbers: maps, or JSON texts."""
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        """The attributes whose constants and values are integers between two, both included."""
+        return {}
+
     @property
     def subscription_blocks(self) -> int:
         return -(-self.subscriptions // BLOCK)

@@ -50,6 +50,9 @@ class Drift:
         ids = pa.array(np.arange(len(whole)))
         return whole.set_column(0, "id", ids).combine_chunks().to_batches()[0]
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        return self.first.list_domains() | self.second.list_domains()
+
     def list_steps(self) -> Iterator[Step]:
         """First of all a step in which all subscriptions of the first workload come and none goes."""
         n = self.first.subscriptions

@@ -58,6 +58,9 @@ class Independent(Blocks):
         value = draw(random, self.cardinality, self.skew, len(attribute))
         return make_maps(sizes, name_attributes(attribute), pa.array(value))
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        return {f"a{k}": (0, self.cardinality - 1) for k in range(self.dimensions)}
+
     def _draw_attributes(
         self, random: np.random.Generator, sizes: NDArray[np.int64], largest: int
     ) -> NDArray[np.int64]:

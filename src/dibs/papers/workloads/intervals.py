@@ -37,6 +37,10 @@ class Profiles(Blocks):
         require(self.attributes >= 1, f"at least one attribute, not {self.attributes}")
         require(self.width >= 0, f"a width that is not negative, not {self.width}")
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        reach = FARTHEST + self.width
+        return {f"a{k}": (ORIGIN - reach, ORIGIN + reach) for k in range(self.attributes)}
+
     def draw_starts(self, random: np.random.Generator, rows: int) -> NDArray[np.int64]:
         shape = rows, self.attributes
         distance = draw(random, FARTHEST, self.skew, shape)
@@ -63,6 +67,9 @@ class Intervals(Blocks):
 
     def make_attributes(self, random: np.random.Generator, rows: NDArray[np.int64]) -> pa.MapArray:
         return _make_points(random.integers(0, PLACES, (len(rows), 1)))
+
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        return {"a0": (0, PLACES + int(2 * self.width * PLACES))}
 
 
 def measure_overlap(starts: NDArray[np.int64], width: int) -> float:

@@ -86,6 +86,13 @@ class Keywords(Blocks):
             often = np.minimum(random.geometric(0.2, len(words)), MOST_OFTEN)
         return make_maps(sizes, names.take(pa.array(words)), pa.array(often))
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        """How often a word occurs."""
+        if self.operator == "split":
+            return {}
+        names, _ = _name_words(self.dimensions, False)
+        return dict.fromkeys(names.to_pylist(), (1, 1 if self.operator == "=" else MOST_OFTEN))
+
 
 @lru_cache(maxsize=4)
 def _name_words(size: int, split: bool) -> tuple[pa.StringArray, pa.StringArray]:

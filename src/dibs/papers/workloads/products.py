@@ -55,6 +55,9 @@ class Products(Blocks):
         value = draw(random, self.cardinality, self.value_skew, len(attribute))
         return make_maps(np.bincount(row, minlength=len(rows)), name_attributes(attribute), pa.array(value))
 
+    def list_domains(self) -> dict[str, tuple[int, int]]:
+        return {f"a{k}": (0, self.cardinality - 1) for k in range(ATTRIBUTES)}
+
 
 @lru_cache(maxsize=1)
 def share_of_products() -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from dibs.language.functions.time_texts import read_moment
 from dibs.language.present import Present, read_clock
 from dibs.language.printer import EVERY, HAS_KEY
 from dibs.language.scalars import PRESENT, split_mark
-from dibs.language.types import KINDS, fit
+from dibs.language.types import fit, kind_of_type
 
 _PLAIN = (str, bool, int, float)
 _DEEPEST = 100  # objects and arrays inside each other; the batch reads deeper ones
@@ -99,7 +99,7 @@ def _convert(event: dict[str, Any], declared: DeclaredNames) -> dict[str, Any] |
 def _moment(event: dict[str, Any], name: str, type_: str) -> Moment | None:
     """The time of a declared attribute, whose value is a string that says it: for what is computed with it."""
     value = event.get(name)
-    return read_moment(value) if KINDS[type_] == Kind.TIME and isinstance(value, str) else None
+    return read_moment(value) if kind_of_type(type_) == Kind.TIME and isinstance(value, str) else None
 
 
 def _has(event: dict[str, Any], path: str) -> bool:
