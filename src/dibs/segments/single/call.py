@@ -22,9 +22,9 @@ from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
-from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, parts_of
 from dibs.segments.single.space import SingleSpace
+from dibs.segments.single.tables import DONE, FULL, STALE
 from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
@@ -121,7 +121,7 @@ class Singles:
     def _ask_indexes(self, plan: Plan, space: SingleSpace) -> list[Rows]:
         """What other indexes find for the event that the call has coded."""
         rows: list[Rows] = []
-        offsets = space.offsets.tolist()
+        offsets = space.events.offsets.tolist()
         for i, layer in plan.asked:
             segment = layer.segment
             if offsets[i] == offsets[i + 1] and segment.clauses.ask_for_values:
@@ -158,7 +158,7 @@ class Singles:
 
     def _observe(self, plan: Plan, space: SingleSpace) -> None:
         """What the indexes want to know of events: of one in so many."""
-        offsets = space.offsets.tolist()
+        offsets = space.events.offsets.tolist()
         asked = [i for i, _ in plan.asked]  # their indexes observe what they match
         for i, segment in enumerate(plan.segments):
             if isinstance(segment.index, Auto) and i not in asked:
@@ -169,6 +169,6 @@ class Singles:
 
 def _coded_event(space: SingleSpace, first: int, last: int) -> CodedEvents:
     """The event as the call has coded it: its own, as the space is used again."""
-    attribute, lo, hi = (x[first:last].copy() for x in (space.attribute, space.lo, space.hi))
+    attribute, lo, hi = (x[first:last].copy() for x in space.events[1:])
     points = bool((attribute[1:] != attribute[:-1]).all() and (lo == hi).all())
     return CodedEvents(np.array([0, last - first]), attribute, lo, lo if points else hi, points)
