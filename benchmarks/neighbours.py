@@ -12,6 +12,7 @@ validate    24 validations of 98,000 characters at once
 bodies      60 bodies of 30 MB that are begun and never ended
 streams     500 streams of a destination that nobody reads, while it is published to
 all         all of them at once
+machine     as many processes as all neighbours have, which compute and ask nothing: what the machine's cores take
 
 The good tenant, and each neighbour, is a process of its own on the same machine. Neighbours would be elsewhere: they
 run at a lower priority, so that they keep the service busy and not its cores.
@@ -176,9 +177,15 @@ def leave_streams(port: int, token: str) -> None:
             time.sleep(0.01)
 
 
+def compute(port: int, token: str) -> None:
+    text = json.dumps({"a": list(range(100_000))})
+    while True:
+        json.loads(text)
+
+
 def run_bad(name: str, port: int, token: str) -> None:
     os.nice(10)
-    NEIGHBOURS[name](port, token)
+    (NEIGHBOURS | {"machine": compute})[name](port, token)
 
 
 NEIGHBOURS: dict[str, Callable[[int, str], None]] = {
@@ -202,7 +209,8 @@ def at(found: list[float], share: float) -> float:
 
 def measure(name: str, pid: int, port: int, tokens: dict[str, str], texts: list[bytes], seconds: float) -> None:
     context = multiprocessing.get_context("spawn")
-    chosen: list[str] = {"nobody": [], "all": list(NEIGHBOURS)}.get(name, [name])
+    several = {"nobody": [], "all": list(NEIGHBOURS), "machine": ["machine"] * len(NEIGHBOURS)}
+    chosen: list[str] = several.get(name, [name])
     bad = [context.Process(target=run_bad, args=(each, port, tokens["bad"]), daemon=True) for each in chosen]
     told = context.Queue()
     good = context.Process(target=run_good, args=(port, tokens["good"], texts, seconds, told))
@@ -244,7 +252,7 @@ def main() -> None:
     options.add_argument("--subscriptions", type=int, default=100_000)
     options.add_argument("--seconds", type=float, default=10.0, help="of each neighbour")
     options.add_argument("--port", type=int, default=18_451)
-    options.add_argument("--only", default=",".join(["nobody", *NEIGHBOURS, "all"]))
+    options.add_argument("--only", default=",".join(["nobody", *NEIGHBOURS, "all", "machine"]))
     options.add_argument("--settings", default="{}", help="of the service, as JSON")
     chosen = options.parse_args()
     shop = generate(chosen.subscriptions, 3_000)

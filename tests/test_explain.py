@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from dibs.coding.values import Range
 from dibs.errors import EventError
 from dibs.explain import Explanation, Part, explain
-from dibs.language.expression import And, Compare, Expression, Not, Or, literal
+from dibs.language.expression import And, Compare, Expression, Not, Or, Truth, literal
 from dibs.language.sql import parse
 from dibs.reference import evaluate, matches
 from strategies import events, expressions
@@ -216,6 +217,11 @@ def test_to_dict_is_json() -> None:
     assert shallow["tree"]["parts"][1]["text"] == "b = 1 OR c = 1 AND d = 1"
 
 
+def test_what_decides_below_is_not_true() -> None:
+    found = explained("(a = 1 AND b = 2) IS NOT TRUE AND c = 3", {"a": 1, "b": 5, "c": 3})
+    assert found.matched and [(part.text, part.truth) for part in found.deciding] == [("b = 2", False), ("c = 3", True)]
+
+
 def test_an_event_that_is_none() -> None:
     with pytest.raises(EventError):
         explain(parse("a = 1"), "a=1")  # type: ignore[arg-type]
@@ -229,10 +235,21 @@ def test_an_explanation_has_the_truth_of_the_reference(expression: Expression, e
     assert str(found)
     assert found._repr_html_()
     json.dumps(found.to_dict(), allow_nan=False)
-    assert all(bool(part.truth) is found.matched for part in found.deciding)
+    deciding = list(_deciders(found.root, found.matched))
+    assert all(bool(part.truth) is holds for part, holds in deciding)
+    assert {part.expression for part in found.deciding} == {part.expression for part, _ in deciding}
     assert 1 <= len(found.deciding) <= found.root.predicates
     for part in _leaves(found.root):
         assert part.truth is evaluate(part.expression, event)
+
+
+def _deciders(part: Part, holds: bool) -> Iterator[tuple[Part, bool]]:
+    """The predicates that decide, with whether each holds if the whole does: IS NOT TRUE holds where they do not."""
+    if not part.parts:
+        yield part, holds
+    below = holds != (isinstance(part.expression, Truth) and part.expression.negated)
+    for each in part.deciding_parts() if part.parts else ():
+        yield from _deciders(each, below)
 
 
 def _leaves(part: Part) -> list[Part]:

@@ -35,7 +35,7 @@ import pyarrow as pa
 import dibs
 from dibs.language.sql import parse
 from dibs.reference import matches
-from dibs.storage.catalog_session import Session
+from dibs.storage.sqlite import Session
 from dibs.thresholds import thresholds
 
 Id = Any

@@ -31,7 +31,7 @@ from dibs.storage import catalog_check
 from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_check import SEAL, read_seal
 from dibs.storage.catalog_rows import Entry, checksum_of, checksums_of, rows_of_columns
-from dibs.storage.catalog_session import DATA, LOG
+from dibs.storage.sqlite import DATA, LOG
 from dibs.thresholds import using
 
 ROOT = Path(__file__).parents[2]

@@ -21,9 +21,9 @@ import pytest
 from crash_writer import in_child
 
 from dibs.errors import DibsError, StorageError
-from dibs.storage import catalog_session
+from dibs.storage import sqlite
 from dibs.storage.catalog import Catalog
-from dibs.storage.catalog_session import DATA
+from dibs.storage.sqlite import DATA
 from interrupts import Signals
 
 
@@ -216,7 +216,7 @@ def test_a_fork_within_a_call(folder: Path) -> None:
 
 
 def test_a_call_that_takes_longer_than_a_fork_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_session, "FORK_WAITS", 0.1)
+    monkeypatch.setattr(sqlite, "FORK_WAITS", 0.1)
     with Catalog.open(folder) as catalog:
         catalog.write([(1, "a = 1", 1.0)], 1)
         inside, leave = threading.Event(), threading.Event()
@@ -243,7 +243,7 @@ def test_a_call_that_takes_longer_than_a_fork_waits(folder: Path, monkeypatch: p
 
 
 def test_the_file_that_another_program_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_session, "PATIENCE", 0.1)
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.1)
     with Catalog.open(folder) as catalog, closing(sqlite3.connect(folder / DATA, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageError, match="another program has held it"):

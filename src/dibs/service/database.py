@@ -14,16 +14,16 @@ only read. Ids are integers or texts, as they were given: their columns have no 
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dibs.errors import FormatError, StorageError
+from dibs.errors import FormatError
+from dibs.storage.sqlite import Session, create_database
 
 T = TypeVar("T")
+APPLICATION = 0
 FORMAT = 1
-BUSY = 10.0  # seconds to wait for another process that writes
 SCHEMA = """
 CREATE TABLE tokens (name TEXT PRIMARY KEY, hash BLOB UNIQUE NOT NULL, tenant TEXT NOT NULL, roles TEXT NOT NULL,
                      about TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL);
@@ -52,67 +52,26 @@ class Database:
 
     def __init__(self, path: Path, read_only: bool = False):
         self.path, self.read_only = path, read_only
-        self._turn = threading.Lock()
-        try:
-            self._connection = self._open()
-        except sqlite3.Error as e:
-            raise StorageError(
-                path, f"cannot be opened ({e}): check the permissions, and that it is a file of Dibs"
-            ) from e
-
-    def _open(self) -> sqlite3.Connection:
-        mode = "ro" if self.read_only else "rwc"
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
-        try:
-            if not self.read_only:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA trusted_schema = OFF")
-            [number] = connection.execute("PRAGMA user_version").fetchone()
-            if number == 0 and not self.read_only:
-                connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA};PRAGMA user_version = {FORMAT};COMMIT")
-            elif number != FORMAT:
-                raise FormatError(
-                    f"{self.path} has the format {number}, not {FORMAT}: use the version of Dibs that wrote it"
-                )
-        except BaseException:
-            connection.close()
-            raise
-        self.path.chmod(0o600) if not self.read_only else None
-        return connection
+        if not read_only:
+            create_database(path, "the service's database", APPLICATION, FORMAT, SCHEMA.split(";"))
+            path.chmod(0o600)
+        self._session = Session(path.parent, read_only, path.name)
+        [(number,)] = self.read("PRAGMA user_version")
+        if number != FORMAT:
+            self.close()
+            raise FormatError(f"{path} has the format {number}, not {FORMAT}: use the version of Dibs that wrote it")
 
     def read(self, query: str, arguments: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._do(lambda c: c.execute(query, tuple(arguments)).fetchall())
+        given = tuple(arguments)
+        return self._session.read(lambda connection: connection.execute(query, given).fetchall())
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Does the work in one transaction, which is on the disk when this returns."""
+        return self._session.write(work)
 
-        def whole(connection: sqlite3.Connection) -> T:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return result
-
-        return self._do(whole)
-
-    def stamp(self) -> int:
+    def stamp(self) -> tuple[int, ...]:
         """Another one after each commit of another process (or connection)."""
-        [(found,)] = self.read("PRAGMA data_version")
-        return int(found)
-
-    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._turn:
-            try:
-                return work(self._connection)
-            except sqlite3.Error as e:
-                raise StorageError(self.path, f"{e}: check the disk, and that no other program holds it") from e
+        return self._session.stamp()
 
     def close(self) -> None:
-        with self._turn:
-            self._connection.close()
+        self._session.close()

@@ -104,7 +104,7 @@ class Tokens:
 
     def __init__(self, database: Database):
         self._database = database
-        self._stamp = -1
+        self._stamp: tuple[int, ...] = ()
         self._looked = 0.0
         self.fresh = FRESH  # a revoked token is refused within this time
         self._known: dict[bytes, Identity] = {}

@@ -51,9 +51,9 @@ from dibs.storage.catalog_reading import (
 )
 from dibs.storage.catalog_rows import CatalogColumns, Entry, seed_of
 from dibs.storage.catalog_schema import CatalogState, create_catalog, read_state, write_state
-from dibs.storage.catalog_session import DATA, LOG, file_size
 from dibs.storage.documents import put_change, read_head, read_news
 from dibs.storage.history_rows import HistoryChange, HistoryNews
+from dibs.storage.sqlite import DATA, LOG, file_size
 
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1
 READERS_END = 500  # milliseconds that closing waits for readers

@@ -38,9 +38,9 @@ from dibs.storage.catalog_rows import (
     wrap,
 )
 from dibs.storage.catalog_schema import CatalogState, check_schema, read_state
-from dibs.storage.catalog_session import ADVICE, DATA, LOG, file_size
 from dibs.storage.checksum import checksums
 from dibs.storage.documents import check_history, read_head
+from dibs.storage.sqlite import ADVICE, DATA, LOG, file_size
 
 SEAL = "catalog.seal"
 PIECE = 1 << 24  # bytes read at once

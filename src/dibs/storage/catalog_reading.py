@@ -14,9 +14,9 @@ from dibs.segments.ids import Id
 from dibs.storage import catalog_check as checking
 from dibs.storage.catalog_rows import CatalogColumns, Entry, Unsound, all_rows, columns_of, entries_of, total, wrap
 from dibs.storage.catalog_schema import COLUMNS, CatalogState, LaterFormat, read_state
-from dibs.storage.catalog_session import ADVICE, Session, file_size
 from dibs.storage.documents import read_news
 from dibs.storage.history_rows import HistoryNews
+from dibs.storage.sqlite import ADVICE, Session, file_size
 from dibs.thresholds import thresholds
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from dibs.errors import StorageError
 from dibs.storage.catalog_rows import Unsound
-from dibs.storage.catalog_session import DATA
 from dibs.storage.files import storage_error, sync_folder
+from dibs.storage.sqlite import DATA, write_database
 
 APPLICATION = 0x64696273  # "dibs", in the head of the file
 FORMAT = 2  # of a catalog without documents, as all were before there were any
@@ -134,21 +134,9 @@ def create_catalog(folder: Path) -> None:
 
 
 def _write_empty(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute("PRAGMA page_size = 4096")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN")
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        for table in SCHEMA.values():
-            connection.execute(table)
-        state = CatalogState(os.urandom(16).hex(), *[0] * 7)
-        connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*state, _checksum(state)))
-        connection.execute("COMMIT")
-    finally:
-        connection.close()  # the log is moved to the file, synced and removed
+    state = CatalogState(os.urandom(16).hex(), *[0] * 7)
+    row = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in (*state, _checksum(state)))
+    write_database(path, APPLICATION, FORMAT, [*SCHEMA.values(), f"INSERT INTO state VALUES ({row})"])
 
 
 def _is_running(process: str) -> bool:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dibs.storage.catalog_session import Session
+from dibs.storage.sqlite import Session
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # another one after each start of the machine
 NOTED = 1.0  # seconds between two notes of the latest time

@@ -46,7 +46,7 @@ from dibs.service.delivery.schema import FILE, check_outbox, create_outbox
 from dibs.service.delivery.sealing import Sealing, Stored
 from dibs.service.delivery.signing import new_secret
 from dibs.service.delivery.writing import COLUMNS, Writing, find_lane, read_lane
-from dibs.storage.catalog_session import Session, file_size
+from dibs.storage.sqlite import Session, file_size
 
 MOST_BYTES = 8 << 30
 RESENT_AT_ONCE = 1_000  # dead letters of one transaction

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
-from dibs.errors import DamagedError, FormatError, StorageError
+from dibs.errors import DamagedError, FormatError
+from dibs.storage.sqlite import create_database
 
 FILE = "outbox.sqlite"
 APPLICATION = 0x6469626F  # "dibo"
@@ -65,41 +65,9 @@ TABLES = (
 
 
 def create_outbox(folder: Path) -> None:
-    """Makes an empty one if there is none: under another name first, so that it is there wholly or not at all."""
-    path = folder / FILE
-    if path.exists():
-        return
-    partial = folder / f"{FILE}.partial-{os.getpid()}-{os.urandom(4).hex()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # its log will have the same mode
-        connection = sqlite3.connect(partial, isolation_level=None)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN")
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-            for table in TABLES:
-                connection.execute(table)
-            connection.execute("INSERT INTO state VALUES (?, 0, 0)", (os.urandom(6).hex(),))
-            connection.execute("COMMIT")
-        finally:
-            connection.close()  # the log is moved to the file, synced and removed
-        try:
-            os.link(partial, path)  # unlike a rename it never takes the place of one that is there
-        except FileExistsError:
-            pass  # somebody else was faster
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-    except (OSError, sqlite3.Error) as e:
-        raise StorageError(folder, f"the outbox cannot be made ({e}): check permissions and room") from e
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+    """Makes an empty one if there is none."""
+    state = f"INSERT INTO state VALUES ('{os.urandom(6).hex()}', 0, 0)"
+    create_database(folder / FILE, "the outbox", APPLICATION, FORMAT, [*TABLES, state])
 
 
 def check_outbox(connection: sqlite3.Connection) -> None:

@@ -26,7 +26,7 @@ from dibs.errors import ArgumentError, StorageError, show
 from dibs.service.delivery.model import UnknownDestination
 from dibs.service.delivery.outbox import Outbox
 from dibs.service.delivery.schema import FILE
-from dibs.storage.catalog_session import Session
+from dibs.storage.sqlite import Session
 
 T = TypeVar("T")
 LOOK = 0.05  # seconds between looks at the outbox

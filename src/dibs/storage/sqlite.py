@@ -1,4 +1,5 @@
-"""A connection to the SQLite database of a catalog: its transactions, its errors in our words, forks.
+"""SQLite databases of Dibs, all of one kind: how one is made, and a connection to it: its transactions, its errors in
+our words, forks.
 
 A session has one connection and one lock, which is held for a whole call: any thread may call. Between calls there is
 no transaction, so a session keeps nobody from writing, nor the write-ahead log from starting over. What an interrupt
@@ -21,13 +22,14 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from dibs.errors import DamagedError, DibsError, StorageError
+from dibs.storage.files import sync_folder
 
 T = TypeVar("T")
 DATA, LOG = "catalog.db", "catalog.db-wal"
@@ -287,3 +289,43 @@ def translate(path: Path, error: Exception) -> DibsError:
     if "locked" in text:
         return StorageError(path, f"another program has held it for {PATIENCE:.0f} seconds ({text}): end that program")
     return DamagedError(path, f"SQLite reports: {text}; {ADVICE}")
+
+
+# ---- making one ----
+
+
+def create_database(path: Path, what: str, application: int, number: int, statements: Iterable[str]) -> None:
+    """Makes a database if there is none: under another name first, so that it is there wholly or not at all. Only the
+    user may read it."""
+    if path.exists():
+        return
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # its log will have the same mode
+        write_database(partial, application, number, statements)
+        with suppress(FileExistsError):  # somebody else was faster
+            os.link(partial, path)  # unlike a rename it never takes the place of one that is there
+        sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as e:
+        raise StorageError(path.parent, f"{what} cannot be made ({e}): check permissions and room") from e
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def write_database(path: Path, application: int, number: int, statements: Iterable[str]) -> None:
+    """application, number: what its head says it is, and in which format."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN")
+        connection.execute(f"PRAGMA application_id = {application}")
+        connection.execute(f"PRAGMA user_version = {number}")
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()  # the log is moved to the file, synced and removed
