@@ -3,14 +3,16 @@ table."""
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
-from dibs.jit.group_at import group_at, part_at
+from dibs.jit.group_at import group_at, grouped, part_at
 from dibs.jit.groups import (
     Clean,
     Columns,
@@ -93,6 +95,23 @@ EXPECTED = (1 << 63, -3, 2.0, (2, 2), 70, 2, True)
 def test_kernels_get_what_is_in_the_table():
     table = Table(whole())
     assert sums(table.address) == sums_of_parts(table.address) == EXPECTED
+
+
+@kernel
+def sums_of_parts_in_a_row(*parts):
+    g = grouped(parts, Whole)
+    g.pairs.number[1] = 9
+    return g.words[2], g.pairs.number[0], g.pairs.both[1, 0], g.pairs.both.shape, g.first, len(g.flags), g.flags[0]
+
+
+def test_arrays_that_come_one_by_one_are_put_into_groups():
+    words, pairs, first, flags = whole()
+    before = sys.getrefcount(words)
+    assert sums_of_parts_in_a_row(words, *pairs, first, flags) == EXPECTED
+    assert pairs.number[1] == 9 and sys.getrefcount(words) == before
+    assert grouped.plain((words, *pairs, first, flags), Whole) == (words, pairs, first, flags)
+    with pytest.raises(TypingError, match="Whole has 5 parts, not 4"):
+        sums_of_parts_in_a_row(words, *pairs, flags)
 
 
 def test_the_plain_twins_get_the_same():

@@ -1,25 +1,31 @@
-"""Groups of arrays by the address of their table (jit.groups), in kernels.
+"""Groups of arrays (jit.groups) in kernels: by the address of their table, or of arrays that come one by one.
 
 What is not used of a group costs nothing: LLVM leaves it out. But it is cheaper to compile what is asked for by name:
 `part_at(table, Space, "work.slots")`. Nobody counts these arrays (jit.borrowing): whoever made the table holds them for
 as long as it is used.
+
+A call that is handed other arrays every time gets them one after the other, and puts them into groups by `grouped`: for
+Python to write a table, or to hand groups over, takes longer than to hand over their arrays.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import RequireLiteralValue
+from numba.core.errors import RequireLiteralValue, TypingError
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
+from dibs.jit.borrowing import uncounted
 from dibs.jit.groups import ENTRY, Field, fields_of, find, size_of
 from dibs.jit.operations import operation
+from dibs.jit.plain import wrap
 
 _WORD = ir.IntType(64)
 
@@ -67,12 +73,12 @@ def _load(context: Any, builder: Any, table: Any, at: int, field: Field, kind: A
 
 
 def _plain_group_at(address: int, group: Any) -> Any:
-    return _read(address, _whole(group))
+    return wrap(_read(address, _whole(group)))
 
 
 def _plain_part_at(address: int, group: Any, path: str) -> Any:
     at, field = find(group, path)
-    return _read(address + ENTRY * at, field)
+    return wrap(_read(address + ENTRY * at, field))
 
 
 def _whole(group: type) -> Field:
@@ -121,3 +127,40 @@ def part_at(typingctx, address, group, path):
         return _load(context, builder, table, at, field, kind)
 
     return kind(types.int64, group, path), code
+
+
+def _plain_grouped(parts: Any, group: Any) -> Any:
+    return _gather(iter(parts), group)
+
+
+def _gather(parts: Iterator[Any], group: Any) -> Any:
+    return group._make([_gather(parts, f.kind) if f.is_group else next(parts) for f in fields_of(group)])
+
+
+def _gather_types(parts: Iterator[Any], group: type) -> Any:
+    kinds = [_gather_types(parts, f.kind) if f.is_group else next(parts) for f in fields_of(group)]
+    return types.NamedTuple(kinds, group)
+
+
+def _gather_values(context: Any, builder: Any, parts: Iterator[Any], kind: Any) -> Any:
+    values = [
+        _gather_values(context, builder, parts, inner) if isinstance(inner, types.BaseTuple) else next(parts)
+        for inner in kind.types
+    ]
+    return context.make_tuple(builder, kind, values)
+
+
+@operation(_plain_grouped)
+def grouped(typingctx, parts, group):
+    """The group of these arrays and numbers: those of its groups, one after the other, in a plain tuple. Only for what
+    the kernel itself was handed (`*parts`): nobody counts them."""
+    wanted = size_of(group.instance_class) // ENTRY
+    if len(parts) != wanted:
+        raise TypingError(f"{group.instance_class.__name__} has {wanted} parts, not {len(parts)}")
+    kind = _gather_types(iter(parts), group.instance_class)
+
+    def code(context, builder, signature, args):
+        values = (uncounted(context, builder, own, builder.extract_value(args[0], i)) for i, own in enumerate(parts))
+        return _gather_values(context, builder, values, kind)
+
+    return kind(parts, group), code

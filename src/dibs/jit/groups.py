@@ -132,11 +132,11 @@ def _described(group: type) -> list[Any]:
     ]
 
 
-def numbers_of(group: tuple[Any, ...]) -> list[int]:
-    """The entries of a group: two numbers each."""
+def numbers_of(kind: type, group: tuple[Any, ...]) -> list[int]:
+    """The entries of a group of a kind: two numbers each."""
     result: list[int] = []
-    for field, value in zip(fields_of(type(group)), group):
-        result += numbers_of(value) if field.is_group else _entry(field, value)
+    for field, value in zip(fields_of(kind), group, strict=True):
+        result += numbers_of(field.kind, value) if field.is_group else _entry(field, value)
     return result
 
 
@@ -154,7 +154,7 @@ class Table:
     """The entries of groups, one behind the other, at an address; it holds their arrays."""
 
     def __init__(self, *groups: tuple[Any, ...]):
-        self._take(np.array([n for group in groups for n in numbers_of(group)], np.int64), list(groups))
+        self._take(np.array([n for group in groups for n in numbers_of(type(group), group)], np.int64), list(groups))
 
     def _take(self, numbers: NDArray[np.int64], held: list[Any]) -> None:
         self._numbers, self._held = numbers, held

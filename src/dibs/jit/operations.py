@@ -27,3 +27,9 @@ def operation(plain: Callable[..., Any], **options: Any) -> Callable[[Callable[.
         return result
 
     return decorate
+
+
+def check_place(array: Any, at: Any, count: int) -> None:
+    """For twins that read or write several items: a slice that reaches too far would be shorter, or from the end."""
+    if not 0 <= at <= len(array) - count:
+        raise IndexError(f"{at} to {at + count} of {len(array)}")

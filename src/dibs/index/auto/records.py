@@ -89,6 +89,7 @@ class Records:
             *ClauseArrays.of(clauses),
             clauses.on_true,
             clauses.on_false,
+            clauses.conjunctions,
         )  # what every search is given
         self._pool = Pool()
 
@@ -169,7 +170,6 @@ class Records:
         search(
             events.points,
             self.inexact,
-            self._clauses.conjunctions,
             last,
             progress,
             *self._fixed,
