@@ -464,7 +464,7 @@ MUTATIONS = (
     Mutation(
         "single: numbers that share a float",
         "_cell_of",
-        "if exact and (domain.number_rest[at] | found.rest[i]) != 0:",
+        "if exact and (domain.numbers.rest[at] | found.rest[i]) != 0:",
         "if False:",
         ("tests/segments/test_single.py", "-k", "json_does_not_have"),
     ),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from dibs.jit.borrowing import array_at, number_at, rows_at
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.pointers import pointer_to, pointer_to_write
 
@@ -46,18 +45,6 @@ def test_what_is_not_contiguous_is_refused():
 def test_what_is_read_only_is_not_written():
     with pytest.raises(TypingError, match="not read-only"):
         set_third(read_only(np.arange(9)), 1)
-
-
-@kernel
-def sums_at(table):
-    numbers, pairs = array_at(table, 0, np.int64), rows_at(table, 1, np.float64, 2)
-    return numbers.sum(), pairs[1, 0], pairs.shape, len(array_at(table, 2, np.uint8)), number_at(table, 3)
-
-
-def test_arrays_are_made_of_addresses_and_lengths():
-    held = np.arange(5), np.array([[0.5, 0.25], [7.0, 8.0], [9.0, 10.0]]), np.empty(0, np.uint8)
-    table = np.array([*([a.ctypes.data, len(a)] for a in held), [70, 0]], np.int64)
-    assert sums_at(table.ctypes.data) == (10, 7.0, (3, 2), 0, 70)
 
 
 @phase

@@ -20,6 +20,7 @@ from dibs.coding.lookup_kernels import (
     string_found,
     string_hash,
 )
+from dibs.jit.group_at import grouped
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch
@@ -47,13 +48,21 @@ class Sought(NamedTuple):
     left: NDArray[np.int64]
 
 
+class CodingCall(NamedTuple):
+    """What `code_values` reads and writes."""
+
+    values: Arranged
+    texts: Texts
+    lookup: Lookup
+    constants: Constants
+    room: CodedRoom
+
+
 @kernel
-def code_values(own, timed, *arrays):
+def code_values(own, timed, *parts):
     """Fills the room; returns how many entries there are, and whether they are points. own: the attribute of each name,
-    or -1; timed: that of its facet TIME, or empty. The arrays of Arranged, Texts, Lookup, Constants and CodedRoom, one
-    after the other: handing groups over from Python takes twice the time, which a few events would notice."""
-    values, texts, lookup = Arranged(*arrays[:5]), Texts(*arrays[5:7]), Lookup(*arrays[7:12])
-    constants, room = Constants(*arrays[12:25]), CodedRoom(*arrays[25:])
+    or -1; timed: that of its facet TIME, or empty; parts: those of a CodingCall."""
+    values, texts, lookup, constants, room = grouped(parts, CodingCall)
     still = Open(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.uint64))
     places = np.empty((3, _BLOCK), np.int64)
     sought = Sought(places[0], np.empty(_BLOCK, np.float64), places[1], places[2])

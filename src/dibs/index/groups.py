@@ -8,13 +8,14 @@ it stops (see index.base.in_parts): `progress[PAIRS] = found`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
+from dibs.jit.groups import Sized
 
 PROGRESS = 7
 NEXT_EVENT, NEXT_ROW, PAIRS, CANDIDATES, PREDICATES, OWN, NODES = range(PROGRESS)
@@ -52,5 +53,5 @@ class EventArrays(NamedTuple):
 class Room(NamedTuple):
     """Where a kernel writes the pairs that it finds. It stops before the one that does not fit."""
 
-    event: NDArray[Any]  # int32
-    row: NDArray[Any]
+    event: Annotated[NDArray[np.int32], Sized("rows")]
+    row: Annotated[NDArray[np.int32], Sized("rows")]

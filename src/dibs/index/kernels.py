@@ -10,12 +10,13 @@ the one entry that may meet a span is found by halving: an event of very many va
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.spans import meets_spans
+from dibs.jit.groups import Clean, Columns
 from dibs.jit.kernel import kernel, phase
 from dibs.language.table import ACCEPT
 
@@ -23,9 +24,9 @@ from dibs.language.table import ACCEPT
 class Slots(NamedTuple):
     """One event by attribute; all zero between events."""
 
-    lo: NDArray[np.int32]
-    hi: NDArray[np.int32]
-    more: NDArray[np.int64]  # attributes x 2
+    lo: Annotated[NDArray[np.int32], Clean("attributes")]
+    hi: Annotated[NDArray[np.int32], Clean("attributes")]
+    more: Annotated[NDArray[np.int64], Columns(2), Clean("attributes")]
 
 
 class Jumps(NamedTuple):

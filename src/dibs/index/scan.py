@@ -11,7 +11,7 @@ Not useful for: anything large: the time is (events) x (subscriptions).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dibs.index.auto.singles import ForSingles
 from dibs.index.base import Pairs, Sink, in_parts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps, Slots, clear, lay_out, test_conjunction, test_program
+from dibs.jit.group_at import grouped
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.lazy import lazy
@@ -34,7 +35,7 @@ class Scan:
 
     def __init__(self, clauses: Clauses):
         self._clauses = clauses
-        self._fixed = *ClauseArrays.of(clauses), clauses.on_true, clauses.on_false
+        self._fixed = *ClauseArrays.of(clauses), clauses.on_true, clauses.on_false, clauses.conjunctions
 
     @classmethod
     def build(cls, clauses: Clauses) -> Scan:
@@ -66,17 +67,24 @@ class Scan:
             # A short scan keeps the interpreter (jit.interpreter).
             few = last - progress[NEXT_EVENT] <= thresholds.few_events and len(c) <= thresholds.short_scan
             scan = _scan_few if few else _scan
-            scan(c.conjunctions, c.attributes, c.ask_for_values, last, progress, *arrays, *room)
+            scan(c.attributes, c.ask_for_values, last, progress, *arrays, *room)
 
         return in_parts(work, len(events), threads, sink=sink)
 
 
+class ScanCall(NamedTuple):
+    """What a scan reads and writes."""
+
+    clauses: ClauseArrays
+    jumps: Jumps
+    events: EventArrays
+    room: Room
+
+
 @kernel
-def _scan(first_program, attributes, ask_for_values, last_event, progress, *arrays):
-    """The arrays of ClauseArrays, Jumps, EventArrays and Room, one after the other: handing groups over from Python
-    takes twice the time, which a scan of few clauses would notice."""
-    clauses, jumps = ClauseArrays(*arrays[:6]), Jumps(arrays[6], arrays[7], first_program)
-    events, room = EventArrays(*arrays[8:12]), Room(*arrays[12:])
+def _scan(attributes, ask_for_values, last_event, progress, *parts):
+    """parts: those of a ScanCall."""
+    clauses, jumps, events, room = grouped(parts, ScanCall)
     slots = Slots(np.zeros(attributes, np.int32), np.zeros(attributes, np.int32), np.zeros((attributes, 2), np.int64))
     _scan_events(clauses, jumps, ask_for_values, events, last_event, slots, room, progress)
 

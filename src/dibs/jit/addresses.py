@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from numba.extending import intrinsic
+import ctypes
+
+import numpy as np
+
+from dibs.jit.operations import operation
 
 
-@intrinsic
+def _plain_value_at(like, address):
+    kind = np.dtype(type(like))
+    return np.frombuffer((ctypes.c_char * kind.itemsize).from_address(int(address)), kind)[0]
+
+
+@operation(_plain_value_at)
 def value_at(typingctx, like, address):
     """The value at this address, which is of the same type as `like`."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+
+from dibs.jit.operations import operation
 
 
-@intrinsic
+def _plain_bits_of_number(number):
+    return np.float64(number).view(np.int64)
+
+
+@operation(_plain_bits_of_number)
 def bits_of_number(typingctx, number):
     def code(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
@@ -15,7 +21,11 @@ def bits_of_number(typingctx, number):
     return types.int64(types.float64), code
 
 
-@intrinsic
+def _plain_number_of_bits(bits):
+    return np.int64(bits).view(np.float64)
+
+
+@operation(_plain_number_of_bits)
 def number_of_bits(typingctx, bits):
     def code(context, builder, signature, args):
         return builder.bitcast(args[0], ir.DoubleType())

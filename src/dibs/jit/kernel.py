@@ -2,6 +2,8 @@
 
 A kernel is compiled by Numba when it is first called, kept on the disk for the next process (jit.cache), and lets other
 threads run Python meanwhile. It works on arrays that the caller has made; what belongs together comes as a NamedTuple.
+
+With NUMBA_DISABLE_JIT=1 nothing is compiled, and kernels run as the Python that they are (jit.plain).
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typeinfer import register_dispatcher
 
 from dibs.jit.cache import keep_compiled
+from dibs.jit.operations import COMPILES
+from dibs.jit.plain import plain_kernel
 
 
 def kernel(function: Callable[..., Any] | None = None, signature: Any = None, **options: Any) -> Any:
     """@kernel, or @kernel(inline="always") with options of Numba's.
 
     signature: the one form that there is of it; it is then compiled, or loaded, where it is defined."""
+    if not COMPILES:
+        return plain_kernel if function is None else plain_kernel(function)
     compiled = njit(nogil=True, **options)
 
     def decorate(plain: Callable[..., Any]) -> Any:
         result = keep_compiled(compiled(plain))
-        if signature is not None and hasattr(result, "compile"):
+        if signature is not None:
             with register_dispatcher(result):  # it may call itself
                 result.compile(signature)
             result.disable_compile()
@@ -50,6 +56,8 @@ def phase(function: Callable[..., Any] | None = None, *, inline: bool = True) ->
     it. It has no code for calls from Python either, which for many arrays takes as long to compile as the phase."""
     if function is None:
         return partial(phase, inline=inline)
+    if not COMPILES:
+        return plain_kernel(function)
     result = kernel(function, forceinline=inline, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
     result.__class__ = Phase
     return result

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from dibs.jit.operations import check_place, operation
 from dibs.jit.prefetching import place_of
 from dibs.jit.prefetching import prefetch as prefetch
 
 WORD_TYPE = ir.IntType(64)
+
+
+def _words(masks: Any, at: Any, width: int) -> Any:
+    """The words themselves, not a copy."""
+    check_place(masks, int(at), width)
+    return np.asarray(masks)[int(at) : int(at) + width]
+
+
+def _filled(held: Any) -> Any:
+    return np.uint64(sum(1 << i for i, word in enumerate(held.tolist()) if word))
 
 
 def _vector(context: Any, builder: Any, kind: Any, array: Any, at: Any, width: int) -> Any:
@@ -32,7 +43,14 @@ def _some(builder: Any, vector: Any, width: int) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
 
 
-@intrinsic
+def _plain_and_two(lanes, masks, a, b, out, to):
+    n = len(lanes)
+    both = _words(masks, a, n) & _words(masks, b, n)
+    _words(out, to, n)[:] = both
+    return np.bitwise_or.reduce(both)
+
+
+@operation(_plain_and_two)
 def and_two(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & masks[b:]; returns the OR of the words: 0 when the mask is empty."""
 
@@ -49,7 +67,12 @@ def and_two(typingctx, lanes, masks, a, b, out, to):
     return types.uint64(lanes, masks, a, b, out, to), code
 
 
-@intrinsic
+def _plain_and_not(lanes, masks, a, b, out, to):
+    n = len(lanes)
+    _words(out, to, n)[:] = _words(masks, a, n) & ~_words(masks, b, n)
+
+
+@operation(_plain_and_not)
 def and_not(typingctx, lanes, masks, a, b, out, to):
     """out[to:] = masks[a:] & ~masks[b:]."""
 
@@ -65,7 +88,12 @@ def and_not(typingctx, lanes, masks, a, b, out, to):
     return types.void(lanes, masks, a, b, out, to), code
 
 
-@intrinsic
+def _plain_or_and_not(lanes, masks, a, b, out, to):
+    n = len(lanes)
+    _words(out, to, n)[:] |= _words(masks, a, n) & ~_words(masks, b, n)
+
+
+@operation(_plain_or_and_not)
 def or_and_not(typingctx, lanes, masks, a, b, out, to):
     """out[to:] |= masks[a:] & ~masks[b:]."""
 
@@ -82,7 +110,15 @@ def or_and_not(typingctx, lanes, masks, a, b, out, to):
     return types.void(lanes, masks, a, b, out, to), code
 
 
-@intrinsic
+def _plain_and_run(lanes, masks, numbers, first, last, out, to):
+    n = len(lanes)
+    held = _words(out, to, n)
+    for number in numbers[first:last]:
+        held &= _words(masks, n * int(number), n)
+    return _filled(held)
+
+
+@operation(_plain_and_run)
 def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
     """out[to:] &= masks[width * n:] for each n of numbers[first:last]; returns a bit for each word: not 0."""
 
@@ -104,7 +140,16 @@ def and_run(typingctx, lanes, masks, numbers, first, last, out, to):
     return types.uint64(lanes, masks, numbers, types.int64, types.int64, out, to), code
 
 
-@intrinsic
+def _plain_and_lines(lanes, masks, starts, line, first, last, out):
+    n = len(lanes)
+    held = _words(out, 0, n)
+    held[:] = np.uint64(0xFFFFFFFFFFFFFFFF)
+    for start in starts[first:last]:
+        held &= _words(masks, n * (int(start) + int(line)), n)
+    return _filled(held)
+
+
+@operation(_plain_and_lines)
 def and_lines(typingctx, lanes, masks, starts, line, first, last, out):
     """out[:] = the AND of masks[width * (n + line):] for each n of starts[first:last]; returns a bit for each word: not
     0. Of none, all bits."""
@@ -127,7 +172,16 @@ def and_lines(typingctx, lanes, masks, starts, line, first, last, out):
     return types.uint64(lanes, masks, starts, types.int64, types.int64, types.int64, out), code
 
 
-@intrinsic
+def _plain_split(lanes, masks, mask, reach, step, yes, no):
+    n = len(lanes)
+    held, here = _words(masks, mask, n), _words(reach, step, n)
+    moved = here.copy()
+    here[:] = 0
+    _words(reach, yes, n)[:] |= moved & held
+    _words(reach, no, n)[:] |= moved & ~held
+
+
+@operation(_plain_split)
 def split(typingctx, lanes, masks, mask, reach, step, yes, no):
     """Moves the events at reach[step:] on: those in masks[mask:] join reach[yes:], the others reach[no:]."""
 
@@ -144,7 +198,11 @@ def split(typingctx, lanes, masks, mask, reach, step, yes, no):
     return types.void(lanes, masks, mask, reach, step, yes, no), code
 
 
-@intrinsic
+def _plain_clear(lanes, masks, at):
+    _words(masks, at, len(lanes))[:] = 0
+
+
+@operation(_plain_clear)
 def clear(typingctx, lanes, masks, at):
     """masks[at:] = 0."""
 
@@ -157,7 +215,11 @@ def clear(typingctx, lanes, masks, at):
     return types.void(lanes, masks, at), code
 
 
-@intrinsic
+def _plain_is_empty(lanes, masks, at):
+    return not _words(masks, at, len(lanes)).any()
+
+
+@operation(_plain_is_empty)
 def is_empty(typingctx, lanes, masks, at):
     """Whether the mask at masks[at:] is empty."""
 
@@ -169,7 +231,11 @@ def is_empty(typingctx, lanes, masks, at):
     return types.boolean(lanes, masks, at), code
 
 
-@intrinsic
+def _plain_lowest_bit(x):
+    return np.int64((int(x) & -int(x)).bit_length() - 1)
+
+
+@operation(_plain_lowest_bit)
 def lowest_bit(typingctx, x):
     """The number of the lowest set bit of a word that is not 0."""
 
@@ -179,7 +245,11 @@ def lowest_bit(typingctx, x):
     return types.int64(types.uint64), code
 
 
-@intrinsic
+def _plain_count_bits(x):
+    return np.int64(int(x).bit_count())
+
+
+@operation(_plain_count_bits)
 def count_bits(typingctx, x):
     """How many bits of a word are set."""
 

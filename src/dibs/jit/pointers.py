@@ -14,9 +14,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
 from numba.core.errors import TypingError
-from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from dibs.jit.operations import operation
 from dibs.jit.prefetching import data_of
 
 CHECKED = bool(config.BOUNDSCHECK)
@@ -52,7 +52,11 @@ def _code(context, builder, signature, args):
     return _array(context, builder, signature.return_type, data, [items])
 
 
-@intrinsic
+def _plain_pointer_to(array):
+    return array.reshape(-1)
+
+
+@operation(_plain_pointer_to)
 def pointer_to(typingctx, array):
     """The first element of a contiguous array that is only read."""
     if array.layout != "C":
@@ -60,7 +64,11 @@ def pointer_to(typingctx, array):
     return pointer_type(array.dtype)(array), _code
 
 
-@intrinsic
+def _plain_pointer_to_write(array):
+    return array.reshape(-1)
+
+
+@operation(_plain_pointer_to_write)
 def pointer_to_write(typingctx, array):
     """The first element of a contiguous array that is also written."""
     if array.layout != "C" or not array.mutable:
@@ -68,7 +76,11 @@ def pointer_to_write(typingctx, array):
     return pointer_type(array.dtype)(array), _code
 
 
-@intrinsic
+def _plain_rows_from(pointer, rows, columns):
+    return pointer[: rows * columns].reshape(rows, columns)
+
+
+@operation(_plain_rows_from)
 def rows_from(typingctx, pointer, rows, columns):
     """The array of two dimensions that begins at a pointer."""
     array = types.Array(pointer.dtype, 2, "C")

@@ -8,7 +8,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from dibs.jit.operations import operation
 
 
 def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
@@ -37,7 +38,11 @@ def _ask(builder: Any, place: Any, to_write: int) -> None:
     builder.call(fetch, [builder.bitcast(place, pointer), *options])
 
 
-@intrinsic
+def _plain_prefetch(array, at):
+    pass
+
+
+@operation(_plain_prefetch)
 def prefetch(typingctx, array, at):
     """Asks for the cache line of array[at]."""
 
@@ -56,13 +61,21 @@ def _ask_at(to_write: int) -> Any:
     return types.void(types.int64), code
 
 
-@intrinsic
+def _plain_prefetch_at(address):
+    pass
+
+
+@operation(_plain_prefetch_at)
 def prefetch_at(typingctx, address):
     """Asks for the cache line at an address."""
     return _ask_at(0)
 
 
-@intrinsic
+def _plain_prefetch_to_write(address):
+    pass
+
+
+@operation(_plain_prefetch_to_write)
 def prefetch_to_write(typingctx, address):
     """Asks for the cache line at an address, to write there."""
     return _ask_at(1)

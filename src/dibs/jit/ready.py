@@ -25,8 +25,9 @@ WORKLOAD = (
 
 
 def is_ready() -> bool:
-    """Whether everything that `auto` needs is compiled for this processor, this Python and these sources."""
-    return came_with_the_package() or note().is_file()
+    """Whether everything that `auto` needs is compiled for this processor, this Python and these sources; or nothing
+    is going to be (jit.plain)."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" or came_with_the_package() or note().is_file()
 
 
 @cache

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
+from dibs.jit.operations import check_place, operation
 from dibs.jit.prefetching import place_of
 
 WIDTH = 32  # bytes that are looked at together
@@ -19,6 +20,15 @@ PADDING = WIDTH  # bytes that must be readable (and, behind a target of copy_byt
 _WORD = ir.IntType(64)
 _BYTE = ir.IntType(8)
 _BYTES = ir.VectorType(_BYTE, WIDTH)
+
+
+def _some_bytes(data: Any, at: int) -> Any:
+    check_place(data, at, WIDTH)
+    return np.asarray(data[at : at + WIDTH])
+
+
+def _packed(flags: Any) -> Any:
+    return np.uint64(int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little"))
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, to: Any) -> Any:
@@ -33,7 +43,12 @@ def _bits(builder: Any, flags: Any) -> Any:
     return builder.zext(builder.bitcast(flags, ir.IntType(WIDTH)), _WORD)
 
 
-@intrinsic
+def _plain_special_bytes(data, at):
+    x = _some_bytes(data, at)
+    return _packed((x == 0x22) | (x == 0x5C) | (x < 0x20) | (x >= 0x80))
+
+
+@operation(_plain_special_bytes)
 def special_bytes(typingctx, data, at):
     """A bit for each of the WIDTH bytes from data[at] on that does not simply stand for itself in a JSON string: a
     quote, a backslash, a control character, or part of a character beyond ASCII."""
@@ -48,7 +63,11 @@ def special_bytes(typingctx, data, at):
     return types.uint64(data, types.int64), code
 
 
-@intrinsic
+def _plain_equal_bytes(data, at, byte):
+    return _packed(_some_bytes(data, at) == byte)
+
+
+@operation(_plain_equal_bytes)
 def equal_bytes(typingctx, data, at, byte):
     """A bit for each of the WIDTH bytes from data[at] on that equals the byte."""
 
@@ -62,7 +81,11 @@ def equal_bytes(typingctx, data, at, byte):
     return types.uint64(data, types.int64, types.uint8), code
 
 
-@intrinsic
+def _plain_different_bytes(a, a_at, b, b_at):
+    return _packed(_some_bytes(a, a_at) != _some_bytes(b, b_at))
+
+
+@operation(_plain_different_bytes)
 def different_bytes(typingctx, a, a_at, b, b_at):
     """A bit for each of the WIDTH bytes from a[a_at] on that is not the same from b[b_at] on."""
 
@@ -76,7 +99,11 @@ def different_bytes(typingctx, a, a_at, b, b_at):
     return types.uint64(a, types.int64, b, types.int64), code
 
 
-@intrinsic
+def _plain_copy_bytes(data, at, target, to):
+    target[to : to + WIDTH] = _some_bytes(data, at)
+
+
+@operation(_plain_copy_bytes)
 def copy_bytes(typingctx, data, at, target, to):
     """target[to:] = the WIDTH bytes from data[at] on."""
 
@@ -88,7 +115,11 @@ def copy_bytes(typingctx, data, at, target, to):
     return types.void(data, types.int64, target, types.int64), code
 
 
-@intrinsic
+def _plain_reverse_word(x):
+    return np.uint64(x).byteswap()
+
+
+@operation(_plain_reverse_word)
 def reverse_word(typingctx, x):
     """A word with its 8 bytes in the other order."""
 
@@ -98,7 +129,11 @@ def reverse_word(typingctx, x):
     return types.uint64(types.uint64), code
 
 
-@intrinsic
+def _plain_high_product(x, y):
+    return np.uint64((int(x) * int(y)) >> 64)
+
+
+@operation(_plain_high_product)
 def high_product(typingctx, x, y):
     """The upper 64 bits of the product of two words."""
 
@@ -110,7 +145,11 @@ def high_product(typingctx, x, y):
     return types.uint64(types.uint64, types.uint64), code
 
 
-@intrinsic
+def _plain_leading_zeros(x):
+    return np.int64(64 - int(x).bit_length())
+
+
+@operation(_plain_leading_zeros)
 def leading_zeros(typingctx, x):
     """The number of zero bits above the highest set bit of a word that is not 0."""
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from dibs.jit.kernel import phase
+from dibs.jit.operations import check_place, operation
 from dibs.jit.prefetching import place_of
 
 
-@intrinsic
+def _plain_word_at(data, at):
+    check_place(data, at, 8)
+    return np.ascontiguousarray(data[at : at + 8]).view(np.uint64)[0]
+
+
+@operation(_plain_word_at)
 def word_at(typingctx, data, at):
     """data[at:at + 8] as a little-endian integer. All eight bytes must be there."""
 
@@ -21,7 +27,12 @@ def word_at(typingctx, data, at):
     return types.uint64(data, types.int64), code
 
 
-@intrinsic
+def _plain_byte_at(data, at):
+    check_place(data, at, 1)
+    return data[at]
+
+
+@operation(_plain_byte_at)
 def byte_at(typingctx, data, at):
     """data[at], of a place that is not negative: Numba tests an index of a signed type for that, at every access."""
 

@@ -215,7 +215,7 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
                 break
             b = _write_word(data, start, stop, True, shape, b)
             before = word if word != 0 else np.int64(1)
-            betweens += ((word == BETWEEN) - (word == AND)) if inner == 0 else 0
+            betweens += (np.int64(word == BETWEEN) - np.int64(word == AND)) if inner == 0 else 0
             kind, start, stop = after, after_start, after_stop
             if word == IN and follows == _OPEN and inner == 0:
                 found, last = read_list(data, after_stop, end, holes, h)
@@ -254,7 +254,7 @@ def _read_predicate(data, end, piece, shape, holes, b, h):
             is_plain &= found == A_STRING and holes.kind[h] == _STRING and before != LIKE and kind == STRING
         else:
             found = _sign_byte(data, start, stop) if kind == SIGN else np.int64(0)
-            inner += (found == _OPEN) - (found == _CLOSE)
+            inner += np.int64(found == _OPEN) - np.int64(found == _CLOSE)
             h -= 1  # a sign is no hole
         if found == 0:
             break

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.arrays import from_numpy, to_numpy
-from dibs.jit.borrowing import Table, array_at, entries_of
 from dibs.jit.kernel import kernel
 from dibs.jit.prefetching import prefetch_to_write
 from dibs.segments.ids import Id, IdIndex
@@ -43,13 +42,13 @@ class TextOrder:
         if len(order) <= thresholds.listed_ids:
             self._texts = np.empty(len(order), object)
             self._texts[:] = texts_of(ids.take(from_numpy(order)))
-            self._table = Table(np.array(entries_of([self._texts]), np.int64), self._texts)
+            self._objects = np.frombuffer(self._texts, np.int64)  # the addresses of the texts
 
     def texts(self, ranks: NDArray[Any]) -> list[Id]:
         """Those of the ranks."""
         if self._texts is not None:
             if len(ranks) >= MANY:
-                _ask_for_texts(self._table.address, ranks)
+                _ask_for_texts(self._objects, ranks)
             return self._texts[ranks].tolist()
         return texts_of(self._ids.take(from_numpy(self._row[ranks])))
 
@@ -230,9 +229,8 @@ def by_event(event, key, events):
 
 
 @kernel
-def _ask_for_texts(table, ranks):
+def _ask_for_texts(objects, ranks):
     """Prefetches the Python objects of these ranks, whose counts of references are about to change: each is a cache
     line somewhere, and waiting for them, one after the other, took most of the time."""
-    objects = array_at(table, 0, np.int64)
     for i in range(len(ranks)):
         prefetch_to_write(objects[ranks[i]])

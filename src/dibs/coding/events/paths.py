@@ -8,13 +8,14 @@ Splitting at dots tells paths apart exactly, so it does not matter how an event 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.arrays import from_strings
 from dibs.coding.events.arrow_values import text_buffers
+from dibs.jit.groups import Columns
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.scanning import PADDING
 from dibs.jit.words import word_at
@@ -40,7 +41,7 @@ class Paths(NamedTuple):
     """The tree. Node 0 is the root; a node has a higher number than its parent."""
 
     slots: NDArray[np.int32]  # nodes by their hash, 0: empty; at most half of them are taken
-    nodes: NDArray[np.int64]  # n x COLUMNS
+    nodes: Annotated[NDArray[np.int64], Columns(COLUMNS)]
     data: NDArray[np.uint8]  # the names, and PADDING bytes
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,10 @@ from dibs.coding.patterns.like_kernels import TOO_MUCH, YES, States, is_like_at_
 from dibs.coding.patterns.place_kernels import are_like
 from dibs.coding.patterns.reading_kernels import read_patterns
 from dibs.coding.patterns.regexes import Regexes, Search, search_for
-from dibs.coding.patterns.search_kernels import BLOCK, FREE, search_strings
+from dibs.coding.patterns.search_kernels import FREE, search_strings
 from dibs.coding.patterns.span_kernels import distinct_strings, spans_of
 from dibs.coding.values import Strings
+from dibs.jit.groups import allocate
 from dibs.jit.pools import Pool
 from dibs.thresholds import thresholds
 
@@ -63,17 +64,16 @@ def patterns_of(domains: Domains, attribute: int, old: Iterable[PatternSet] = ()
     return found
 
 
+class PatternSizes(NamedTuple):
+    """Of a PatternSpace."""
+
+    patterns: int
+    texts: int
+
+
 def pattern_work(patterns: int, texts: int) -> tuple[Any, ...]:
-    """A PatternSpace for sets of so many patterns and texts."""
-    return (
-        np.zeros(patterns, np.int64),
-        np.zeros(texts, np.int64),
-        np.empty(texts, np.int64),
-        np.empty(BLOCK, np.int64),
-        np.empty(BLOCK, np.uint64),
-        np.zeros(2, np.int64),
-        np.empty(1, np.int64),
-    )
+    """The arrays of a PatternSpace for sets of so many patterns and texts."""
+    return tuple(allocate(PatternSpace, PatternSizes(patterns, texts)))
 
 
 class PatternSet:

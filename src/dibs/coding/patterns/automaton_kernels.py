@@ -15,20 +15,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.coding.patterns.groups import BEGIN, END, FIRST, FOLLOW, IS_NULLABLE, LAST, POSITIONS, SYMBOLS, WIDTH
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, YES
 from dibs.coding.patterns.needs_kernels import DEEPEST
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import lowest_bit
-
-POSITIONS = 64
-BEGIN, END = 128, 129  # symbols beside those of ASCII
-# The columns of an automaton
-FOLLOW = 0
-SYMBOLS = POSITIONS
-FIRST = SYMBOLS + END + 1
-LAST = FIRST + 1
-IS_NULLABLE = LAST + 1  # 1: it matches every string
-WIDTH = IS_NULLABLE + 1
 
 # The columns of an open group: what its finished branches are together, what the current one is so far, its flags
 _BRANCHES_FIRST, _BRANCHES_LAST, _BRANCHES_NULLABLE, _OWN_FIRST, _OWN_LAST, _OWN_NULLABLE, _FLAGS = range(7)

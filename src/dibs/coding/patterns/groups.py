@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dibs.jit.groups import Clean, Columns, Sized
 
 # What a pattern is
 CONTAINS = 0  # [ANY, TEXT, ANY]: it matches wherever its text occurs
@@ -13,6 +15,18 @@ LIKE = 1  # pieces that a kernel verifies
 NO_NEWLINES = 2  # the same, but its wildcards do not match line breaks: only verified in strings without any
 REGEX = 3  # its automaton or RE2 verifies it; its pieces are TEXTs of which every match contains at least one (none:
 # nothing is known)
+
+BLOCK = 1024  # positions of a string that are looked at together
+
+# The columns of an automaton: see automaton_kernels
+POSITIONS = 64
+BEGIN, END = 128, 129  # symbols beside those of ASCII
+FOLLOW = 0
+SYMBOLS = POSITIONS
+FIRST = SYMBOLS + END + 1
+LAST = FIRST + 1
+IS_NULLABLE = LAST + 1  # 1: it matches every string
+WIDTH = IS_NULLABLE + 1
 
 # What a piece is: a row (kind, a, b) of `pieces`
 TEXT = 0  # the bytes a to b of `text`
@@ -26,10 +40,10 @@ class PatternPieces(NamedTuple):
 
     kind: NDArray[np.uint8]
     offsets: NDArray[np.int64]
-    pieces: NDArray[np.int64]  # n x 3
+    pieces: Annotated[NDArray[np.int64], Columns(3)]
     text: NDArray[np.uint8]
     automaton: NDArray[np.int32]  # the row of a REGEX in `automata`; -1: it has none
-    automata: NDArray[np.uint64]  # n x automaton_kernels.WIDTH
+    automata: Annotated[NDArray[np.uint64], Columns(WIDTH)]
 
 
 class Filter(NamedTuple):
@@ -50,10 +64,10 @@ class Filter(NamedTuple):
     pairs: NDArray[np.uint64]  # a bit for each of the 65,536
     sizes: NDArray[np.bool_]  # 9: whether there are grams of so many bytes
     slots: NDArray[np.uint64]  # a power of two
-    entries: NDArray[np.int64]  # n x 4
+    entries: Annotated[NDArray[np.int64], Columns(4)]
     folded: NDArray[np.bool_]  # whether a text is one of expressions, in lower case
     anchor_offsets: NDArray[np.int64]
-    anchored: NDArray[np.int64]  # n x 2: a pattern, and the best of its other texts or -1
+    anchored: Annotated[NDArray[np.int64], Columns(2)]  # a pattern, and the best of its other texts or -1
     other_offsets: NDArray[np.int64]
     other_texts: NDArray[np.int64]
     always: NDArray[np.int64]  # patterns that a kernel verifies in every string
@@ -62,13 +76,14 @@ class Filter(NamedTuple):
 class PatternSpace(NamedTuple):
     """Scratch space of one search; see jit.pools. Strings are counted over all searches."""
 
-    seen: NDArray[np.int64]  # the last string for which the pattern was looked at
-    present: NDArray[np.int64]  # twice the last string in which the text was found; 1 more: so were all of its slot
-    here: NDArray[np.int64]  # the texts of this string; ~t is one that may be there
-    place: NDArray[np.int64]  # positions of a block that are looked at,
-    gram: NDArray[np.uint64]  # and the eight bytes that end there
-    counters: NDArray[np.int64]  # STRINGS and SPENT
-    allowed: NDArray[np.int64]  # 1: thresholds.pattern_steps
+    seen: Annotated[NDArray[np.int64], Clean("patterns")]  # the last string for which the pattern was looked at
+    # Twice the last string in which the text was found; 1 more: so were all of its slot.
+    present: Annotated[NDArray[np.int64], Clean("texts")]
+    here: Annotated[NDArray[np.int64], Sized("texts")]  # the texts of this string; ~t is one that may be there
+    place: Annotated[NDArray[np.int64], Sized(BLOCK)]  # positions of a block that are looked at,
+    gram: Annotated[NDArray[np.uint64], Sized(BLOCK)]  # and the eight bytes that end there
+    counters: Annotated[NDArray[np.int64], Clean(2)]  # STRINGS and SPENT
+    allowed: Annotated[NDArray[np.int64], Sized(1)]  # thresholds.pattern_steps
 
 
 STRINGS = 0  # strings that were searched with this space so far

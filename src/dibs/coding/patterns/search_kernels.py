@@ -23,13 +23,12 @@ from dibs.coding.patterns.filter_kernels import (
     is_marked,
     three_hash,
 )
-from dibs.coding.patterns.groups import CONTAINS, REGEX, SPENT, STRINGS, Filter, PatternPieces, PatternSpace
+from dibs.coding.patterns.groups import BLOCK, CONTAINS, REGEX, SPENT, STRINGS, Filter, PatternPieces, PatternSpace
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, is_like
 from dibs.jit.borrowing import borrow
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
-BLOCK = 1024
 FREE = 1 << 14  # bytes of a string that count for nothing when what it takes is added up
 MUCH = 16  # bytes of a text that were there, but not the whole of it
 

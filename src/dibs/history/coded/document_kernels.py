@@ -16,7 +16,6 @@ from dibs.history.coded.comparing import is_visible, passes_all
 from dibs.history.coded.layout import (
     ANYTHING,
     EQUAL,
-    FIRST_RUN,
     FUNCTION_COUNT,
     FUNCTION_EXISTS,
     FUNCTION_FIRST,
@@ -24,20 +23,15 @@ from dibs.history.coded.layout import (
     FUNCTION_MIN,
     FUNCTION_SUM,
     INDEX,
-    IS_MULTIPLE,
-    LAST_COLUMN,
     NOT_NULL,
     RUN,
-    RUN_NEWEST,
-    RUN_OLDEST,
-    RUNS,
     SEVERAL,
-    SORTED,
     STRING,
     TIME,
     UNEQUAL,
     UNREADABLE,
-    WIDE,
+    IndexEntries,
+    Sorted,
 )
 from dibs.history.coded.rank_kernels import count_below, is_ranked
 from dibs.history.coded.search_kernels import (
@@ -49,12 +43,11 @@ from dibs.history.coded.search_kernels import (
     lower_end,
     operand_count,
     operand_of,
-    run_at,
     search,
     upper_end,
 )
 from dibs.history.coded.total_kernels import count_document
-from dibs.jit.borrowing import array_at, number_at
+from dibs.jit.group_at import part_at
 from dibs.jit.kernel import phase
 
 _MOST = 64  # groups that one conjunction asks for; with more, all documents are tested
@@ -222,9 +215,9 @@ def _take_rows(asked, first, end, j, c, e, are_new, result):
 
 
 @phase
-def _take_wide(asked, at, first, end, j, c, e, are_new, result):
+def _take_wide(asked, index, first, end, j, c, e, are_new, result):
     """Tests the documents that have no entries in the index one by one; whether that is enough."""
-    wide = array_at(asked.table, at + WIDE, np.int32)
+    wide = part_at(index, IndexEntries, "wide")
     for i in range(len(wide) - 1, -1, -1):
         row = np.int64(wide[i])
         if row < end and _take_rows(asked, max(first, row), row + 1, j, c, e, are_new, result):
@@ -306,16 +299,16 @@ def _take_ranges(asked, run, start, stop, j, c, e, result):
 @phase(inline=False)
 def take_conjunction(asked, j, c, e, result):
     """Takes the documents that satisfy a conjunction; whether that is enough."""
-    conjunctions, sight, table = asked.conjunctions, asked.sight, asked.table
+    conjunctions, sight = asked.conjunctions, asked.sight
     base = e * asked.slots
     first, end = sight.first[e], sight.end[e]
-    total, at = np.int64(-1), np.int64(conjunctions.number[c]) * INDEX
-    if at >= 0:
+    total, index = np.int64(-1), asked.table + np.int64(conjunctions.number[c]) * INDEX
+    if conjunctions.number[c] >= 0:
         total = combinations(asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base, _MOST)
     if total < 0:
         is_alone = asked.joins.last[j] - asked.joins.first[j] == 1
         return _take_rows(asked, first, end, j, c, e, is_alone, result)
-    is_multiple = number_at(table, at + IS_MULTIPLE) != 0
+    is_multiple = part_at(index, IndexEntries, "is_multiple") != 0
     is_narrowing = _is_narrowing(asked, c, base, is_multiple)
     is_alone = total == 1 and asked.joins.last[j] - asked.joins.first[j] == 1 and not is_multiple
     rest, stop = np.int64(conjunctions.rest[c]), np.int64(conjunctions.stop[c])
@@ -323,21 +316,19 @@ def take_conjunction(asked, j, c, e, result):
     is_by = function == FUNCTION_LAST or function == FUNCTION_FIRST
     last = asked.joins.by[j] if is_by else asked.joins.attribute[j]
     has_ends = FUNCTION_COUNT < function < FUNCTION_SUM
-    has_ends = has_ends and last == number_at(table, at + LAST_COLUMN) and rest == stop
+    has_ends = has_ends and last == part_at(index, IndexEntries, "last_column") and rest == stop
     has_ends = has_ends and not (is_multiple and conjunctions.order[c] < rest)
-    first_run = number_at(table, at + FIRST_RUN)
+    first_run = asked.table + part_at(index, IndexEntries, "first_run")
     for combination in range(total):
-        group = group_of(
-            table, at, asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base, combination
-        )
+        group = group_of(index, asked.ops, asked.tests, conjunctions.equal[c], conjunctions.order[c], base, combination)
         if group < 0:
             continue
-        for r in range(number_at(table, at + RUNS) - 1, -1, -1):
-            oldest = number_at(table, first_run + r * RUN + RUN_OLDEST)
-            newest = number_at(table, first_run + r * RUN + RUN_NEWEST)
+        for r in range(part_at(index, IndexEntries, "runs") - 1, -1, -1):
+            sorted = first_run + r * RUN
+            oldest, newest = part_at(sorted, Sorted, "oldest"), part_at(sorted, Sorted, "newest")
             if newest < first or oldest >= end:
                 continue
-            run = run_at(table, first_run, r)
+            run = part_at(sorted, Sorted, "run")
             a, b = group_start(run, group), group_start(run, group + 1)
             if a == b:
                 continue
@@ -348,15 +339,15 @@ def take_conjunction(asked, j, c, e, result):
             a, b = _narrow(asked, run, a, b, c, base)
             are_there = len(sight.gone) == 0 and oldest >= first and newest < end
             if function == FUNCTION_COUNT and is_alone and rest == stop and not are_there and len(sight.gone) == 0:
-                at_run, size = first_run + r * RUN, np.int64(len(run.row))
-                if is_ranked(table, at_run):
-                    before = count_below(table, at_run, size, a, b, np.int64(first))
-                    result.counts[0] += count_below(table, at_run, size, a, b, np.int64(end)) - before
+                if is_ranked(sorted):
+                    size = np.int64(len(run.row))
+                    before = count_below(sorted, size, a, b, np.int64(first))
+                    result.counts[0] += count_below(sorted, size, a, b, np.int64(end)) - before
                     continue
             stretch = Stretch(a, b, rest, stop, is_alone and are_there and rest == stop, has_ends)
             if _take_stretch(asked, run, stretch, j, e, is_alone, result):
                 return True
-    if _take_wide(asked, at, first, end, j, c, e, is_alone, result):
+    if _take_wide(asked, index, first, end, j, c, e, is_alone, result):
         return True
-    tail = max(first, number_at(table, at + SORTED))
+    tail = max(first, part_at(index, IndexEntries, "sorted"))
     return _take_rows(asked, tail, end, j, c, e, is_alone, result)

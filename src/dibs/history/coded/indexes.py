@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.history.coded.index_kernels import count_entries, file_groups, make_entries, merge_order
-from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, Run
+from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, IndexEntries, Ranks, Run, Sorted
 from dibs.history.coded.rank_kernels import make_ranks
-from dibs.jit.borrowing import Table, entries_of
+from dibs.jit.groups import Table
 from dibs.jit.hashing import slots_for
 from dibs.thresholds import thresholds
 
@@ -31,30 +31,15 @@ class IndexKey(NamedTuple):
     equated: int  # so many of them by equality; at most one more by order
 
 
-class Ranks(NamedTuple):
-    """By which the documents of a run are counted that are there; empty: they have not been needed."""
-
-    bits: NDArray[np.uint64]
-    before: NDArray[np.int32]
-
-
-NO_RANKS = Ranks(np.empty(0, np.uint64), np.empty(0, np.int32))
+def needs_ranks(sorted: Sorted, first: int) -> bool:
+    """Whether a long stretch may have documents before this one and others."""
+    is_cut = sorted.oldest < first <= sorted.newest and not len(sorted.ranks.before)
+    return is_cut and len(sorted.run.row) >= thresholds.history_ranked
 
 
-class Sorted(NamedTuple):
-    run: Run
-    oldest: int
-    newest: int
-    ranks: Ranks = NO_RANKS
-
-    def needs_ranks(self, first: int) -> bool:
-        """Whether a long stretch may have documents before this one and others."""
-        is_cut = self.oldest < first <= self.newest and not len(self.ranks.before)
-        return is_cut and len(self.run.row) >= thresholds.history_ranked
-
-    def rank(self) -> Sorted:
-        levels = max(int(self.newest).bit_length(), 1)
-        return self._replace(ranks=Ranks(*make_ranks(self.run.row, levels)))
+def _rank(sorted: Sorted) -> Sorted:
+    levels = max(int(sorted.newest).bit_length(), 1)
+    return sorted._replace(ranks=Ranks(*make_ranks(sorted.run.row, levels)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +66,9 @@ class Index:
 
     def rank(self, first: int) -> Index:
         """With ranks for the runs of which documents before this one are gone."""
-        if not any(sorted.needs_ranks(first) for sorted in self.runs):
+        if not any(needs_ranks(sorted, first) for sorted in self.runs):
             return self
-        return replace(self, runs=tuple(each.rank() if each.needs_ranks(first) else each for each in self.runs))
+        return replace(self, runs=tuple(_rank(each) if needs_ranks(each, first) else each for each in self.runs))
 
 
 def grow_index(index: Index, docs: Documents, texts: Texts, size: int) -> Index:
@@ -168,18 +153,13 @@ def _with_room(index: Index, more: int) -> tuple[Groups, NDArray[np.int64]]:
 
 
 def table_of(indexes: list[Index]) -> Table:
-    """What kernels read of the indexes: a table of addresses."""
-    head: list[int] = []
-    tail: list[int] = []
-    first = INDEX * len(indexes)
+    """What kernels read of the indexes: INDEX bytes for each, then RUN bytes for each of its runs."""
+    heads: list[IndexEntries] = []
+    runs: list[Sorted] = []
     for index in indexes:
         last = int(index.columns[-1]) if len(index.columns) > index.equated else -2
+        first = INDEX * len(indexes) + RUN * len(runs)
         numbers = (len(index.runs), first, index.sorted, index.count, index.equated, last, int(index.is_multiple))
-        head += [each for number in numbers for each in (number, 0)]
-        head += entries_of((*index.groups, index.wide))
-        for sorted in index.runs:
-            tail += entries_of(sorted.run)
-            tail += entries_of(sorted.ranks)
-            tail += [sorted.oldest, 0, sorted.newest, 0]
-        first += RUN * len(index.runs)
-    return Table(np.array(head + tail or [0], np.int64), indexes)
+        heads.append(IndexEntries(*numbers, index.groups, index.wide))
+        runs += index.runs
+    return Table(*heads, *runs)

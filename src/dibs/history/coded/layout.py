@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dibs.jit.groups import size_of
 from dibs.language.expression import Kind
 
 BOOLEAN, NUMBER, STRING, TIME = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
@@ -170,10 +171,40 @@ class Answers(NamedTuple):
     row: NDArray[np.int32]  # the document
 
 
-# An index in the table of addresses: INDEX entries, then RUN entries for each of its runs.
-(RUNS, FIRST_RUN, SORTED, GROUP_COUNT, EQUATED, LAST_COLUMN, IS_MULTIPLE, SLOTS, GROUP_KIND, GROUP_KEY, GROUP_TIE,
- WIDE, INDEX) = range(13)  # fmt: skip
-RUN_GROUP, RUN_KIND, RUN_KEY, RUN_TIE, RUN_ROW, RUN_BITS, RUN_BEFORE, RUN_OLDEST, RUN_NEWEST, RUN = range(10)
+class Ranks(NamedTuple):
+    """By which the documents of a run are counted that are there; empty: they have not been needed."""
+
+    bits: NDArray[np.uint64]
+    before: NDArray[np.int32]
+
+
+NO_RANKS = Ranks(np.empty(0, np.uint64), np.empty(0, np.int32))
+
+
+class Sorted(NamedTuple):
+    """A run of an index, in the table of addresses."""
+
+    run: Run
+    oldest: int
+    newest: int
+    ranks: Ranks = NO_RANKS
+
+
+class IndexEntries(NamedTuple):
+    """An index, in the table of addresses: INDEX bytes for each, then RUN bytes for each of its runs."""
+
+    runs: int
+    first_run: int  # bytes from the beginning of the table
+    sorted: int  # documents from this one on are in no run yet
+    group_count: int
+    equated: int
+    last_column: int  # -2: none
+    is_multiple: int
+    groups: Groups
+    wide: NDArray[np.int32]  # documents without entries, which are tested one by one
+
+
+INDEX, RUN = size_of(IndexEntries), size_of(Sorted)
 
 
 class Tally(NamedTuple):

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.history.coded.layout import RUN_BEFORE, RUN_BITS
-from dibs.jit.borrowing import array_at
+from dibs.history.coded.layout import Sorted
+from dibs.jit.group_at import part_at
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits
 
@@ -65,14 +65,14 @@ def _ones(bits, before, first_word, first_sum, place):
 
 
 @phase
-def is_ranked(table, run):
-    return len(array_at(table, run + RUN_BEFORE, np.int32)) > 0
+def is_ranked(run):
+    return len(part_at(run, Sorted, "ranks.before")) > 0
 
 
 @phase(inline=False)
-def count_below(table, run, size, start, stop, limit):
-    """How many entries of [start, stop) have a row below the limit. run: where in the table; size: its entries."""
-    bits, before = array_at(table, run + RUN_BITS, np.uint64), array_at(table, run + RUN_BEFORE, np.int32)
+def count_below(run, size, start, stop, limit):
+    """How many entries of [start, stop) have a row below the limit. run: the address of a Sorted; size: its entries."""
+    bits, before = part_at(run, Sorted, "ranks.bits"), part_at(run, Sorted, "ranks.before")
     words = (size + 63) >> 6
     levels = np.int64(len(before)) // (words + 1)
     if limit <= 0:

@@ -10,27 +10,16 @@ from dibs.history.coded.layout import (
     AT_LEAST,
     AT_MOST,
     EQUAL,
-    GROUP_COUNT,
-    GROUP_KEY,
-    GROUP_KIND,
-    GROUP_TIE,
     LESS,
     MORE,
     OPEN_HIGH,
     OPEN_LOW,
-    RUN,
-    RUN_GROUP,
-    RUN_KEY,
-    RUN_KIND,
-    RUN_ROW,
-    RUN_TIE,
-    SLOTS,
     STRING,
     TIME,
     UNREADABLE,
-    Run,
+    IndexEntries,
 )
-from dibs.jit.borrowing import array_at, number_at
+from dibs.jit.group_at import part_at
 from dibs.jit.kernel import phase
 
 BEFORE_KIND, NOT_BELOW, ABOVE, AFTER_KIND = range(4)  # where in a kind a search ends
@@ -84,8 +73,8 @@ def _move(ops, tests, t, v):
 
 
 @phase(inline=False)
-def group_of(table, index, ops, tests, first, stop, base, combination):
-    """The group of a combination of operands; -1: no document is in it."""
+def group_of(index, ops, tests, first, stop, base, combination):
+    """The group of a combination of operands; -1: no document is in it. index: the address of its entries."""
     if first == stop:
         return np.int64(0)
     equated = np.int64(stop - first)
@@ -98,11 +87,8 @@ def group_of(table, index, ops, tests, first, stop, base, combination):
             return np.int64(-1)
         left //= n
         h = mix(h, kind, key, tie)
-    slots = array_at(table, index + SLOTS, np.int32)
-    kinds = array_at(table, index + GROUP_KIND, np.uint8)
-    keys = array_at(table, index + GROUP_KEY, np.int64)
-    ties = array_at(table, index + GROUP_TIE, np.int32)
-    count = number_at(table, index + GROUP_COUNT)
+    slots, kinds, keys, ties = part_at(index, IndexEntries, "groups")
+    count = part_at(index, IndexEntries, "group_count")
     mask = np.uint64(len(slots) - 1)
     at = h & mask
     while True:
@@ -122,19 +108,6 @@ def group_of(table, index, ops, tests, first, stop, base, combination):
         if same:
             return slot - 1
         at = (at + np.uint64(1)) & mask
-
-
-@phase
-def run_at(table, first_run, number):
-    """A run of an index."""
-    at = first_run + number * RUN
-    return Run(
-        array_at(table, at + RUN_GROUP, np.int32),
-        array_at(table, at + RUN_KIND, np.uint8),
-        array_at(table, at + RUN_KEY, np.int64),
-        array_at(table, at + RUN_TIE, np.int32),
-        array_at(table, at + RUN_ROW, np.int32),
-    )
 
 
 @phase

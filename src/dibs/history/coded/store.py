@@ -12,6 +12,7 @@ import numpy as np
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues, Unreadable
 from dibs.history.coded.columns import Snapshot, attribute_of
+from dibs.history.coded.indexes import needs_ranks
 from dibs.history.coded.program import Compiled
 from dibs.jit.threads import survive_forks
 
@@ -70,7 +71,7 @@ def _has(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
 
 def _needs_ranks(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
     first = state.first - state.base
-    return any(sorted.needs_ranks(first) for key in asked.counted for sorted in snapshot.indexes[key].runs)
+    return any(needs_ranks(sorted, first) for key in asked.counted for sorted in snapshot.indexes[key].runs)
 
 
 def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:

@@ -186,7 +186,7 @@ def _nearest(digits):
     exponent = 32 * (top - 1) - shift + 11 - _FIRST
     if exponent + 53 > 1024 or (exponent + 53 == 1024 and kept == np.int64(2**53)):
         return np.inf
-    return math.ldexp(np.float64(kept), exponent)
+    return math.ldexp(np.float64(kept), int(exponent))
 
 
 @phase

@@ -5,7 +5,7 @@ bits.py says what each array holds; these are the groups in which kernels get th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dibs.coding.clauses import Clauses, runs
 from dibs.errors import IndexTooLarge
 from dibs.index import operators
 from dibs.index.base import refuse_too_many
+from dibs.jit.groups import Clean, Columns, Saved, Sized
 from dibs.jit.kernel import kernel
 
 COLUMNS = 8
@@ -26,7 +27,7 @@ MOST_CLAUSES = (1 << 64 - PLACE_BITS) - 1
 class Predicates(NamedTuple):
     """What the first phase reads."""
 
-    groups: NDArray[np.int32]
+    groups: Annotated[NDArray[np.int32], Columns(COLUMNS)]
     key: NDArray[np.int32]
     span_begin: NDArray[np.int32]
     span_end: NDArray[np.int32]
@@ -40,17 +41,17 @@ class Clusters(NamedTuple):
     access: NDArray[np.uint64]
     rank: NDArray[np.int32]
     start: NDArray[np.int64]
-    table: NDArray[np.int32]  # the array `clusters`
+    table: Annotated[NDArray[np.int32], Saved("clusters")]
 
 
 class ClusterSpace(NamedTuple):
     """The work space of one call."""
 
-    bits: NDArray[np.uint64]  # by predicate; zero between events, but for the true predicate
-    hits: NDArray[np.int32]  # of one event: the satisfied access predicates
+    bits: Annotated[NDArray[np.uint64], Clean("words")]  # by predicate; zero between events, but for the true one
+    hits: Annotated[NDArray[np.int32], Sized("accesses")]  # of one event: the satisfied access predicates
     # Of one event: the clauses whose first two predicates hold, each as a place in the first column of its table, and
     # above it (from bit PLACE_BITS on) how many clauses that table has, which is how far apart its columns are.
-    survivors: NDArray[np.uint64]
+    survivors: Annotated[NDArray[np.uint64], Sized("survivors")]
 
 
 def true_predicate(predicates: int) -> int:

@@ -47,6 +47,7 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.bit_kernels import match
 from dibs.index.auto.bit_layout import (
+    Clusters,
     ClusterSpace,
     Predicates,
     lay_out_clusters,
@@ -57,6 +58,7 @@ from dibs.index.auto.bit_layout import (
 from dibs.index.base import Pairs, Rate, Sink, in_parts
 from dibs.index.predicates import distinct
 from dibs.index.statistics import guess_presence, highest_cells, probabilities
+from dibs.jit.groups import restore, saved_names
 from dibs.jit.pools import Pool, Space
 from dibs.jit.sorting import order_each
 
@@ -96,15 +98,14 @@ def file_clauses(name: str, clauses: Clauses, choose: Choose | None = None) -> d
 
 class Bits:
     name: ClassVar[str] = "auto"  # for errors: it is a part of that
-    CLUSTERS = ("access", "rank", "start", "clusters")
-    ARRAYS = (*Predicates._fields, *CLUSTERS)
+    ARRAYS = (*saved_names(Predicates), *saved_names(Clusters))
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
         self.rows = len(clauses)
         self._arrays = {name: arrays[name] for name in self.ARRAYS}
-        # As bit_kernels.match takes them.
-        self.predicates = tuple(arrays[name] for name in Predicates._fields)
-        self.clusters = tuple(arrays[name] for name in self.CLUSTERS)
+        self.predicates = restore(Predicates, arrays)
+        self.clusters = restore(Clusters, arrays)
+        self._fixed = tuple(self.predicates), tuple(self.clusters)  # plain tuples cost less in a call
         self._rate = Rate()
         self._pool = Pool()
 
@@ -125,7 +126,7 @@ class Bits:
 
         def work(last: int, room: tuple[Any, Any], progress: NDArray[np.int64]) -> None:
             taken = self._pool.take(self._space)
-            match(self.predicates, self.clusters, coded, last, taken.space, room, progress)
+            match(*self._fixed, coded, last, taken.space, room, progress)
             self._pool.give(taken)
 
         return in_parts(work, len(events), threads, rate=self._rate, sink=sink)

@@ -3,6 +3,8 @@ groups of them, mask_filling for how predicates become masks."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dibs.index.auto.mask_filling import fill_masks, sort_block
@@ -28,6 +30,7 @@ from dibs.index.auto.mask_layout import (
     WorkSpace,
 )
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NEXT_ROW, PAIRS, PREDICATES, EventArrays, Room
+from dibs.jit.group_at import grouped
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_run, and_two, clear, count_bits, is_empty, lowest_bit, prefetch, split
 from dibs.language.table import ACCEPT, REJECT
@@ -35,15 +38,23 @@ from dibs.language.table import ACCEPT, REJECT
 ONE = np.uint64(1)
 
 
+class MaskCall(NamedTuple):
+    """What `match_blocks` reads and writes."""
+
+    own: MaskArrays
+    spans: Spans
+    events: EventArrays
+    space: WorkSpace
+    room: Room
+
+
 @kernel
-def match_blocks(lanes, sizes, last_event, progress, *arrays):
-    """The arrays of MaskArrays, Spans, EventArrays, WorkSpace and Room, one after the other: handing groups over from
-    Python takes twice the time, which single events would notice.
+def match_blocks(lanes, sizes, last_event, progress, *parts):
+    """parts: those of a MaskCall.
 
     Goes on where `progress` says (NEXT_ROW: a clause or, behind all clauses, a program; behind these, the rows without
     predicates) and stops when the room for pairs is full."""
-    index, spans, events = MaskArrays(*arrays[:17]), Spans(*arrays[17:20]), EventArrays(*arrays[20:24])
-    space, room = WorkSpace(*arrays[24:28]), Room(*arrays[28:])
+    index, spans, events, space, room = grouped(parts, MaskCall)
     width, most = len(lanes), np.int64(sizes.chunk)
     chunk = Chunk(
         np.empty(most, np.uint32),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dibs.index.auto.record_bucket_kernels import is_spared, list_buckets, search_listed, search_ranges
@@ -20,23 +22,30 @@ from dibs.index.auto.record_layout import (
 )
 from dibs.index.auto.record_tests import is_read, next_stamp, test_record
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
-from dibs.index.kernels import Jumps, Slots, clear, lay_out
+from dibs.index.kernels import Jumps, clear, lay_out
+from dibs.jit.group_at import grouped
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
 
 
+class RecordCall(NamedTuple):
+    """What `match` reads and writes."""
+
+    records: RecordArrays
+    clauses: ClauseArrays
+    jumps: Jumps
+    events: EventArrays
+    space: WorkSpace
+    room: Room
+
+
 @kernel
-def match(points, inexact, first_program, last_event, progress, *arrays):
-    """The arrays of RecordArrays, ClauseArrays, Jumps, EventArrays, WorkSpace and Room, one after the other: handing
-    groups over from Python takes twice the time, which single events would notice."""
-    records, clauses = RecordArrays(*arrays[:13]), ClauseArrays(*arrays[13:19])
-    jumps, events = Jumps(arrays[19], arrays[20], first_program), EventArrays(*arrays[21:25])
-    space = WorkSpace(Slots(*arrays[25:28]), *arrays[28:33])
+def match(points, inexact, last_event, progress, *parts):
+    """parts: those of a RecordCall."""
+    records, clauses, jumps, events, space, room = grouped(parts, RecordCall)
     progress[PAIRS] = 0
-    match_events(
-        records, clauses, jumps, events, Facts(points, inexact), last_event, space, Room(*arrays[33:]), progress
-    )
+    match_events(records, clauses, jumps, events, Facts(points, inexact), last_event, space, room, progress)
 
 
 match_few = keeping(match)

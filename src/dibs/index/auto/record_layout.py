@@ -3,12 +3,13 @@ kernels get them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.kernels import Slots
+from dibs.jit.groups import Clean, Saved, Sized
 from dibs.thresholds import thresholds
 
 COARSE = 1 << 16  # coarse cells are below it
@@ -40,13 +41,10 @@ class RecordArrays(NamedTuple):
     guards: NDArray[np.uint32]
     guard: NDArray[np.uint64]
     place: NDArray[np.uint32]
-    filled: NDArray[np.uint8]  # by attribute: what is filed under it needs so many attributes, at least; 0: nothing is.
-    # With GROUP, it has a group. Not saved: made of `fewest` and `count`
-    filled_bucket: NDArray[np.uint8]  # bits: which buckets have guards. Not saved: made of `guards`
-
-
-MADE = ("filled", "filled_bucket")
-SAVED = tuple(name for name in RecordArrays._fields if name not in MADE)
+    # by attribute: what is filed under it needs so many attributes, at least; 0: nothing is. With GROUP it has a group.
+    # Made of `fewest` and `count`
+    filled: Annotated[NDArray[np.uint8], Saved(None)]
+    filled_bucket: Annotated[NDArray[np.uint8], Saved(None)]  # bits: which buckets have guards; made of `guards`
 
 
 class Facts(NamedTuple):
@@ -60,14 +58,23 @@ class WorkSpace(NamedTuple):
     """All zero between events, but the stamps, the survivors and the buckets."""
 
     slots: Slots
-    coarse: NDArray[np.uint16]  # the event's coarse cell, by attribute
-    stamps: NDArray[np.int32]  # by row, the last event that it was reported for, if it may be met twice; at the end,
-    # this event's
-    survivors: NDArray[np.uint32]  # guards that hold
-    buckets: NDArray[np.uint32]  # in which values of the next events lie: see room_for_buckets
-    bucket_start: NDArray[np.uint32]  # where those of each event begin, and where the last ones end: WINDOW + 1
+    coarse: Annotated[NDArray[np.uint16], Clean("attributes")]  # the event's coarse cell, by attribute
+    # By row, the last event that it was reported for, if it may be met twice; at the end, this event's.
+    stamps: Annotated[NDArray[np.int32], Clean("stamps")]
+    survivors: Annotated[NDArray[np.uint32], Sized("guards")]  # that hold
+    buckets: Annotated[NDArray[np.uint32], Sized("buckets")]  # in which values of the next events lie
+    # Where those of each event begin, and where the last ones end.
+    bucket_start: Annotated[NDArray[np.uint32], Sized(WINDOW + 1)]
 
 
-def room_for_buckets(rungs: int) -> int:
-    """The length of `buckets`."""
-    return rungs + thresholds.buckets_at_once
+class WorkSizes(NamedTuple):
+    """Of a WorkSpace."""
+
+    attributes: int
+    stamps: int
+    guards: int
+    buckets: int
+
+    @classmethod
+    def of(cls, attributes: int, rows: int, rungs: int) -> WorkSizes:
+        return cls(attributes, rows + 1, thresholds.guards_at_once, rungs + thresholds.buckets_at_once)

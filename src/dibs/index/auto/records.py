@@ -64,18 +64,18 @@ from dibs.index.auto.record_buckets import (
     take_larger,
 )
 from dibs.index.auto.record_kernels import match, match_few
-from dibs.index.auto.record_layout import GROUP, SAVED, VERIFY, WINDOW, RecordArrays, room_for_buckets
+from dibs.index.auto.record_layout import GROUP, VERIFY, RecordArrays, WorkSizes, WorkSpace
 from dibs.index.auto.record_packing import Filed, Tests, count_fewest, has_flag, pack
 from dibs.index.auto.shares import LEVEL_BITS, WHOLE, PredicateFiling
 from dibs.index.base import Rate
 from dibs.index.groups import NEXT_EVENT, ClauseArrays
-from dibs.index.kernels import Slots
+from dibs.jit.groups import allocate, restore, saved_names
 from dibs.jit.pools import Pool, Space
 from dibs.thresholds import thresholds
 
 
 class Records:
-    ARRAYS = (*SAVED, "size")
+    ARRAYS = (*saved_names(RecordArrays), "size")
     MORE = ("fewest",)  # what folders that were saved before lack
 
     def __init__(self, clauses: Clauses, arrays: dict[str, NDArray[Any]]):
@@ -87,12 +87,13 @@ class Records:
         fewest = arrays.get("fewest", np.ones(clauses.attributes, np.uint8))
         filled = fewest | np.where(arrays["count"] > 0, GROUP, 0).astype(np.uint8)
         filled_bucket = np.packbits(np.diff(arrays["guards"]) > 0, bitorder="little")
-        self.own = RecordArrays._make([*(arrays[name] for name in SAVED), filled, filled_bucket])
+        self.own = restore(RecordArrays, arrays, filled=filled, filled_bucket=filled_bucket)
         self._fixed = (
             *self.own,
             *ClauseArrays.of(clauses),
             clauses.on_true,
             clauses.on_false,
+            clauses.conjunctions,
         )  # what every search is given
         self._pool = Pool()
 
@@ -174,7 +175,6 @@ class Records:
         search(
             events.points,
             self.inexact,
-            self._clauses.conjunctions,
             last,
             progress,
             *self._fixed,
@@ -210,11 +210,8 @@ def _order(
 
 def _work_space(clauses: Clauses, rungs: int) -> Space:
     """The arrays of a WorkSpace."""
-    n = clauses.attributes
-    slots = Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64))
-    stamps = np.zeros(len(clauses) + 1, np.int32)
-    survivors, buckets = np.empty(thresholds.guards_at_once, np.uint32), np.empty(room_for_buckets(rungs), np.uint32)
-    return *slots, np.zeros(n, np.uint16), stamps, survivors, buckets, np.empty(WINDOW + 1, np.uint32)
+    slots, *others = allocate(WorkSpace, WorkSizes.of(clauses.attributes, len(clauses), rungs))
+    return *slots, *others
 
 
 def _coarse_shifts(highest: NDArray[np.int32]) -> NDArray[np.uint8]:

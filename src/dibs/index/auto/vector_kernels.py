@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dibs.index.auto.vector_layout import WORD, VectorArrays, VectorSpace
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
-from dibs.index.kernels import Slots, clear, lay_out, test_conjunction
+from dibs.index.kernels import clear, lay_out, test_conjunction
+from dibs.jit.group_at import grouped
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import and_lines, count_bits, lowest_bit, prefetch
 
@@ -14,14 +17,22 @@ ONE = np.uint64(1)
 FAR = 1 << 15  # words of vectors that do not fit into the near caches: they are prefetched
 
 
+class VectorCall(NamedTuple):
+    """What `match_vectors` reads and writes."""
+
+    own: VectorArrays
+    clauses: ClauseArrays
+    events: EventArrays
+    space: VectorSpace
+    room: Room
+
+
 @kernel
-def match_vectors(lanes, points, inexact, last_event, progress, *arrays):
-    """The arrays of VectorArrays, ClauseArrays, EventArrays, VectorSpace and Room, one after the other: handing
-    groups over from Python takes twice the time, which single events would notice.
+def match_vectors(lanes, points, inexact, last_event, progress, *parts):
+    """parts: those of a VectorCall.
 
     Goes on where `progress` says and stops before the event for whose pairs there is no room."""
-    index, clauses, events = VectorArrays(*arrays[:14]), ClauseArrays(*arrays[14:20]), EventArrays(*arrays[20:24])
-    space, room = VectorSpace(Slots(*arrays[24:27]), *arrays[27:32]), Room(*arrays[32:])
+    index, clauses, events, space, room = grouped(parts, VectorCall)
     slots = space.slots
     progress[PAIRS] = 0
     fits = True

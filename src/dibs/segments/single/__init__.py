@@ -1,14 +1,13 @@
 """A single event: from JSON text to rows in one compiled call, whatever the number of segments and arrays.
 
     plan.py      what of a state a call is handed: one table of addresses, made once for a state
-    layout.py    what stands where in such a table
+    tables.py    what stands in such a table: groups of arrays, declared once
     waiting.py   what waits in a state, as records that need no building; waiting_kernels.py: events against them
     space.py     what a call needs besides: one table of work arrays, kept from call to call
     coding_kernels.py values to cells, all at once
     facet_kernels.py  strings in reverse and the patterns that they satisfy, as cells
     sieve_kernels.py  cells to rows of records, without a look at most of them
     kernels.py   the call: text to values; for each layer, values to cells, cells to rows, without what is gone
-    arrays.py    the arrays of the tables, in named groups
     call.py      the call, seen from Python
     texts.py     events to JSON text, where nothing is lost by it
 

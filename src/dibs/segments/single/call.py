@@ -22,10 +22,10 @@ from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
-from dibs.segments.single.layout import DONE, FULL, STALE
 from dibs.segments.single.plan import Plan, part_of, parts_of
 from dibs.segments.single.residuals import EventTests
 from dibs.segments.single.space import SingleSpace
+from dibs.segments.single.tables import DONE, FULL, STALE
 from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
@@ -128,7 +128,7 @@ class Singles:
     def _ask_indexes(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Rows] | None:
         """What other indexes find for the event that the call has coded; None: see _finish."""
         rows: list[Rows] = []
-        offsets = space.offsets.tolist()
+        offsets = space.events.offsets.tolist()
         for i, layer in plan.asked:
             segment = layer.segment
             if offsets[i] == offsets[i + 1] and segment.clauses.ask_for_values:
@@ -170,7 +170,7 @@ class Singles:
 
     def _observe(self, plan: Plan, space: SingleSpace) -> None:
         """What the indexes want to know of events: of one in so many."""
-        offsets = space.offsets.tolist()
+        offsets = space.events.offsets.tolist()
         asked = [i for i, _ in plan.asked]  # their indexes observe what they match
         for i, segment in enumerate(plan.segments):
             if isinstance(segment.index, Auto) and i not in asked:
@@ -181,6 +181,6 @@ class Singles:
 
 def _coded_event(space: SingleSpace, first: int, last: int) -> CodedEvents:
     """The event as the call has coded it: its own, as the space is used again."""
-    attribute, lo, hi = (x[first:last].copy() for x in (space.attribute, space.lo, space.hi))
+    attribute, lo, hi = (x[first:last].copy() for x in space.events[1:])
     points = bool((attribute[1:] != attribute[:-1]).all() and (lo == hi).all())
     return CodedEvents(np.array([0, last - first]), attribute, lo, lo if points else hi, points)

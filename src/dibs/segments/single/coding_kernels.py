@@ -43,16 +43,16 @@ def _begin(found, domain, search):
         a = domain.own[found.name[i]]
         search.attribute[i] = a
         if a >= 0:
-            prefetch(domain.number_offsets if found.kind[i] == NUMBER else domain.string_offsets, a)
+            prefetch(domain.numbers.offsets if found.kind[i] == NUMBER else domain.strings.offsets, a)
     for i in range(count):
         search.left[i] = 0
         a = np.int64(search.attribute[i])
         if a >= 0 and found.kind[i] == NUMBER:
-            _begin_one(domain.number_offsets, domain.number_value, a, i, search)
+            _begin_one(domain.numbers.offsets, domain.numbers.value, a, i, search)
         elif a >= 0 and found.kind[i] == STRING:
             s = found.key[i]
             search.head[i] = prefix(found.data, found.starts[s], found.starts[s + 1])
-            _begin_one(domain.string_offsets, domain.string_prefix, a, i, search)
+            _begin_one(domain.strings.offsets, domain.strings.prefix, a, i, search)
 
 
 @phase
@@ -68,13 +68,13 @@ def _go_on(found, numbers, domain, search):
     for i in range(found.counts[0]):
         if search.left[i] > 0:
             if found.kind[i] == NUMBER:
-                more |= _step(numbers[i], domain.number_value, i, search)
+                more |= _step(numbers[i], domain.numbers.value, i, search)
                 if search.left[i] == 0:
-                    prefetch(domain.number_rest, search.at[i])
+                    prefetch(domain.numbers.rest, search.at[i])
             else:
-                more |= _step(search.head[i], domain.string_prefix, i, search)
+                more |= _step(search.head[i], domain.strings.prefix, i, search)
                 if search.left[i] == 0:
-                    prefetch(domain.string_starts, search.at[i])
+                    prefetch(domain.strings.starts, search.at[i])
     return more > 0
 
 
@@ -94,24 +94,24 @@ def _cell_of(found, numbers, i, domain, search):
     """The cell of value i, whose lower bound is found."""
     a, at, kind = np.int64(search.attribute[i]), search.at[i], found.kind[i]
     if kind == NUMBER:
-        x, y = domain.number_offsets[a], domain.number_offsets[a + 1]
-        exact = at < y and domain.number_value[at] == numbers[i]
+        x, y = domain.numbers.offsets[a], domain.numbers.offsets[a + 1]
+        exact = at < y and domain.numbers.value[at] == numbers[i]
         c = NUMBER_BASE + 2 * (at - x) + np.int64(exact)
-        if exact and (domain.number_rest[at] | found.rest[i]) != 0:  # others may share its float
-            c = NUMBER_BASE + number_cell(numbers[i], found.rest[i], x, y, domain.number_value, domain.number_rest)
+        if exact and (domain.numbers.rest[at] | found.rest[i]) != 0:  # others may share its float
+            c = NUMBER_BASE + number_cell(numbers[i], found.rest[i], x, y, domain.numbers.value, domain.numbers.rest)
     elif kind == STRING:
-        s, x, y = found.key[i], domain.string_offsets[a], domain.string_offsets[a + 1]
-        c = domain.string_base[a] + 2 * (at - x)
-        if at < y and domain.string_prefix[at] == search.head[i]:
-            c = domain.string_base[a] + string_cell(
+        s, x, y = found.key[i], domain.strings.offsets[a], domain.strings.offsets[a + 1]
+        c = domain.strings.base[a] + 2 * (at - x)
+        if at < y and domain.strings.prefix[at] == search.head[i]:
+            c = domain.strings.base[a] + string_cell(
                 found.data,
                 found.starts[s],
                 found.starts[s + 1],
                 x,
                 y,
-                domain.string_starts,
-                domain.string_bytes,
-                domain.string_prefix,
+                domain.strings.starts,
+                domain.strings.data,
+                domain.strings.prefix,
             )
     else:
         c = 1 + found.key[i]
@@ -122,7 +122,7 @@ def _cell_of(found, numbers, i, domain, search):
 def add_entry(entries, first, last, a, lo, hi):
     """Where the entries end with one more in its place, and whether it is one cell and the only entry of its
     attribute. There is room for it: who calls has asked."""
-    attribute, los, his = entries
+    attribute, los, his = entries.attribute, entries.lo, entries.hi
     at = last
     while at > first and (attribute[at - 1] > a or (attribute[at - 1] == a and los[at - 1] > lo)):
         at -= 1

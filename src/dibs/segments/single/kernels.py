@@ -12,66 +12,33 @@ from dibs.index.auto.record_layout import Facts
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.index.kernels import clear, lay_out, test_conjunction, test_program
-from dibs.jit.borrowing import array_at, number_at
+from dibs.jit.group_at import part_at
 from dibs.jit.interpreter import keeping
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
-from dibs.segments.single.arrays import (
-    bits_at,
-    clauses_at,
-    clusters_at,
-    code_at,
-    domain_at,
-    events_at,
-    find_at,
-    jumps_at,
-    names_at,
-    numbers_at,
-    predicates_at,
-    reading_at,
-    records_at,
-    room_at,
-    search_at,
-    sieve_at,
-    sifting_at,
-    slots_at,
-    values_at,
-    waiting_at,
-    work_at,
-)
 from dibs.segments.single.coding_kernels import code_values
 from dibs.segments.single.facet_kernels import code_facets
-from dibs.segments.single.layout import (
+from dibs.segments.single.sieve_kernels import Sieved, match_sieved
+from dibs.segments.single.tables import (
     ASKS_FOR_VALUES,
-    BIT_ROWS,
     DONE,
-    ENDS,
-    FLAGS,
-    FOUND_IDS,
+    FIRST_LAYER,
     FULL,
-    GONE,
     HAS_BITS,
     HAS_FACETS,
     HAS_RECORDS,
     HAS_SIEVE,
-    HEAD,
-    IDS,
     INEXACT,
     LAYER,
-    LAYERS,
     LIKE_THIS,
     LONG,
-    OFFSETS,
-    PROGRESS,
-    RESULT,
-    ROOM,
-    SCANNED,
     STALE,
-    TEXT,
     UNSURE,
+    Head,
+    Layer,
+    Space,
 )
-from dibs.segments.single.sieve_kernels import Sieved, match_sieved
 from dibs.segments.single.waiting_kernels import match_waiting
 
 
@@ -79,9 +46,9 @@ from dibs.segments.single.waiting_kernels import match_waiting
 def match_text(plan, space, text, most_values):
     """The event that a text says, against the state of a plan (its address, and that of a work space). DONE: its rows,
     and what they cost, are in the space."""
-    if len(array_at(plan, LAYERS, np.uint8)) != LIKE_THIS:
+    if part_at(plan, Head, "like_this") != LIKE_THIS:
         return STALE
-    copy, size = array_at(space, TEXT, np.uint8), len(text)
+    copy, size = part_at(space, Space, "text"), len(text)
     if size + PADDING > len(copy):  # all that is read from it has as much room
         return LONG
     for i in range(size):
@@ -96,50 +63,49 @@ match_text_keeping = keeping(match_text)
 
 @phase(inline=False)
 def _match_event(plan, space, size, most_values):
-    found, progress = find_at(space), array_at(space, PROGRESS, np.int64)
+    found, progress = part_at(space, Space, "values.found"), part_at(space, Space, "progress")
+    text, names, reading = part_at(space, Space, "text"), part_at(plan, Head, "names"), part_at(space, Space, "reading")
     found.counts[0], found.counts[1] = 0, 0
-    if read_object(array_at(space, TEXT, np.uint8), 0, size, names_at(plan), found, reading_at(space)) != READ:
+    if read_object(text, 0, size, names, found, reading) != READ:
         return UNSURE
-    if found.counts[0] > most_values or found.counts[0] > len(search_at(space).left):
+    search = part_at(space, Space, "search")
+    if found.counts[0] > most_values or found.counts[0] > len(search.left):
         return LONG
     for i in range(len(progress)):
         progress[i] = 0
-    offsets, ends = array_at(space, OFFSETS, np.int64), array_at(space, ENDS, np.int64)
+    entries, ends = part_at(space, Space, "events"), part_at(space, Space, "ends")
+    offsets, row = entries.offsets, part_at(space, Space, "room.row")
     offsets[0] = 0
     status = DONE
-    for layer in range(number_at(plan, LAYERS)):
-        own = HEAD + layer * LAYER
-        last, points = code_values(
-            found, numbers_at(space), domain_at(plan, own), code_at(space), search_at(space), offsets[layer]
-        )
+    for number in range(part_at(plan, Head, "layers")):
+        layer = plan + FIRST_LAYER + LAYER * number
+        flags, first = part_at(layer, Layer, "flags"), offsets[number]
+        numbers, domain = part_at(space, Space, "values.numbers"), part_at(layer, Layer, "domain")
+        last, points = code_values(found, numbers, domain, entries, search, first)
         if last < 0:
             return LONG
-        if number_at(plan, own + FLAGS) & HAS_FACETS != 0:
-            last, more = code_facets(plan, own, space, offsets[layer], last)
+        if flags & HAS_FACETS != 0:
+            last, more = code_facets(layer, space, first, last)
             points = points and more
             if last < 0:
                 return UNSURE
-        offsets[layer + 1] = offsets[-1] = last
-        flags = number_at(plan, own + FLAGS)
-        if last > offsets[layer] or flags & ASKS_FOR_VALUES == 0:
+        offsets[number + 1] = offsets[-1] = last
+        if last > first or flags & ASKS_FOR_VALUES == 0:
             start = progress[PAIRS]
-            status = _match_layer(plan, space, layer, points)
+            status = _match_layer(layer, space, number, points)
             if status != DONE:
                 break
-            row = array_at(space, ROOM + 1, np.int32)
-            _drop_gone(array_at(plan, own + GONE, np.uint8), row, start, progress)
-            _look_up_ids(
-                array_at(plan, own + IDS, np.int64), row, start, progress[PAIRS], array_at(space, FOUND_IDS, np.int64)
-            )
-        ends[layer] = progress[PAIRS]
+            _drop_gone(part_at(layer, Layer, "gone"), row, start, progress)
+            _look_up_ids(part_at(layer, Layer, "ids"), row, start, progress[PAIRS], part_at(space, Space, "ids"))
+        ends[number] = progress[PAIRS]
     of_layers = progress[PAIRS]
     if status == DONE:
-        waiting, row = waiting_at(plan), array_at(space, ROOM + 1, np.int32)
+        waiting = part_at(plan, Head, "waiting")
         if progress[PAIRS] + len(waiting.heads) > len(row):
             return FULL
         if len(waiting.heads) > 0:
-            match_waiting(waiting, values_at(space), row, progress)
-    result = array_at(space, RESULT, np.int64)
+            match_waiting(waiting, part_at(space, Space, "values"), row, progress)
+    result = part_at(space, Space, "result")
     result[0], result[1], result[2], result[3], result[4] = (
         progress[PAIRS],
         progress[CANDIDATES],
@@ -154,85 +120,83 @@ def _match_event(plan, space, size, most_values):
 
 
 @phase(inline=False)
-def _match_layer(plan, space, layer, points):
-    """Adds the rows of a layer to the room."""
-    own = HEAD + layer * LAYER
-    flags = number_at(plan, own + FLAGS)
-    progress = array_at(space, PROGRESS, np.int64)
+def _match_layer(layer, space, number, points):
+    """Adds the rows of a layer to the room. Its entries are those of the event `number` in the space."""
+    flags, progress = part_at(layer, Layer, "flags"), part_at(space, Space, "progress")
     if flags & HAS_RECORDS != 0:
-        progress[NEXT_EVENT] = layer
+        progress[NEXT_EVENT] = number
         if points and flags & HAS_SIEVE != 0:
-            _match_sieved(plan, own, space, layer)
+            _match_sieved(layer, space, number)
         else:
-            _match_records(plan, own, space, layer, points)
-        if progress[NEXT_EVENT] == layer:
+            _match_records(layer, space, number, points)
+        if progress[NEXT_EVENT] == number:
             return FULL
     if flags & HAS_BITS != 0:
-        progress[NEXT_EVENT] = layer
-        _match_bits(plan, own, space, layer)
-        if progress[NEXT_EVENT] == layer:
+        progress[NEXT_EVENT] = number
+        _match_bits(layer, space, number)
+        if progress[NEXT_EVENT] == number:
             return FULL
-    scanned = array_at(plan, own + SCANNED, np.int32)
+    scanned = part_at(layer, Layer, "scanned")
     if len(scanned) > 0:
-        if progress[PAIRS] + len(scanned) > len(array_at(space, ROOM, np.int32)):
+        if progress[PAIRS] + len(scanned) > len(part_at(space, Space, "room.row")):
             return FULL
-        _scan(plan, own, space, layer)
+        _scan(layer, space, number)
     return DONE
 
 
 @phase(inline=False)
-def _match_records(plan, own, space, layer, points):
-    flags = number_at(plan, own + FLAGS)
-    facts = Facts(points, flags & INEXACT != 0)
-    work = work_at(space)
-    ask_for_event(layer, records_at(plan, own), events_at(space))
+def _match_records(layer, space, number, points):
+    records, events = part_at(layer, Layer, "records"), part_at(space, Space, "events")
+    ask_for_event(number, records, events)
     match_records(
-        records_at(plan, own),
-        clauses_at(plan, own),
-        jumps_at(plan, own),
-        events_at(space),
-        facts,
-        layer + 1,
-        work,
-        room_at(space),
-        array_at(space, PROGRESS, np.int64),
+        records,
+        part_at(layer, Layer, "clauses"),
+        part_at(layer, Layer, "jumps"),
+        events,
+        Facts(points, part_at(layer, Layer, "flags") & INEXACT != 0),
+        number + 1,
+        part_at(space, Space, "work"),
+        part_at(space, Space, "room"),
+        part_at(space, Space, "progress"),
     )
 
 
 @phase(inline=False)
-def _match_sieved(plan, own, space, layer):
-    work = work_at(space)
+def _match_sieved(layer, space, number):
+    records, sieve = part_at(layer, Layer, "records"), part_at(layer, Layer, "sieve")
     match_sieved(
-        Sieved(records_at(plan, own), sieve_at(plan, own), clauses_at(plan, own), jumps_at(plan, own)),
-        events_at(space),
-        number_at(plan, own + FLAGS) & INEXACT != 0,
-        layer,
-        work,
-        sifting_at(space),
-        room_at(space),
-        array_at(space, PROGRESS, np.int64),
+        Sieved(records, sieve, part_at(layer, Layer, "clauses"), part_at(layer, Layer, "jumps")),
+        part_at(space, Space, "events"),
+        part_at(layer, Layer, "flags") & INEXACT != 0,
+        number,
+        part_at(space, Space, "work"),
+        part_at(space, Space, "sifting"),
+        part_at(space, Space, "room"),
+        part_at(space, Space, "progress"),
     )
 
 
 @phase(inline=False)
-def _match_bits(plan, own, space, layer):
-    progress, rows = array_at(space, PROGRESS, np.int64), array_at(plan, own + BIT_ROWS, np.int32)
-    clusters, work, room = clusters_at(plan, own), bits_at(space), room_at(space)
+def _match_bits(layer, space, number):
+    progress, rows = part_at(space, Space, "progress"), part_at(layer, Layer, "bit_rows")
+    predicates, clusters = part_at(layer, Layer, "predicates"), part_at(layer, Layer, "clusters")
+    events, work, room = part_at(space, Space, "events"), part_at(space, Space, "bits"), part_at(space, Space, "room")
     before, true = progress[PAIRS], len(clusters.access) - 1  # the word of the true predicate
     work.bits[true] = 1
-    match_bits(predicates_at(plan, own), clusters, events_at(space), layer + 1, work, room, progress)
+    match_bits(predicates, clusters, events, number + 1, work, room, progress)
     work.bits[true] = 0
     for i in range(before, progress[PAIRS]):
         room.row[i] = rows[room.row[i]]
 
 
 @phase(inline=False)
-def _scan(plan, own, space, layer):
+def _scan(layer, space, number):
     """Rows that are tested one by one; there is room for all of them."""
-    clauses, jumps, slots, events = clauses_at(plan, own), jumps_at(plan, own), slots_at(space), events_at(space)
-    scanned, progress = array_at(plan, own + SCANNED, np.int32), array_at(space, PROGRESS, np.int64)
-    room = array_at(space, ROOM + 1, np.int32)
-    first, last = events.offsets[layer], events.offsets[layer + 1]
+    clauses, jumps = part_at(layer, Layer, "clauses"), part_at(layer, Layer, "jumps")
+    slots, events = part_at(space, Space, "work.slots"), part_at(space, Space, "events")
+    scanned, progress = part_at(layer, Layer, "scanned"), part_at(space, Space, "progress")
+    room = part_at(space, Space, "room.row")
+    first, last = events.offsets[number], events.offsets[number + 1]
     lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
     found = progress[PAIRS]
     for i in range(len(scanned)):

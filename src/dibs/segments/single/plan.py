@@ -8,51 +8,56 @@ slower: so it is looked for now and then (segments.single.call).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dibs.coding.batch import number_names
 from dibs.coding.computed.naming import ComputedNames
 from dibs.coding.domain import Domains
 from dibs.coding.events import WantedNames
-from dibs.coding.groups import TimeConstants
+from dibs.coding.groups import NumberConstants, StringConstants, TimeConstants
 from dibs.coding.patterns import patterns_of
 from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.auto.singles import ForSingles, SieveArrays
 from dibs.index.groups import ClauseArrays
+from dibs.index.kernels import Jumps
 from dibs.index.scan import Scan
-from dibs.jit.borrowing import Table, entries_of
+from dibs.jit.groups import Table, empty, entries_in
 from dibs.language.printer import EVERY
 from dibs.language.table import Facet
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.segment import Segment
-from dibs.segments.single.layout import (
+from dibs.segments.single.space import Needs
+from dibs.segments.single.tables import (
     ASKS_FOR_VALUES,
     ASKS_RE2,
-    FACETS,
-    GONE,
     HAS_BITS,
     HAS_FACETS,
     HAS_RECORDS,
     HAS_SIEVE,
-    HEAD,
     INEXACT,
-    LAYER,
     LIKE_THIS,
-    OWN,
     DomainArrays,
+    FacetArrays,
+    Head,
+    Layer,
+    SetOfPatterns,
 )
-from dibs.segments.single.space import Needs
-from dibs.segments.single.waiting import WORD, Pending
+from dibs.segments.single.waiting import Pending
+from dibs.segments.single.waiting_kernels import Records as WaitingRecords
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
 FIRST_TEXT = 1 << 12  # bytes of a text that there is room for at first
-_NONE, _NO_IDS = np.empty(0, np.int32), np.empty(0, np.int64)
+_NONE, _NO_IDS, _NOT_GONE = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
+_OF_NAMES = {  # the parts of a layer that depend on the wanted names
+    Facet.VALUE: "domain.own",
+    Facet.REVERSED: "facets.reversed",
+    Facet.PATTERN: "facets.matching",
+    Facet.NO_PATTERN: "facets.others",
+    Facet.TIME: "facets.times",
+}
 ASKED = ForSingles(None, None, _NONE)  # the call codes the event for the segment; its index is asked afterwards
 
 
@@ -69,10 +74,10 @@ class Facets:
         set_of = np.full(len(kinds) if self.are_there else 0, -1, np.int32)
         asks_re2 = [bool(s.regexes) for s in self._sets]  # about every string: nothing is known of what it needs
         set_of[attributes] = np.where(asks_re2, ASKS_RE2, np.arange(len(attributes)))
-        table = np.array([n for s in self._sets for n in entries_of((*s.programs, *s.filter))], np.int64)
+        self.table = Table(*(SetOfPatterns(s.programs, s.filter) for s in self._sets))
+        constants = TimeConstants.of(domains) if self.are_there else empty(TimeConstants)
         # Those of the wanted names are the plan's.
-        constants = TimeConstants.of(domains) if self.are_there else (_NO_IDS, _NO_IDS, _NONE, _NONE)
-        self.arrays: list[NDArray[Any]] = [_NONE, _NONE, _NONE, _NONE, *constants, set_of, table]
+        self.arrays = empty(FacetArrays)._replace(constants=constants, set_of=set_of, sets=self.table.address)
 
 
 class Part:
@@ -84,31 +89,31 @@ class Part:
         records, bits = parts.records, parts.bits
         flags = ASKS_FOR_VALUES if c.ask_for_values else 0
         facets = Facets(d)
-        own: list[NDArray[Any]] = [getattr(d, name) for name in DomainArrays._fields[1:]]
-        own += [*facets.arrays, *ClauseArrays.of(c), c.on_true, c.on_false]
         flags |= HAS_FACETS * facets.are_there
-        if records is None:
-            own += [_NONE] * len(RecordArrays._fields)
-        else:
-            own += records.own
+        if records is not None:
             flags |= HAS_RECORDS | INEXACT * records.inexact
-        if parts.sieve is None:
-            own += [_NONE] * len(SieveArrays._fields)
-        else:
-            own += parts.sieve.arrays
+        if parts.sieve is not None:
             flags |= HAS_SIEVE
-        if bits is None:
-            own += [_NONE] * (len(Predicates._fields) + len(Clusters._fields) + 1)
-        else:
-            own += [*bits.bits.predicates, *bits.bits.clusters, bits.rows]
+        if bits is not None:
             flags |= HAS_BITS
-        own.append(parts.scanned)
-        own.append(_NO_IDS if segment.ids.integers is None else segment.ids.integers)
-        self._held = own, facets
-        # `own` of the domain and `gone` are of the layer; then the flags and the first program.
-        self.numbers = np.array([0, 0, *entries_of(own), 0, 0, flags, 0, c.conjunctions, 0], np.int64)
-        assert len(self.numbers) == 2 * LAYER
-        words, accesses = (0, 0) if bits is None else (len(bits.bits.clusters[0]), len(bits.bits.clusters[2]))
+        own = Layer(
+            domain=DomainArrays(_NONE, NumberConstants.of(d), StringConstants.of(d)),
+            facets=facets.arrays,
+            clauses=ClauseArrays.of(c),
+            jumps=Jumps(c.on_true, c.on_false, c.conjunctions),
+            records=empty(RecordArrays) if records is None else records.own,
+            sieve=empty(SieveArrays) if parts.sieve is None else parts.sieve.arrays,
+            predicates=empty(Predicates) if bits is None else bits.bits.predicates,
+            clusters=empty(Clusters) if bits is None else bits.bits.clusters,
+            bit_rows=_NONE if bits is None else bits.rows,
+            scanned=parts.scanned,
+            ids=_NO_IDS if segment.ids.integers is None else segment.ids.integers,
+            gone=_NOT_GONE,
+            flags=flags,
+        )
+        self.table = Table(own)  # `own` of the domain and of the facets, and `gone`, are the state's
+        self._held = facets
+        words, accesses = len(own.clusters.access), len(own.clusters.start)
         bit_rows = 0 if bits is None else len(bits)
         rungs = 0 if records is None else len(records.own.rung_end)
         filed = 0 if parts is ASKED else len(c)
@@ -121,29 +126,20 @@ class Plan:
 
     def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending, types: Types = NO_TYPES):
         paths = names.paths
-        held: list[Any] = [paths, pending]
-        address, words = entries_of([pending.records])
-        waiting = [address, words, address, words, address, words * WORD]  # one memory, in three views
-        table = [np.array([len(parts), LIKE_THIS, *waiting, *entries_of((pending.heads, *paths))], np.int64)]
-        for layer, part in zip(state.layers, parts):
-            own = number_names(names.names, layer.segment.domains)[Facet.VALUE]
-            assert own is not None
-            numbers = part.numbers.copy()
-            numbers[2 * OWN : 2 * OWN + 2] = entries_of([own])
-            held.append(own)
-            if layer.segment.domains.facet.any():
-                for k, facet in enumerate((Facet.REVERSED, Facet.PATTERN, Facet.NO_PATTERN, Facet.TIME)):
-                    to = number_names(names.names, layer.segment.domains)[facet]
-                    if to is not None:
-                        numbers[2 * (FACETS + k) : 2 * (FACETS + k) + 2] = entries_of([to])
-                        held.append(to)
+        words = pending.records  # one memory, in three views
+        waiting = WaitingRecords(pending.heads, words, words.view(np.float64), words.view(np.uint8))
+        head = Table(Head(len(parts), LIKE_THIS, waiting, paths))
+        self._table = Table.joined([head, *(part.table for part in parts)])
+        first = entries_in(Head)
+        for layer in state.layers:
+            own = number_names(names.names, layer.segment.domains)
+            for facet, path in _OF_NAMES.items():
+                to = own[facet]
+                if to is not None:
+                    self._table.put(Layer, path, to, first)
             if layer.gone.bits is not None:
-                numbers[2 * GONE : 2 * GONE + 2] = entries_of([layer.gone.bits])
-                held.append(layer.gone.bits)
-            table.append(numbers)
-        numbers = np.concatenate(table)
-        assert len(numbers) == 2 * (HEAD + len(parts) * LAYER)
-        self._table = Table(numbers, held)
+                self._table.put(Layer, "gone", layer.gone.bits, first)
+            first += entries_in(Layer)
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.computed = names.computed  # or all strings of an event, which are added to it in the same way

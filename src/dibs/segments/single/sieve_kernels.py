@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dibs.index.auto.record_layout import COARSE, FLAGS, HIGH, LINE, LOW, MIDDLE, ONE, RecordArrays
 from dibs.index.auto.record_tests import next_stamp, verify
 from dibs.index.auto.singles import PLACE, SieveArrays
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES, ClauseArrays
 from dibs.index.kernels import Jumps, clear, lay_out
+from dibs.jit.groups import Clean, Sized
 from dibs.jit.kernel import phase
 from dibs.jit.prefetching import prefetch
 
@@ -18,6 +20,11 @@ SOON, LINES = 8, 16  # so many values before its turn, a group is prefetched, an
 SIFTED = 256  # clauses that are sifted before those that passed are asked for
 PASSED = 2 * SIFTED  # and how many may have passed before they are tested
 _SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
+
+
+class Sifting(NamedTuple):
+    present: Annotated[NDArray[np.uint64], Clean("attribute_words")]  # bits: the attributes of the event
+    passed: Annotated[NDArray[np.uint64], Sized(PASSED)]  # places of clauses
 
 
 class Sieved(NamedTuple):

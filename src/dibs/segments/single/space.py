@@ -12,19 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dibs.coding.events.json_kernels import Found, Work
-from dibs.coding.patterns import pattern_work
-from dibs.coding.patterns.groups import PatternSpace
-from dibs.index.auto.record_layout import WINDOW, room_for_buckets
-from dibs.index.groups import PROGRESS as PROGRESS_NUMBERS
-from dibs.jit.borrowing import Table, entries_of
+from dibs.index.auto.record_layout import WorkSizes, WorkSpace
+from dibs.index.groups import EventArrays
+from dibs.jit.groups import Table, allocate
 from dibs.jit.scanning import PADDING
-from dibs.segments.single.layout import WORK
-from dibs.segments.single.sieve_kernels import PASSED
-from dibs.segments.single.waiting_kernels import MARKS
+from dibs.segments.single.tables import Space
+from dibs.segments.single.waiting_kernels import Values
 from dibs.thresholds import thresholds
 
 PATTERNS_OF_AN_EVENT = 4_096  # of all layers; one that has more is left to batches
-RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
 
 
 class Needs(NamedTuple):
@@ -51,70 +47,54 @@ class Needs(NamedTuple):
         """Both, with room to grow: states come and go, and each has a few more than the one before."""
         return Needs(*(a if a >= b else b + (b >> 2) for a, b in zip(self, other)))
 
+    # What follows from these.
+
+    @property
+    def coded(self) -> int:
+        """Entries: a value has one in each layer, and a string another one where it is read in reverse or as a time.
+        Kernels ask all the same: what patterns leave free is not known here."""
+        one_each = self.values * self.layers
+        return one_each + 1 + (one_each + PATTERNS_OF_AN_EVENT if self.patterns > 0 else 0)
+
+    @property
+    def padded_text(self) -> int:
+        return self.text + PADDING
+
+    @property
+    def reversed(self) -> int:
+        return self.padded_text if self.patterns else 0
+
+    @property
+    def attribute_words(self) -> int:
+        return self.attributes // 64 + 1
+
+    @property
+    def survivors(self) -> int:
+        return self.clauses + 1
+
 
 class SingleSpace:
     def __init__(self, needs: Needs):
         n = self.needs = self.covered = needs  # covered: the needs that were looked at last
-        # A value has an entry in each layer, and a string another one where it is read in reverse or as a time. Kernels
-        # ask all the same: what patterns leave free is not known here.
-        coded = n.values * n.layers + 1
-        if n.patterns > 0:
-            coded += n.values * n.layers + PATTERNS_OF_AN_EVENT
-        self.result = np.zeros(RESULTS, np.int64)
-        self.offsets = np.zeros(n.layers + 1, np.int64)
-        self.ends = np.zeros(n.layers, np.int64)
-        self.attribute, self.lo, self.hi = (np.empty(coded, np.int32) for _ in range(3))
-        self.row = np.empty(n.rows, np.int32)
-        self.ids = np.empty(n.rows, np.int64)
-        self._reading = Work.room(n.nodes)
-        self._names: object = None
-        patterns = PatternSpace(*pattern_work(n.patterns, n.texts))
-        patterns.allowed[0] = thresholds.pattern_steps
-        arrays = (
-            self.result,
-            self.offsets,
-            self.ends,
-            self.attribute,
-            self.lo,
-            self.hi,
-            np.empty(n.values, np.int32),
-            np.empty(n.values, np.uint64),
-            np.empty(n.values, np.int64),
-            np.empty(n.values, np.int64),
-            np.zeros(n.text + PADDING, np.uint8),
-            *Found.room(n.text),
-            *self._reading,
-            np.zeros(n.attributes, np.int32),
-            np.zeros(n.attributes, np.int32),
-            np.zeros((n.attributes, 2), np.int64),
-            np.zeros(n.attributes, np.uint16),
-            np.zeros(n.filed + 1, np.int32),
-            np.empty(thresholds.guards_at_once, np.uint32),
-            np.empty(room_for_buckets(n.rungs), np.uint32),
-            np.empty(WINDOW + 1, np.uint32),
-            np.zeros(n.attributes // 64 + 1, np.uint64),
-            np.empty(PASSED, np.uint64),
-            np.zeros(n.words, np.uint64),
-            np.empty(n.accesses, np.int32),
-            np.empty(n.clauses + 1, np.uint64),
-            np.empty(n.rows, np.int32),
-            self.row,
-            self.ids,
-            np.zeros(PROGRESS_NUMBERS, np.int64),
-            np.zeros(n.nodes, np.int32),
-            np.empty(n.values, np.int32),
-            np.zeros(MARKS, np.uint64),
-            *patterns,
-            np.empty(n.patterns, np.int32),
-            np.empty(n.text + PADDING if n.patterns else 0, np.uint8),
+        entries = [np.empty(n.coded, np.int32) for _ in range(3)]
+        found = Found.room(n.text)
+        self._space = allocate(
+            Space,
+            n,
+            events=EventArrays(np.zeros(n.layers + 1, np.int64), *entries),
+            values=allocate(Values, n, found=found, numbers=found.key.view(np.float64)),
+            reading=Work.room(n.nodes),
+            work=allocate(WorkSpace, WorkSizes.of(n.attributes, n.filed, n.rungs)),
         )
-        numbers = np.array(entries_of(arrays), np.int64)
-        assert len(numbers) == 2 * WORK
-        self._table = Table(numbers, arrays)
+        self._space.patterns.allowed[0] = thresholds.pattern_steps
+        self.result, self.ends, self.ids = self._space.result, self._space.ends, self._space.ids
+        self.events, self.row = self._space.events, self._space.room.row
+        self._names: object = None
+        self._table = Table(self._space)
         self.address = self._table.address
 
     def read_for(self, names: object) -> None:
         """These names are wanted from now on: keys that the last event had may lead elsewhere."""
         if self._names is not names:
-            self._reading.last_size.fill(-1)
+            self._space.reading.last_size.fill(-1)
             self._names = names

@@ -3,7 +3,7 @@ were read. What a predicate means is what its spans say (coding.clause_kernels).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from dibs.coding.domain import compare_bytes
 from dibs.coding.events.json_kernels import Found
 from dibs.index.groups import CANDIDATES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
+from dibs.jit.groups import Clean, Columns, Sized
 from dibs.jit.kernel import phase
 from dibs.language.table import ACCEPT, Op
 from dibs.language.time_kernels import read_time
@@ -28,7 +29,7 @@ _HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.waiting
 class Records(NamedTuple):
     """All records, one behind the other, in three views; and their heads."""
 
-    heads: NDArray[np.int32]  # n x 2
+    heads: Annotated[NDArray[np.int32], Columns(2)]
     words: NDArray[np.int64]
     numbers: NDArray[np.float64]
     bytes: NDArray[np.uint8]
@@ -39,11 +40,11 @@ class Values(NamedTuple):
 
     found: Found
     numbers: NDArray[np.float64]  # their keys, as numbers
-    first: NDArray[np.int32]  # by number of a name: 1 + its first value, 0: it has none. Zeros between events
-    next: NDArray[np.int32]  # of each value: 1 + the next one of the same name, or 0
-    marks: NDArray[
-        np.uint64
-    ]  # MARKS words, a bit for some names: set if the event has one of them. Zeros between events
+    # By number of a name: 1 + its first value, 0: it has none.
+    first: Annotated[NDArray[np.int32], Clean("nodes")]
+    next: Annotated[NDArray[np.int32], Sized("values")]  # of each value: 1 + the next one of the same name, or 0
+    # A bit for some names: set if the event has one of them.
+    marks: Annotated[NDArray[np.uint64], Clean(MARKS)]
 
 
 @phase(inline=False)
