@@ -114,7 +114,7 @@ class Thresholds:
     guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.vectors
-    vector_rows: int = _threshold(128, 1, "clauses over the same attributes that may be vectors")
+    vector_rows: int = _threshold(512, 1, "clauses over the same attributes that may be vectors")
     vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a list has 8 more for each span")
     # index.auto.masks
     few_survivors: float = _threshold(
