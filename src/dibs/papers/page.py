@@ -69,9 +69,9 @@ def _say_older(folder: Path, names: list[str]) -> str:
         f"\n{which} were measured before the experiments declared the domains of their attributes: every constant had "
         "a cell for the gap beside it, too, which takes more memory of k-index, PSTBloom and PSTHash. One seed, and "
         "all structures of a point took turns. BE-Tree partitioned large l-nodes by all attributes at once where it is "
-        "not called otherwise, and its capacity followed the matches that it saw. Their true sizes were worked out from "
-        "the scale at which they were run; those of tatbul-7, tatbul-8, tatbul-9, betree-13 and opindex-13 from the code "
-        "of that time, as their files did not hold them.\n"
+        "not called otherwise, and its capacity followed the matches that it saw. Their true sizes were worked out "
+        "from the scale at which they were run; those of tatbul-7, tatbul-8, tatbul-9, betree-13 and opindex-13 from "
+        "the code of that time, as their files did not hold them.\n"
     )
 
 
