@@ -418,12 +418,6 @@ def test_promises_of_what_is_live_are_seen(results: dict[str, Any], load: Any) -
     assert "the budget: **not met**" in text and "its output account for: **not met**" in text
 
 
-def test_every_experiment_has_a_scale(load: Any) -> None:
-    papers = load("sections.papers")
-    assert all(0 < papers.find_scale(name) <= 1 for name in EXPERIMENTS)
-    assert papers.find_scale("opindex-10a") < papers.find_scale("opindex-10b") < papers.find_scale("opindex-7")
-
-
 @pytest.mark.parametrize("shape", ["sparse", "dense", "ads"])
 def test_baselines_find_every_match(shape: str, load: Any) -> None:
     baselines = load("baselines")

@@ -24,7 +24,7 @@ class Steps(NamedTuple):
     span_hi: NDArray[np.int32]
 
 
-class Work(NamedTuple):
+class JoiningWork(NamedTuple):
     """For one program."""
 
     leader: NDArray[np.int64]  # by step: the one that it becomes part of, or itself
@@ -43,7 +43,7 @@ def join_steps(offsets, steps, apart, gapless, spans):
     programs, longest, widest = len(offsets) - 1, np.int64(1), np.int64(1)
     for r in range(programs):
         longest, widest = max(longest, offsets[r + 1] - offsets[r]), max(widest, _count_all(r, offsets, steps))
-    work = Work(
+    work = JoiningWork(
         np.empty(longest, np.int64),
         np.empty(longest, np.int64),
         np.empty(longest, np.int64),

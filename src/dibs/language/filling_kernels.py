@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.language.expression import Kind
 from dibs.language.hole_kernels import Holes
 from dibs.language.shapes import LIST, NAME
@@ -241,6 +241,34 @@ def count_literals(rows, texts, patterns, frames, holes_kind, holes_size):
     return predicates, literals
 
 
+@phase
+def _repeat(columns, strings, holes, first_hole, from_hole, from_change, at):
+    """Another row like the last one, with constants of its own. at: where predicates and literals of the last
+    one begin, and those of this one; strings so far. Returns strings."""
+    last_p, last_i, p, i, string = at
+    for k in range(p - last_p):
+        columns.attribute[p + k] = columns.attribute[last_p + k]
+        columns.operator[p + k] = columns.operator[last_p + k]
+        columns.literal_offsets[p + k + 1] = columns.literal_offsets[last_p + k + 1] + i - last_i
+        if len(columns.on_true) > 0:
+            columns.on_true[p + k] = columns.on_true[last_p + k]
+            columns.on_false[p + k] = columns.on_false[last_p + k]
+    for k in range(i - last_i):
+        h = first_hole + from_hole[k]
+        if from_hole[k] < 0:
+            columns.kind[i + k], columns.number[i + k] = columns.kind[last_i + k], columns.number[last_i + k]
+            columns.integer[i + k] = columns.integer[last_i + k]
+        elif holes.kind[h] == _NUMBER:
+            columns.kind[i + k], columns.number[i + k] = _NUMBER, holes.number[h]
+            columns.integer[i + k] = holes.integer[h]
+        else:
+            columns.kind[i + k], columns.number[i + k], columns.integer[i + k] = _STRING, 0.0, 0
+            strings.literal[string], strings.start[string] = i + k, holes.start[h]
+            strings.size[string], strings.change[string] = holes.size[h], from_change[k]
+            string += 1
+    return string
+
+
 @kernel
 def fill(rows, read, filled):
     """Adds the rows, which are texts. There is room: see count_literals."""
@@ -258,26 +286,8 @@ def fill(rows, read, filled):
         first_hole = texts.hole[first]
         if like == last:
             more, more_literals = p - last_p, i - last_i
-            for k in range(more):
-                columns.attribute[p + k] = columns.attribute[last_p + k]
-                columns.operator[p + k] = columns.operator[last_p + k]
-                columns.literal_offsets[p + k + 1] = columns.literal_offsets[last_p + k + 1] + more_literals
-                if are_programs:
-                    columns.on_true[p + k] = columns.on_true[last_p + k]
-                    columns.on_false[p + k] = columns.on_false[last_p + k]
-            for k in range(more_literals):
-                h = first_hole + from_hole[k]
-                if from_hole[k] < 0:
-                    columns.kind[i + k], columns.number[i + k] = columns.kind[last_i + k], columns.number[last_i + k]
-                    columns.integer[i + k] = columns.integer[last_i + k]
-                elif holes.kind[h] == _NUMBER:
-                    columns.kind[i + k], columns.number[i + k] = _NUMBER, holes.number[h]
-                    columns.integer[i + k] = holes.integer[h]
-                else:
-                    columns.kind[i + k], columns.number[i + k], columns.integer[i + k] = _STRING, 0.0, 0
-                    strings.literal[string], strings.start[string] = i + k, holes.start[h]
-                    strings.size[string], strings.change[string] = holes.size[h], from_change[k]
-                    string += 1
+            at = last_p, last_i, p, i, string
+            string = _repeat(columns, strings, holes, first_hole, from_hole, from_change, at)
             last_p, last_i = p, i
             p, i, row = p + more, i + more_literals, row + 1
             columns.offsets[row] = p

@@ -44,21 +44,22 @@ def test_pairs(code, event, test, first, combinations, columns, constants, tests
         holds[i] = False
         for c in range(combinations.start[e], combinations.start[e] + combinations.size[e]):
             own = first[0] + t * holes[0]
-            _run(code, c, own, combinations.place, columns, constants, there, whole, integer, number, known)
+            _run(code, combinations.place[:, c], own, columns, constants, (there, whole, integer, number), known)
             if there[0] and _is_wanted(tests, first[1] + t, whole[0], integer[0], number[0]):
                 holds[i] = True
                 break
 
 
 @phase(inline=False)
-def _run(code, c, constant, place, columns, constants, there, whole, integer, number, known):
+def _run(code, place, constant, columns, constants, stack, known):
     """The value is the last on the stack."""
+    there, whole, integer, number = stack
     top = -1
     for k in range(len(code)):
         op, argument = code[k, 0], code[k, 1]
         if op == FIELD:
             top += 1
-            at = place[argument, c]
+            at = place[argument]
             there[top] = at >= 0 and columns.kind[at] == _NUMBER
             if there[top]:
                 whole[top], integer[top], number[top] = columns.whole[at], columns.integer[at], columns.number[at]

@@ -30,7 +30,7 @@ SECONDS = 0.5  # of rounds per structure and point; two are always made
 UPDATED = 2_000  # rows that are inserted, and deleted again
 FEW = 500  # rows with which kernels are compiled, or loaded, before anything is measured
 SAMPLE = 2_000  # texts by which the time to read all of them is foretold
-Rows = dict[str, dict[str, Any]]  # what was measured, by the label of the series
+MeasuredRows = dict[str, dict[str, Any]]  # what was measured, by the label of the series
 Save = Callable[[dict[str, Any]], None]
 Measured = Union[Index, Lived]
 
@@ -61,7 +61,7 @@ def measure_point(
         point |= wanted.measure(value, size)
         save(point)
         return point
-    rows: Rows = dict(known["rows"]) if known is not None else {}
+    rows: MeasuredRows = dict(known["rows"]) if known is not None else {}
     try:
         data = wanted.workload(value, size)
         kinds = data if isinstance(data, dict) else {"": data}
@@ -155,7 +155,7 @@ def _measure(one: Series, coded: Coded, size: Size) -> dict[str, Any]:
     return row
 
 
-def _require_equal(where: str, wanted: Experiment, value: Any, kind: str, rows: Rows) -> None:
+def _require_equal(where: str, wanted: Experiment, value: Any, kind: str, rows: MeasuredRows) -> None:
     labels = [one.label for one in wanted.series_at(value) if one.data == kind]
     found = {
         label: (rows[label]["matches"], rows[label]["digest"]) for label in labels if "digest" in rows.get(label, {})

@@ -41,7 +41,7 @@ COLUMNS = (
     "refused",
 )
 FACTS = ("seed", "subscriptions", "events", "attributes", "predicates", "values", "read_s", "code_s", "code_bytes")
-Point = dict[str, Any]
+SavedPoint = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Result:
     name: str
     experiment: Experiment
     settings: dict[str, Any]
-    points: list[Point]
+    points: list[SavedPoint]
     seeds: int = 1
 
     @property
@@ -106,11 +106,11 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     settings = {key: value for key, value in size._asdict().items() if key != "seed"}
     file = json.loads(path.read_text()) if path.exists() else {}
-    points: list[Point] = file["points"] if file.get("settings") == settings else []
+    points: list[SavedPoint] = file["points"] if file.get("settings") == settings else []
     order = {_key(value): place for place, value in enumerate(experiment.values)}
     known = {(point["seed"], _key(point["of"])): point for point in points}
 
-    def save(point: Point) -> None:
+    def save(point: SavedPoint) -> None:
         known[point["seed"], _key(point["of"])] = point = _round(point | {"made": _say_where_and_when()})
         points[:] = sorted(known.values(), key=lambda p: (p["seed"], order[_key(p["of"])]))
         _write(path, {"name": path.stem, "settings": settings, "points": points})
@@ -160,15 +160,15 @@ def _read(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _merge(points: Sequence[Point]) -> list[Point]:
+def _merge(points: Sequence[SavedPoint]) -> list[SavedPoint]:
     """Points of several seeds to one for each value: medians of what was measured with most of them."""
-    together: dict[str, list[Point]] = {}
+    together: dict[str, list[SavedPoint]] = {}
     for point in points:
         together.setdefault(_key(point["of"]), []).append(point)
     return [_median(of_one) if len(of_one) > 1 else of_one[0] for of_one in together.values()]
 
 
-def _median(points: Sequence[Point]) -> Point:
+def _median(points: Sequence[SavedPoint]) -> SavedPoint:
     rows = {}
     for label in points[0]["rows"]:
         own = [point["rows"].get(label, {}) for point in points]

@@ -12,7 +12,7 @@ from dibs.jit.kernel import phase
 from dibs.jit.scanning import PADDING
 from dibs.jit.sorting import sort_run
 from dibs.segments.single.coding_kernels import add_entry
-from dibs.segments.single.tables import ASKS_RE2, SET, Layer, SetOfPatterns, Space
+from dibs.segments.single.tables import ASKS_RE2, SET, LayerTable, SetOfPatterns, Space
 
 
 @phase(inline=False)
@@ -20,7 +20,7 @@ def code_facets(layer, space, first, last):
     """Adds the entries of a layer's facets to those of its values, from `first` to `last`: where they end then, and
     whether each is one cell and the only one of its attribute. No place (-1): RE2 decides about a string, or they are
     too many."""
-    found, facets = part_at(space, Space, "values.found"), part_at(layer, Layer, "facets")
+    found, facets = part_at(space, Space, "values.found"), part_at(layer, LayerTable, "facets")
     entries, satisfied = part_at(space, Space, "events"), part_at(space, Space, "satisfied")
     room, points = len(entries.attribute), True
     for i in range(found.counts[0]):
@@ -32,7 +32,7 @@ def code_facets(layer, space, first, last):
             if last >= room:
                 return np.int64(-1), False
             a = np.int64(facets.reversed[name])
-            strings, copy = part_at(layer, Layer, "domain.strings"), part_at(space, Space, "reversed")
+            strings, copy = part_at(layer, LayerTable, "domain.strings"), part_at(space, Space, "reversed")
             cell = _reversed_cell(found.data, start, end, a, strings, copy)
             last, single = add_entry(entries, first, last, a, cell, cell)
             points = points and single

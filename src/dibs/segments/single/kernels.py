@@ -36,7 +36,7 @@ from dibs.segments.single.tables import (
     STALE,
     UNSURE,
     Head,
-    Layer,
+    LayerTable,
     Space,
 )
 from dibs.segments.single.waiting_kernels import match_waiting
@@ -79,8 +79,8 @@ def _match_event(plan, space, size, most_values):
     status = DONE
     for number in range(part_at(plan, Head, "layers")):
         layer = plan + FIRST_LAYER + LAYER * number
-        flags, first = part_at(layer, Layer, "flags"), offsets[number]
-        numbers, domain = part_at(space, Space, "values.numbers"), part_at(layer, Layer, "domain")
+        flags, first = part_at(layer, LayerTable, "flags"), offsets[number]
+        numbers, domain = part_at(space, Space, "values.numbers"), part_at(layer, LayerTable, "domain")
         last, points = code_values(found, numbers, domain, entries, search, first)
         if last < 0:
             return LONG
@@ -95,8 +95,8 @@ def _match_event(plan, space, size, most_values):
             status = _match_layer(layer, space, number, points)
             if status != DONE:
                 break
-            _drop_gone(part_at(layer, Layer, "gone"), row, start, progress)
-            _look_up_ids(part_at(layer, Layer, "ids"), row, start, progress[PAIRS], part_at(space, Space, "ids"))
+            _drop_gone(part_at(layer, LayerTable, "gone"), row, start, progress)
+            _look_up_ids(part_at(layer, LayerTable, "ids"), row, start, progress[PAIRS], part_at(space, Space, "ids"))
         ends[number] = progress[PAIRS]
     of_layers = progress[PAIRS]
     if status == DONE:
@@ -122,7 +122,7 @@ def _match_event(plan, space, size, most_values):
 @phase(inline=False)
 def _match_layer(layer, space, number, points):
     """Adds the rows of a layer to the room. Its entries are those of the event `number` in the space."""
-    flags, progress = part_at(layer, Layer, "flags"), part_at(space, Space, "progress")
+    flags, progress = part_at(layer, LayerTable, "flags"), part_at(space, Space, "progress")
     if flags & HAS_RECORDS != 0:
         progress[NEXT_EVENT] = number
         if points and flags & HAS_SIEVE != 0:
@@ -136,7 +136,7 @@ def _match_layer(layer, space, number, points):
         _match_bits(layer, space, number)
         if progress[NEXT_EVENT] == number:
             return FULL
-    scanned = part_at(layer, Layer, "scanned")
+    scanned = part_at(layer, LayerTable, "scanned")
     if len(scanned) > 0:
         if progress[PAIRS] + len(scanned) > len(part_at(space, Space, "room.row")):
             return FULL
@@ -146,14 +146,14 @@ def _match_layer(layer, space, number, points):
 
 @phase(inline=False)
 def _match_records(layer, space, number, points):
-    records, events = part_at(layer, Layer, "records"), part_at(space, Space, "events")
+    records, events = part_at(layer, LayerTable, "records"), part_at(space, Space, "events")
     ask_for_event(number, records, events)
     match_records(
         records,
-        part_at(layer, Layer, "clauses"),
-        part_at(layer, Layer, "jumps"),
+        part_at(layer, LayerTable, "clauses"),
+        part_at(layer, LayerTable, "jumps"),
         events,
-        Facts(points, part_at(layer, Layer, "flags") & INEXACT != 0),
+        Facts(points, part_at(layer, LayerTable, "flags") & INEXACT != 0),
         number + 1,
         part_at(space, Space, "work"),
         part_at(space, Space, "room"),
@@ -163,11 +163,11 @@ def _match_records(layer, space, number, points):
 
 @phase(inline=False)
 def _match_sieved(layer, space, number):
-    records, sieve = part_at(layer, Layer, "records"), part_at(layer, Layer, "sieve")
+    records, sieve = part_at(layer, LayerTable, "records"), part_at(layer, LayerTable, "sieve")
     match_sieved(
-        Sieved(records, sieve, part_at(layer, Layer, "clauses"), part_at(layer, Layer, "jumps")),
+        Sieved(records, sieve, part_at(layer, LayerTable, "clauses"), part_at(layer, LayerTable, "jumps")),
         part_at(space, Space, "events"),
-        part_at(layer, Layer, "flags") & INEXACT != 0,
+        part_at(layer, LayerTable, "flags") & INEXACT != 0,
         number,
         part_at(space, Space, "work"),
         part_at(space, Space, "sifting"),
@@ -178,8 +178,8 @@ def _match_sieved(layer, space, number):
 
 @phase(inline=False)
 def _match_bits(layer, space, number):
-    progress, rows = part_at(space, Space, "progress"), part_at(layer, Layer, "bit_rows")
-    predicates, clusters = part_at(layer, Layer, "predicates"), part_at(layer, Layer, "clusters")
+    progress, rows = part_at(space, Space, "progress"), part_at(layer, LayerTable, "bit_rows")
+    predicates, clusters = part_at(layer, LayerTable, "predicates"), part_at(layer, LayerTable, "clusters")
     events, work, room = part_at(space, Space, "events"), part_at(space, Space, "bits"), part_at(space, Space, "room")
     before, true = progress[PAIRS], len(clusters.access) - 1  # the word of the true predicate
     work.bits[true] = 1
@@ -192,9 +192,9 @@ def _match_bits(layer, space, number):
 @phase(inline=False)
 def _scan(layer, space, number):
     """Rows that are tested one by one; there is room for all of them."""
-    clauses, jumps = part_at(layer, Layer, "clauses"), part_at(layer, Layer, "jumps")
+    clauses, jumps = part_at(layer, LayerTable, "clauses"), part_at(layer, LayerTable, "jumps")
     slots, events = part_at(space, Space, "work.slots"), part_at(space, Space, "events")
-    scanned, progress = part_at(layer, Layer, "scanned"), part_at(space, Space, "progress")
+    scanned, progress = part_at(layer, LayerTable, "scanned"), part_at(space, Space, "progress")
     room = part_at(space, Space, "room.row")
     first, last = events.offsets[number], events.offsets[number + 1]
     lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)

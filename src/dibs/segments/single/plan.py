@@ -41,7 +41,7 @@ from dibs.segments.single.tables import (
     DomainArrays,
     FacetArrays,
     Head,
-    Layer,
+    LayerTable,
     SetOfPatterns,
 )
 from dibs.segments.single.waiting import Pending
@@ -96,7 +96,7 @@ class Part:
             flags |= HAS_SIEVE
         if bits is not None:
             flags |= HAS_BITS
-        own = Layer(
+        own = LayerTable(
             domain=DomainArrays(_NONE, NumberConstants.of(d), StringConstants.of(d)),
             facets=facets.arrays,
             clauses=ClauseArrays.of(c),
@@ -136,10 +136,10 @@ class Plan:
             for facet, path in _OF_NAMES.items():
                 to = own[facet]
                 if to is not None:
-                    self._table.put(Layer, path, to, first)
+                    self._table.put(LayerTable, path, to, first)
             if layer.gone.bits is not None:
-                self._table.put(Layer, "gone", layer.gone.bits, first)
-            first += entries_in(Layer)
+                self._table.put(LayerTable, "gone", layer.gone.bits, first)
+            first += entries_in(LayerTable)
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
         self.computed = names.computed  # or all strings of an event, which are added to it in the same way

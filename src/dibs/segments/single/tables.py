@@ -1,6 +1,6 @@
 """The tables of addresses that the call of a single event reads: the groups of arrays that stand there (jit.groups).
 
-The table of a state is a `Head`, then a `Layer` for each of its layers. The table of a work space is a `Space`.
+The table of a state is a `Head`, then a `LayerTable` for each of its layers. The table of a work space is a `Space`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SetOfPatterns(NamedTuple):
     filter: Filter
 
 
-class Layer(NamedTuple):
+class LayerTable(NamedTuple):
     """A part that a layer does not have is empty arrays."""
 
     domain: DomainArrays
@@ -112,11 +112,11 @@ class Space(NamedTuple):
     reversed: Annotated[NDArray[np.uint8], Sized("reversed")]  # a string in reverse
 
 
-FIRST_LAYER, LAYER, SET = size_of(Head), size_of(Layer), size_of(SetOfPatterns)  # bytes in a table
+FIRST_LAYER, LAYER, SET = size_of(Head), size_of(LayerTable), size_of(SetOfPatterns)  # bytes in a table
 
 # In the table of a state: by it a kernel knows that it was compiled for tables that are laid out like this. (An older
 # one, out of the cache, would write anywhere.)
-LIKE_THIS = fingerprint(Head, Layer, SetOfPatterns, Space)
+LIKE_THIS = fingerprint(Head, LayerTable, SetOfPatterns, Space)
 
 # What a call returns.
 DONE = 0
