@@ -230,3 +230,35 @@ def test_distances_are_the_same_bits_everywhere() -> None:
     assert np.all(done)
     wanted = [geo_distance(*pair) for pair in pairs]
     assert to_plain(found) == wanted and any(wanted) and None in wanted
+
+
+def test_tests_that_take_null_and_tests_below_not() -> None:
+    """A value that is missing is not equal to a number by <=>, so its negation holds."""
+    texts = [
+        "x + 1 <=> 3",
+        "NOT (x + 1 <=> 3)",
+        "(x + 1 <=> 3) IS FALSE",
+        "(x + 1 <=> 3) IS NOT TRUE",
+        "NOT (x * 2 <=> y)",
+        "y = 1 OR NOT (x - 4 <=> 7)",
+        "NOT (abs(x - 2) < 1)",
+        "NOT (x * 1.5 = 3)",
+        "(abs(x - 2) < 1) IS NOT TRUE AND y = 1",
+    ]
+    events: list[dict[str, Any]] = [{"x": 2}, {"x": 3}, {}, {"x": None, "y": 1}, {"y": 1}, {"x": 11, "y": 1}]
+    events += [{"x": [2, 9]}, {"x": "a"}, {"x": 2, "y": 4}, {"x": 2.5}]
+    matcher = Matcher()
+    matcher.add_many(enumerate(texts))
+    expected = [[i for i, text in enumerate(texts) if matches(parse(text), event)] for event in events]
+    assert list(matcher.match_batch(events)) == [matcher.match(event) for event in events] == expected
+    assert len({tuple(found) for found in expected}) > 4
+
+
+def test_the_heaviest_of_a_batch() -> None:
+    late, plain = Matcher(), Matcher()
+    late.add_many([(i, f"abs(price - {i}) < 3", float(i)) for i in range(20)])
+    plain.add_many([(i, f"price > {i - 3} AND price < {i + 3}", float(i)) for i in range(20)])
+    events = [{"price": 10}, {"price": 100}, {"price": 1}]
+    found = late.match_batch(events, top=2)
+    assert list(found) == list(plain.match_batch(events, top=2))
+    assert [set(ids) for ids in found] == [{11, 12}, set(), {2, 3}]
