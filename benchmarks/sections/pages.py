@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.index import create
 from dibs.matcher import Matcher
-from dibs.papers.structures.pbtree.folder import PREFIX
 from dibs.papers.structures.pbtree.layout import (
     CELLS,
     EQUAL,
@@ -48,6 +47,7 @@ from dibs.papers.structures.pbtree.layout import (
     UNEQUAL,
     capacity,
 )
+from dibs.papers.structures.pbtree.pages import PREFIX
 from dibs.papers.structures.pbtree.pbtree import LEAST_MEMORY, PBTree
 from dibs.papers.workloads import boolean
 from dibs.segments.segment import Segment

@@ -337,7 +337,7 @@ MUTATIONS = (
     ),
     Mutation(
         "hybrid",
-        "_find",
+        "_search",
         "tree.leaf[first + leaf + 1], v)",
         "tree.leaf[first + leaf + 1] - 1, v)",
         suite("hybrid"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coded import conjunctions_of, events_of, expected, pairs_of, random_clauses
 from dibs.coding.clauses import Clauses
 from dibs.index.conjunctions import select
-from dibs.papers.structures.gryphon.gryphon import Gryphon
+from dibs.papers.structures.gryphon import Gryphon
 from dibs.thresholds import thresholds
 
 Spans = tuple[tuple[int, int], ...]

@@ -33,7 +33,7 @@ from coded import random_clauses, random_events
 from dibs.coding.clauses import Clauses
 from dibs.errors import FormatError, StorageError
 from dibs.index import create, restore
-from dibs.papers.structures.pbtree.folder import _remove_abandoned
+from dibs.papers.structures.pbtree.pages import _remove_abandoned
 from dibs.papers.structures.pbtree.pbtree import PBTree
 
 MB = 1 << 20

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.papers.structures.pbtree.folder import PageFolder
+from dibs.papers.structures.pbtree.filing import SORTED, Sorting
 from dibs.papers.structures.pbtree.lists import TreeEntries
-from dibs.papers.structures.pbtree.sorting import SORTED, Sorting
+from dibs.papers.structures.pbtree.pages import PageFolder
 
 MOST = 40  # entries that there is memory for
 

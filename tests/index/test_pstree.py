@@ -16,8 +16,13 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs
 from dibs.index.complete import Completed
 from dibs.jit.kernel import kernel
-from dibs.papers.structures.pstree.chunks import chunk_size, chunk_sizes
-from dibs.papers.structures.pstree.groups import (
+from dibs.papers.structures.pstree.kernels import find_spaces
+from dibs.papers.structures.pstree.pstbloom import PSTBloom
+from dibs.papers.structures.pstree.pstbloom_kernels import NOTHING, _bits, _hash, _place
+from dibs.papers.structures.pstree.psthash import PSTHash
+from dibs.papers.structures.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
+from dibs.papers.structures.pstree.pstree import PSTree
+from dibs.papers.structures.pstree.spaces import (
     AT,
     BEFORE,
     CODE,
@@ -29,13 +34,9 @@ from dibs.papers.structures.pstree.groups import (
     ROOM,
     ROOT,
     SIZE,
+    chunk_size,
+    chunk_sizes,
 )
-from dibs.papers.structures.pstree.kernels import find_spaces
-from dibs.papers.structures.pstree.pstbloom import PSTBloom
-from dibs.papers.structures.pstree.pstbloom_kernels import NOTHING, _bits, _hash, _place
-from dibs.papers.structures.pstree.psthash import PSTHash
-from dibs.papers.structures.pstree.psthash_table import DIMENSIONS, EMPTY, PREFIX
-from dibs.papers.structures.pstree.pstree import PSTree
 
 KINDS = [PSTree, PSTBloom, PSTHash]
 ALL = 1 << 40

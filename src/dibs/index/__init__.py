@@ -25,7 +25,7 @@ INDEXES: dict[str, str] = {
     "counting": "dibs.papers.structures.counting:Counting",
     "kindex": "dibs.papers.structures.kindex:KIndex",
     "propagation": "dibs.papers.structures.propagation:Propagation",
-    "gryphon": "dibs.papers.structures.gryphon.gryphon:Gryphon",
+    "gryphon": "dibs.papers.structures.gryphon:Gryphon",
     "opindex": "dibs.papers.structures.opindex.opindex:OpIndex",
     "opindex-bs": "dibs.papers.structures.opindex.opindex:OpIndexBS",
     "betree": "dibs.papers.structures.betree.betree:BETree",

@@ -1,13 +1,13 @@
 """The memory of a BE-Tree: one array of words, and what a block of them is.
 
-`words` (int32) is cut into blocks, as a heap is (see betree.memory). A node is named by the word at which its block
+`words` (int32) is cut into blocks, as a heap is (see betree.nodes). A node is named by the word at which its block
 begins. A block is one of
 
     c-node       C_NODE
     p-node       P_NODE
     l-node       the records of its rows, one after another
     p-directory  a hash table with linear probing over PLACEs; one whose attribute is -1 is empty
-    stack        of TASKs, see betree.memory
+    stack        of TASKs, see betree.nodes
     scratch      one record, on its way in
 
 A c-directory has no block of its own: its buckets are the fields `lo`, `hi`, `left` and `right` of c-nodes, because a

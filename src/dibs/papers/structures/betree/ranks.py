@@ -17,10 +17,9 @@ import numpy as np
 from numba import boolean, from_dtype
 
 from dibs.jit.kernel import kernel
-from dibs.papers.structures.betree.directories import find
-from dibs.papers.structures.betree.insert import rank_of, window_ends
+from dibs.papers.structures.betree.changes import rank_of, window_ends
+from dibs.papers.structures.betree.directories import find, records_of
 from dibs.papers.structures.betree.layout import NONE, RANKED, ROOT, ROWS_A_CHANGE, SAMPLE, WINDOW
-from dibs.papers.structures.betree.leaves import records_of
 from dibs.papers.structures.betree.nodes import (
     N,
     T,

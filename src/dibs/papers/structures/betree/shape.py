@@ -23,12 +23,13 @@ from dibs.papers.structures.betree.layout import (
     STACK,
     TO_COPY,
 )
-from dibs.papers.structures.betree.memory import allocate, class_size
 from dibs.papers.structures.betree.nodes import (
     N,
     T,
     W,
+    allocate,
     c_node_at,
+    class_size,
     depth_of,
     half_link,
     half_of,

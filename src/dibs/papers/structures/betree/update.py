@@ -1,4 +1,4 @@
-"""How a BE-Tree changes: the kernels for all that is inserted and deleted. See betree.memory for the tasks."""
+"""How a BE-Tree changes: the kernels for all that is inserted and deleted. See betree.nodes for the tasks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from numba import boolean, void
 
 from dibs.jit.kernel import kernel
 from dibs.jit.pointers import CHECKED
-from dibs.papers.structures.betree.cluster import cluster
-from dibs.papers.structures.betree.delete import delete, dissolve, recycle, reinsert, take_out, tidy
-from dibs.papers.structures.betree.directories import add_p_node, new_c_node
-from dibs.papers.structures.betree.insert import insert
+from dibs.papers.structures.betree.changes import delete, dissolve, insert, recycle, reinsert, take_out, tidy
+from dibs.papers.structures.betree.directories import add_p_node, append, key, make_room, new_c_node, settle
 from dibs.papers.structures.betree.layout import (
     ADJUST,
     ALIVE,
@@ -33,39 +31,36 @@ from dibs.papers.structures.betree.layout import (
     Incoming,
     Update,
 )
-from dibs.papers.structures.betree.leaves import append, key, make_room, settle
-from dibs.papers.structures.betree.memory import (
+from dibs.papers.structures.betree.nodes import (
     CLUSTER,
     DISSOLVE,
     PARTITION,
     RECYCLE,
     TIDY,
-    allocate,
-    cost,
-    lacks,
-    push,
-    release,
-    room_in,
-    top_task,
-)
-from dibs.papers.structures.betree.nodes import (
     N,
     T,
+    allocate,
     c_node_at,
     copy,
+    cost,
     cover,
     entry_at,
+    lacks,
     length_of,
     nth_entry,
     p_node_at,
     place_at,
     place_interval,
+    push,
     record_at,
+    release,
+    room_in,
     step,
+    top_task,
     tree_of,
     where_at,
 )
-from dibs.papers.structures.betree.partition import partition
+from dibs.papers.structures.betree.partition import cluster, partition
 
 
 @kernel

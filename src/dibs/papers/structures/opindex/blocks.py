@@ -35,8 +35,7 @@ import numpy as np
 
 from dibs.index.operators import BETWEEN, EQ
 from dibs.jit.kernel import kernel, phase
-from dibs.papers.structures.opindex.forms import LISTS, RANK_BITS
-from dibs.papers.structures.opindex.groups import PredicateLists
+from dibs.papers.structures.opindex.forms import LISTS, RANK_BITS, PredicateLists
 
 START, SIZE, ROOM, DEAD, PART = range(5)  # columns of a partition, and how many
 # Columns of a head, besides START, SIZE and ROOM. A block's place, size and room are next to each other: in the columns

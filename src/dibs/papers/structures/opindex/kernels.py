@@ -31,8 +31,17 @@ from dibs.papers.structures.opindex.blocks import (
     START,
     signature_bit,
 )
-from dibs.papers.structures.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, rank_of
-from dibs.papers.structures.opindex.groups import AllEntries, Partitions, PartitionSpace, Points, Searches
+from dibs.papers.structures.opindex.forms import (
+    CLAUSE_BITS,
+    LISTS,
+    RANK_BITS,
+    AllEntries,
+    Partitions,
+    PartitionSpace,
+    Points,
+    Searches,
+    rank_of,
+)
 
 LINE = 8  # words of a cache line
 OPERATOR, VALUE, FIRST, COUNT, WHERE = range(5)  # columns of a search, and how many: list, entry of the event, keys

@@ -41,8 +41,17 @@ from dibs.papers.structures.opindex.blocks import (
     purge_lists,
     purge_slots,
 )
-from dibs.papers.structures.opindex.forms import CLAUSE_BITS, LISTS, RANK_BITS, Units, entries_of
-from dibs.papers.structures.opindex.groups import Directories, DirectorySizes, NewEntries, PredicateLists
+from dibs.papers.structures.opindex.forms import (
+    CLAUSE_BITS,
+    LISTS,
+    RANK_BITS,
+    Directories,
+    DirectorySizes,
+    NewEntries,
+    PredicateLists,
+    Units,
+    entries_of,
+)
 from dibs.papers.structures.opindex.kernels import match_lists
 from dibs.thresholds import thresholds
 

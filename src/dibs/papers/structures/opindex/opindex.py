@@ -60,8 +60,7 @@ from dibs.index.operators import Limits
 from dibs.index.options import Option
 from dibs.index.statistics import Presence
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.opindex.forms import NO_CEILING, NO_FLOOR, notice, program_forms, units_of
-from dibs.papers.structures.opindex.groups import DirectorySizes
+from dibs.papers.structures.opindex.forms import NO_CEILING, NO_FLOOR, DirectorySizes, notice, program_forms, units_of
 from dibs.papers.structures.opindex.lists import Lists
 from dibs.thresholds import thresholds
 

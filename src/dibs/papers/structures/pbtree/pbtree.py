@@ -72,12 +72,11 @@ from dibs.index.base import Pairs, Rate, Sink, Takes, in_parts
 from dibs.index.groups import ClauseArrays, Room
 from dibs.index.options import Option
 from dibs.jit.pools import Pool
-from dibs.papers.structures.pbtree.filing import GONE, Entered, Filing, rows_of
+from dibs.papers.structures.pbtree.filing import GONE, Entered, Filing, Sorting, in_order, rows_of
 from dibs.papers.structures.pbtree.layout import ADJUSTED, FREED, HEIGHT, KEYS, LISTS, STATE, USED
 from dibs.papers.structures.pbtree.lists import TreeEntries, begin, delete, insert
 from dibs.papers.structures.pbtree.pages import Pooled, Resident
 from dibs.papers.structures.pbtree.search import CounterNeeds, CountingSpace, Events, search, space_for
-from dibs.papers.structures.pbtree.sorting import Sorting, in_order
 from dibs.thresholds import thresholds
 
 MEMORY = 64 << 20  # bytes

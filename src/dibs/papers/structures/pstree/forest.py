@@ -1,4 +1,7 @@
-"""A PS-Tree for each attribute: which disjoint predicate spaces its predicates cut its domain into.
+"""Which predicate gives access to a row before events were seen (section 3.3 of the PS-Tree paper): that of the most
+selective operator, in the order = IN BETWEEN, inequalities, NOT IN, <>.
+
+A PS-Tree for each attribute: which disjoint predicate spaces its predicates cut its domain into.
 
 The idea (Ji and Jacobsen 2018, section 4): all values that the same predicates cover are one space. A value of an event
 is then matched against all predicates of an attribute by finding its space, in as many steps as a value has elements.
@@ -16,7 +19,7 @@ Arrays, which grow (those of `arrays` are cut to what is used):
     entry   int32   (entries, 4), free int64: the lists, a pool of .chunks. What an entry is says each structure
     mentions, highest  int64, int32: by attribute, in how many rows it ever was, and its highest cell
     limits  int32   (attributes, 2): floor and ceiling, see index.operators; (0, 2) with access="statistics"
-    state   int64   see pstree.groups
+    state   int64   see pstree.spaces
 
 A slot (a value of an element, below a node) with at most one boundary inside its range is linked to the leaf whose
 space covers the range's end; a value before that leaf's start is in the leaf before it. So a look-up needs no way back
@@ -42,11 +45,23 @@ from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, in_parts
 from dibs.index.groups import NEXT_EVENT, NODES, OWN, ClauseArrays
+from dibs.index.operators import BETWEEN, EQ, GE, IN, LE, NE, Limits, limits, operators
 from dibs.index.options import Option
 from dibs.index.statistics import ATTRIBUTES_A_PREDICATE, highest_cells, probabilities
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.pstree.chunks import Chunks, chunk_sizes, empty_pool, with_more, with_room
-from dibs.papers.structures.pstree.groups import (
+from dibs.papers.structures.pstree.kernels import find_spaces, merge_all, partition_all
+from dibs.papers.structures.pstree.lists import (
+    add_observed,
+    attach,
+    count_events,
+    count_needed,
+    cover,
+    cover_many,
+    detach,
+    reserve,
+)
+from dibs.papers.structures.pstree.rows import Rows
+from dibs.papers.structures.pstree.spaces import (
     BEFORE,
     ENTRY,
     EVENTS,
@@ -68,24 +83,46 @@ from dibs.papers.structures.pstree.groups import (
     STATE,
     TREE,
     Boundaries,
+    Chunks,
     Links,
     SpaceLists,
     Trees,
+    chunk_sizes,
+    empty_pool,
+    with_more,
+    with_room,
 )
-from dibs.papers.structures.pstree.kernels import find_spaces, merge_all, partition_all
-from dibs.papers.structures.pstree.lists import (
-    add_observed,
-    attach,
-    count_events,
-    count_needed,
-    cover,
-    cover_many,
-    detach,
-    reserve,
-)
-from dibs.papers.structures.pstree.rows import Rows
-from dibs.papers.structures.pstree.selectivity import rank_by_operators, widen_limits
 from dibs.thresholds import thresholds
+
+PLACE_OF_OPERATOR = np.empty(6)
+PLACE_OF_OPERATOR[[EQ, IN, BETWEEN, LE, GE, NE]] = 0, 1, 2, 3, 3, 5
+NOT_IN = 4
+ALMOST_ALL = 0.999  # of a domain: what a predicate covers at most, so that operators count before it
+
+
+def widen_limits(known: NDArray[np.int32], clauses: Clauses, attributes: int) -> NDArray[np.int32]:
+    """The floors and ceilings of so many attributes (index.operators), those of new clauses included."""
+    new = Limits(*limits(clauses))
+    none = np.tile(np.array([2**31 - 1, -1], np.int32), (attributes - len(known), 1))
+    floor, ceiling = np.concatenate([known, none]).T.copy()
+    np.minimum(floor[: len(new.floor)], new.floor, out=floor[: len(new.floor)])
+    np.maximum(ceiling[: len(new.ceiling)], new.ceiling, out=ceiling[: len(new.ceiling)])
+    return np.stack([floor, ceiling], axis=1)
+
+
+def rank_by_operators(clauses: Clauses, known: NDArray[np.int32], highest: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Below 1, by operator, then by the share of the domain that a predicate covers."""
+    floor, ceiling = known.T.copy()
+    operator = operators(clauses, floor, ceiling)
+    rank = PLACE_OF_OPERATOR[operator]
+    several = np.flatnonzero(operator == IN)
+    first, attribute = clauses.lo[several], clauses.attribute[several]
+    last = first - clauses.hi[several] - 1
+    whole = (clauses.span_lo[first] <= floor[attribute]) & (clauses.span_hi[last] >= ceiling[attribute])
+    rank[several[whole]] = NOT_IN
+    covered = probabilities(clauses, np.ones(len(known)), highest)
+    return (rank + np.minimum(covered, ALMOST_ALL)) / len(PLACE_OF_OPERATOR)
+
 
 OPERATORS, STATISTICS = "operators", "statistics"
 ACCESS = Option(

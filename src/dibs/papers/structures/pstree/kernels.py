@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.jit.kernel import kernel, phase
-from dibs.papers.structures.pstree.chunks import chunk_size, copy_entries, give_back, take
-from dibs.papers.structures.pstree.groups import (
+from dibs.papers.structures.pstree.spaces import (
     AT,
     BEFORE,
     BITS,
@@ -30,6 +29,10 @@ from dibs.papers.structures.pstree.groups import (
     ROOT,
     SIZE,
     START,
+    chunk_size,
+    copy_entries,
+    give_back,
+    take,
 )
 
 ENDLESS = 1 << 40  # the end of a last space: beyond all slots

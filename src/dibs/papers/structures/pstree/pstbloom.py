@@ -40,9 +40,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.base import Pairs, Rate, Sink, Takes, refuse_too_many
 from dibs.index.options import Option
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.pstree.chunks import USED, Chunks, empty_pool, with_room
 from dibs.papers.structures.pstree.forest import ACCESS, OPERATORS, Forest
-from dibs.papers.structures.pstree.groups import ATTRIBUTE, CODE, Boundaries
 from dibs.papers.structures.pstree.pstbloom_kernels import (
     EVERYTHING,
     MASK,
@@ -58,6 +56,7 @@ from dibs.papers.structures.pstree.pstbloom_kernels import (
     sizes,
 )
 from dibs.papers.structures.pstree.rows import Rows
+from dibs.papers.structures.pstree.spaces import ATTRIBUTE, CODE, USED, Boundaries, Chunks, empty_pool, with_room
 
 SIGNED, ADDED, REMOVED = range(3)
 ALL = 1 << 40  # predicates of a row

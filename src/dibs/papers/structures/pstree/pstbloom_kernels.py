@@ -9,8 +9,20 @@ from numpy.typing import NDArray
 
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS
 from dibs.jit.kernel import kernel, phase
-from dibs.papers.structures.pstree.chunks import Chunks, copy_entries, give_back, take
-from dibs.papers.structures.pstree.groups import (
+from dibs.papers.structures.pstree.kernels import leave_boundary, merge, partition_at
+from dibs.papers.structures.pstree.lists import (
+    ask_for_list,
+    begin_event,
+    finish_event,
+    first_space,
+    list_of,
+    next_space,
+    no_candidates,
+    span_count,
+    stop_before,
+    verify,
+)
+from dibs.papers.structures.pstree.spaces import (
     ATTRIBUTE,
     BEFORE,
     CODE,
@@ -19,20 +31,13 @@ from dibs.papers.structures.pstree.groups import (
     PREDICATE_COUNTER,
     SIZE,
     START,
+    Chunks,
     EventSpaces,
     ListArrays,
     RowArrays,
-)
-from dibs.papers.structures.pstree.kernels import leave_boundary, merge, partition_at
-from dibs.papers.structures.pstree.lists import first_space, next_space, span_count
-from dibs.papers.structures.pstree.matching import (
-    ask_for_list,
-    begin_event,
-    finish_event,
-    list_of,
-    no_candidates,
-    stop_before,
-    verify,
+    copy_entries,
+    give_back,
+    take,
 )
 
 NOTHING, EVERYTHING = 0, 1  # the first two words of all signatures: in the one is no id, in the other every one

@@ -32,11 +32,17 @@ Where it differs from the paper: subscriptions of fewer predicates than dimensio
 there are more than two dimensions; the list of each space's rows, by which a partition finds the cells to copy (the
 paper does not say how); the option `cells`, and that rows which are inserted into an index that stands never take it
 beyond 2**26 cells: they are treated as if it were 256; the option `access`, see pstree.
+
+Subscriptions of fewer predicates than PSTHash has dimensions: found by the method of PSTBloom, as the paper says.
+
+With two dimensions there are none that PSTBloom would treat otherwise than PS-Tree: a single predicate leaves nothing
+to ask a signature for. So these are for more than two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,16 +51,19 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.errors import IndexTooLarge
-from dibs.index.base import Pairs, Rate, Sink, Takes
+from dibs.index.base import Pairs, Rate, Sink, Takes, renumber
 from dibs.index.options import Option
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.pstree.chunks import Chunks, empty_pool, with_room
 from dibs.papers.structures.pstree.forest import ACCESS, OPERATORS, Forest
-from dibs.papers.structures.pstree.groups import CODE, LEAF, Boundaries, SpaceLists
 from dibs.papers.structures.pstree.lists import detach
-from dibs.papers.structures.pstree.psthash_kernels import change_rows, dimensions_of, merge_hashed, partition_hashed
-from dibs.papers.structures.pstree.psthash_match import match_hashed
-from dibs.papers.structures.pstree.psthash_small import SmallRows
+from dibs.papers.structures.pstree.pstbloom import PSTBloom
+from dibs.papers.structures.pstree.psthash_kernels import (
+    change_rows,
+    dimensions_of,
+    match_hashed,
+    merge_hashed,
+    partition_hashed,
+)
 from dibs.papers.structures.pstree.psthash_table import (
     DIMENSIONS,
     KEYS,
@@ -70,6 +79,7 @@ from dibs.papers.structures.pstree.psthash_table import (
 )
 from dibs.papers.structures.pstree.pstree import words
 from dibs.papers.structures.pstree.rows import Rows
+from dibs.papers.structures.pstree.spaces import CODE, LEAF, Boundaries, Chunks, SpaceLists, empty_pool, with_room
 
 MOST_IN_ALL = 1 << 26  # cells: some GB
 SMALL = 0  # of `dims`: the row is one of `psthash_small`
@@ -256,3 +266,40 @@ class PSTHash:
         if self._small is not None:
             found.add(self._small.match(events, threads, sink))
         return found
+
+
+PREFIX = "small."
+
+
+class SmallRows:
+    """`rows`: their numbers in the whole index, ascending, by their numbers in `bloom`."""
+
+    def __init__(self, bloom: PSTBloom, rows: NDArray[np.int32]):
+        self.bloom, self.rows = bloom, rows
+
+    @classmethod
+    def none(cls, clauses: Clauses, access: str) -> SmallRows:
+        return cls(PSTBloom.build(clauses.take(np.zeros(0, np.int64)), access), np.zeros(0, np.int32))
+
+    @classmethod
+    def restore(cls, clauses: Clauses, arrays: dict[str, NDArray[Any]]) -> SmallRows:
+        own = {name.removeprefix(PREFIX): a for name, a in arrays.items() if name.startswith(PREFIX)}
+        return cls(PSTBloom.restore(clauses, own), own["rows"])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {PREFIX + name: a for name, a in (self.bloom.arrays() | {"rows": self.rows}).items()}
+
+    @property
+    def nbytes(self) -> int:
+        return self.bloom.nbytes + self.rows.nbytes
+
+    def insert(self, clauses: Clauses, rows: NDArray[np.int64]) -> None:
+        """Also when there are none: the clauses say how many attributes events may have."""
+        self.bloom.insert(clauses)
+        self.rows = np.concatenate([self.rows, rows.astype(np.int32)])
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        self.bloom.delete(np.searchsorted(self.rows, rows).astype(np.int64))
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
+        return renumber(partial(self.bloom.match, events, threads), None, self.rows, None, sink)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
-from dibs.papers.structures.pstree.chunks import Chunks, chunk_size, give_back, take
-from dibs.papers.structures.pstree.groups import LOW
+from dibs.papers.structures.pstree.spaces import LOW, Chunks, chunk_size, give_back, take
 
 MOST_DIMENSIONS = 8
 KEY, VALUE, SLOT = range(3)  # columns of a slot, and how many

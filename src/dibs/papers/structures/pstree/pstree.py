@@ -39,18 +39,7 @@ from dibs.index.groups import NEXT_EVENT, PAIRS
 from dibs.index.options import Option
 from dibs.jit.kernel import kernel
 from dibs.papers.structures.pstree.forest import ACCESS, OPERATORS, Forest
-from dibs.papers.structures.pstree.groups import (
-    ATTRIBUTE,
-    CODE,
-    ENTRY,
-    HI,
-    HIGHEST,
-    LO,
-    EventSpaces,
-    ListArrays,
-    RowArrays,
-)
-from dibs.papers.structures.pstree.matching import (
+from dibs.papers.structures.pstree.lists import (
     NEXT_ATTRIBUTE,
     NEXT_HI,
     NEXT_LO,
@@ -62,6 +51,17 @@ from dibs.papers.structures.pstree.matching import (
     verify,
 )
 from dibs.papers.structures.pstree.rows import Rows
+from dibs.papers.structures.pstree.spaces import (
+    ATTRIBUTE,
+    CODE,
+    ENTRY,
+    HI,
+    HIGHEST,
+    LO,
+    EventSpaces,
+    ListArrays,
+    RowArrays,
+)
 
 
 class PSTree:

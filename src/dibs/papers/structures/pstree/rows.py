@@ -25,8 +25,8 @@ from dibs.index.base import refuse_too_many
 from dibs.index.groups import ClauseArrays
 from dibs.jit.kernel import kernel
 from dibs.papers.structures.growing import grow_array
-from dibs.papers.structures.pstree.groups import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
 from dibs.papers.structures.pstree.lists import span_count, span_of
+from dibs.papers.structures.pstree.spaces import ATTRIBUTE, HI, HIGHEST, LO, PREDICATE, ROW, Boundaries, RowArrays
 from dibs.thresholds import thresholds
 
 

@@ -8,7 +8,7 @@ Arrays: row, size, group, block of tatbul.intervals, `entries` int32 (places in 
 vectors, those of tatbul.bit_vectors; `pivots` bool: the option.
 
 Every profile is counted, as the paper ANDs the bits of all of them. Option `pivots` (ours): profiles whose least likely
-predicate fails are ruled out before anything is counted (tatbul.stretches).
+predicate fails are ruled out before anything is counted (tatbul.combination).
 
 Counters: candidates are the profiles that are compared with their size: whose pivot predicate holds, and neighbours;
 predicates are value comparisons in trees and lists, the paper's "evaluations", and those of verifying; nodes are the
@@ -33,8 +33,7 @@ from dibs.index.options import Option
 from dibs.jit.pools import Pool
 from dibs.papers.structures.tatbul.bit_vectors import Vectors, no_vectors, runs_of_slots
 from dibs.papers.structures.tatbul.combination import Profiles, combine, work_space
-from dibs.papers.structures.tatbul.found import room_for
-from dibs.papers.structures.tatbul.intervals import Intervals, intervals_of
+from dibs.papers.structures.tatbul.intervals import Intervals, intervals_of, room_for
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:

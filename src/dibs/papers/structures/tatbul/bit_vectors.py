@@ -40,8 +40,7 @@ from numpy.typing import NDArray
 from dibs.index.base import refuse_too_many
 from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
-from dibs.papers.structures.tatbul.found import NONE, FoundIntervals
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals
 from dibs.thresholds import thresholds
 
 COLUMNS = 8

@@ -39,8 +39,7 @@ from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.attribute_trees import AttributeTrees
 from dibs.papers.structures.tatbul.bit_vectors import Covered, bit_vectors, sizes
-from dibs.papers.structures.tatbul.found import FoundIntervals
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals, collect_slots
 
 MINIMUM = 1  # clusters of so many intervals are not split
 KEY, LEFT, RIGHT = range(3)  # the columns of `nodes`
@@ -225,16 +224,12 @@ def find_cluster(nodes, roots, a, v):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = ClusterTree(*tree), EventArrays(*events), FoundIntervals(*found)
-    entry = events.offsets[found.first_event]
-    for k in range(len(found.evaluations)):
-        e = found.first_event + k
-        compared, leaves = np.int64(0), np.int64(0)
-        for i in range(events.offsets[e], events.offsets[e + 1]):
-            a = events.attribute[i]
-            if tree.slots[a] < tree.slots[a + 1]:
-                leaf, steps = find_cluster(tree.nodes, tree.roots, a, events.lo[i])
-                found.slot[i - entry] = leaf
-                compared += steps
-                leaves += 1
-        found.evaluations[k], found.nodes[k] = compared, compared + leaves
+    collect_slots(ClusterTree(*tree), EventArrays(*events), FoundIntervals(*found), _search)
+
+
+@phase
+def _search(tree, a, v):
+    if tree.slots[a] == tree.slots[a + 1]:
+        return np.int64(NONE), np.int64(0), np.int64(0)
+    leaf, keys = find_cluster(tree.nodes, tree.roots, a, v)
+    return leaf, keys, keys + 1

@@ -26,13 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.groups import EventArrays
-from dibs.jit.kernel import kernel
+from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.attribute_trees import AttributeTrees
 from dibs.papers.structures.tatbul.bit_vectors import Covered, bit_vectors, sizes
 from dibs.papers.structures.tatbul.cluster import depth, find_cluster, split
-from dibs.papers.structures.tatbul.found import FoundIntervals
 from dibs.papers.structures.tatbul.interval import FIRST, elementary, find_elementary
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals, collect_slots
 from dibs.thresholds import thresholds
 
 
@@ -89,19 +88,14 @@ def _slots_of(cuts, leaves, spans, slots):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = HybridTree(*tree), EventArrays(*events), FoundIntervals(*found)
-    entry = events.offsets[found.first_event]
-    for k in range(len(found.evaluations)):
-        e = found.first_event + k
-        compared = np.int64(0)
-        for i in range(events.offsets[e], events.offsets[e + 1]):
-            a, v = events.attribute[i], events.lo[i]
-            first = tree.leaves[a]
-            if first == tree.leaves[a + 1]:
-                continue
-            leaf, keys = find_cluster(tree.nodes, tree.roots, a, v)
-            span, steps = find_elementary(tree.spans, tree.leaf[first + leaf], tree.leaf[first + leaf + 1], v)
-            compared += keys + steps
-            if span >= 0:
-                found.slot[i - entry] = span - tree.leaf[first]
-        found.evaluations[k] = found.nodes[k] = compared
+    collect_slots(HybridTree(*tree), EventArrays(*events), FoundIntervals(*found), _search)
+
+
+@phase
+def _search(tree, a, v):
+    first = tree.leaves[a]
+    if first == tree.leaves[a + 1]:
+        return np.int64(NONE), np.int64(0), np.int64(0)
+    leaf, keys = find_cluster(tree.nodes, tree.roots, a, v)
+    span, steps = find_elementary(tree.spans, tree.leaf[first + leaf], tree.leaf[first + leaf + 1], v)
+    return span - tree.leaf[first] if span >= 0 else np.int64(NONE), keys + steps, keys + steps

@@ -29,8 +29,7 @@ from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.attribute_trees import AttributeTrees
 from dibs.papers.structures.tatbul.bit_vectors import Covered, bit_vectors, sizes
-from dibs.papers.structures.tatbul.found import FoundIntervals
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import NONE, FoundIntervals, Intervals, collect_slots
 
 FIRST, LAST = range(2)  # the columns of `nodes`: cells
 
@@ -128,15 +127,10 @@ def find_elementary(nodes, begin, end, v):
 
 @kernel
 def _find(tree, events, found):
-    tree, events, found = IntervalIndex(*tree), EventArrays(*events), FoundIntervals(*found)
-    entry = events.offsets[found.first_event]
-    for k in range(len(found.evaluations)):
-        e = found.first_event + k
-        compared = np.int64(0)
-        for i in range(events.offsets[e], events.offsets[e + 1]):
-            a = events.attribute[i]
-            node, steps = find_elementary(tree.nodes, tree.slots[a], tree.slots[a + 1], events.lo[i])
-            compared += steps
-            if node >= 0:
-                found.slot[i - entry] = node - tree.slots[a]
-        found.evaluations[k] = found.nodes[k] = compared
+    collect_slots(IntervalIndex(*tree), EventArrays(*events), FoundIntervals(*found), _search)
+
+
+@phase
+def _search(tree, a, v):
+    node, compared = find_elementary(tree.nodes, tree.slots[a], tree.slots[a + 1], v)
+    return node - tree.slots[a] if node >= 0 else np.int64(NONE), compared, compared

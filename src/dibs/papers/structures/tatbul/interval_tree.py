@@ -33,8 +33,7 @@ from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.attribute_trees import AttributeTrees
 from dibs.papers.structures.tatbul.cluster import depth
-from dibs.papers.structures.tatbul.found import FoundIntervals, collect_runs
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import FoundIntervals, Intervals, collect_runs
 
 COLUMNS = 5
 POINT, LEFT, RIGHT, START, END = range(COLUMNS)  # the columns of `nodes`

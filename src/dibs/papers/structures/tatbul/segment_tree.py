@@ -33,9 +33,8 @@ from numpy.typing import NDArray
 from dibs.index.groups import EventArrays
 from dibs.jit.kernel import kernel, phase
 from dibs.papers.structures.tatbul.attribute_trees import AttributeTrees
-from dibs.papers.structures.tatbul.found import FoundIntervals, collect_runs
 from dibs.papers.structures.tatbul.interval import FIRST, LAST, elementary
-from dibs.papers.structures.tatbul.intervals import Intervals
+from dibs.papers.structures.tatbul.intervals import FoundIntervals, Intervals, collect_runs
 
 
 class Segments(NamedTuple):

@@ -59,7 +59,7 @@ from dibs.index.options import Option
 from dibs.index.predicates import distinct
 from dibs.jit.pools import Pool
 from dibs.jit.sorting import order_each
-from dibs.papers.structures.gryphon.kernels import (
+from dibs.papers.structures.gryphon_kernels import (
     EDGES,
     FIRST_ROW,
     HEAD,
