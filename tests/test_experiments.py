@@ -14,7 +14,6 @@ import pytest
 from dibs.index import INDEXES, options_of
 from dibs.index.options import check_options
 from dibs.papers.experiments import EXPERIMENTS, measure, standing, verdicts
-from dibs.papers.experiments import limits as limits_module
 from dibs.papers.experiments.claims import (
     FAILS,
     HOLDS,
@@ -35,12 +34,10 @@ from dibs.papers.experiments.claims import (
     steady,
 )
 from dibs.papers.experiments.experiment import MEASURES, Size
-from dibs.papers.experiments.limits import BeyondLimit, Limits, run_within
-from dibs.papers.experiments.measure import DifferentMatches, measure_point
+from dibs.papers.experiments.measure import BeyondLimit, DifferentMatches, Limits, measure_point, run_within
 from dibs.papers.experiments.pictures import draw
-from dibs.papers.experiments.remarks import REMARKS
 from dibs.papers.experiments.results import Result, read, read_seeds, run
-from dibs.papers.experiments.whys import explain, explain_change
+from dibs.papers.experiments.whys import REMARKS, explain, explain_change
 
 TINY = Size(0.00003, events=10, repeats=1)
 OWN = [name for name, its in EXPERIMENTS.items() if not its.points_of]
@@ -317,7 +314,7 @@ def test_limits_end_what_takes_too_much() -> None:
 
 
 def test_a_process_that_waits_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits_module, "IDLE", 1)
+    monkeypatch.setattr(measure, "IDLE", 1)
     with pytest.raises(BeyondLimit, match="stuck"):
         run_within(Limits(), threading.Event().wait)
 

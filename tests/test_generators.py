@@ -14,19 +14,14 @@ import pytest
 import dibs
 from dibs.errors import DibsError
 from dibs.papers.workloads import blocks
-from dibs.papers.workloads.ads import LARGEST, Ads
-from dibs.papers.workloads.begen import BEGen, of_selectivity
+from dibs.papers.workloads.begen import BEGen, Drift, between_uniform_and_zipf, of_selectivity, reverse
 from dibs.papers.workloads.blocks import Blocks
 from dibs.papers.workloads.draws import draw_distinct, sum_weights
-from dibs.papers.workloads.drift import Drift, between_uniform_and_zipf, reverse
 from dibs.papers.workloads.generators import GENERATORS
 from dibs.papers.workloads.independent import Independent, NormalForms
 from dibs.papers.workloads.intervals import Intervals, Profiles, find_width, measure_overlap
-from dibs.papers.workloads.keywords import ARTICLE, TWEET, Keywords
-from dibs.papers.workloads.prefixes import Prefixes
-from dibs.papers.workloads.products import Products
-from dibs.papers.workloads.qgrams import QGrams
-from dibs.papers.workloads.words import make_vocabulary
+from dibs.papers.workloads.products import LARGEST, Ads, Products
+from dibs.papers.workloads.words import ARTICLE, TWEET, Keywords, Prefixes, QGrams, make_vocabulary
 
 OPERATORS = re.compile(r"(<>|<=|>=|=|<|>|BETWEEN|NOT IN|IN|STARTSWITH)")
 

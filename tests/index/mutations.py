@@ -469,10 +469,10 @@ MUTATIONS = (
         ("tests/segments/test_single.py", "-k", "json_does_not_have"),
     ),
     Mutation(
-        "waiting: BETWEEN",
-        "_test",
-        "inside = last < 0 or (last == 0 and operator == _BETWEEN)",
-        "inside = last < 0",
+        "operators: an end that is included",
+        "holds",
+        "above <= -HIGH_OPEN[r]",
+        "above < -HIGH_OPEN[r]",
         WAITING,
     ),
     Mutation(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dibs.papers.workloads.begen import BEGen
-from dibs.papers.workloads.prefixes import Prefixes
+from dibs.papers.workloads.words import Prefixes
 from dibs.spark.workloads import make_events, make_subscriptions
 
 if TYPE_CHECKING:

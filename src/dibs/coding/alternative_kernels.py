@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.sorting import sort_run
 from dibs.language.table import ACCEPT, REJECT
 
 
@@ -166,7 +167,7 @@ def _take_spans(base, s, steps, gapless, spans, work):
             work.spans[n] = (lo << 32) | hi
             n += 1
         k = work.following[k]
-    _sort(work.spans, n)
+    sort_run(work.spans, 0, n)
     nearest = 0 if gapless[steps.attribute[base + s]] else 1  # so far from the one before, a span is joined to it
     start = spans
     for i in range(n):
@@ -183,22 +184,6 @@ def _take_spans(base, s, steps, gapless, spans, work):
     if spans > start:
         steps.lo[base + s], steps.hi[base + s] = steps.span_lo[start], steps.span_hi[start]
     return start
-
-
-@phase
-def _sort(listed, n):
-    """Shell sort of the first n: see coding.clause_kernels."""
-    gap = np.int64(1)
-    while 3 * gap + 1 < n:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, n):
-            x, j = listed[i], i
-            while j >= gap and listed[j - gap] > x:
-                listed[j] = listed[j - gap]
-                j -= gap
-            listed[j] = x
-        gap //= 3
 
 
 @phase(inline=False)

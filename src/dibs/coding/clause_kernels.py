@@ -6,15 +6,14 @@ import numpy as np
 
 from dibs.coding.domain import NUMBER_BASE
 from dibs.coding.groups import Literals, Sections, SpanRoom
-from dibs.jit.kernel import kernel
+from dibs.coding.operators import FIRST, HIGH, HIGH_OPEN, LOW, LOW_OPEN, NO
+from dibs.jit.kernel import kernel, phase
+from dibs.jit.sorting import sort_run
 from dibs.language.expression import Kind
 from dibs.language.table import Op
 
 _BOOLEAN, _NUMBER, _STRING = (int(k) for k in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING))
-_EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE))
-_BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
-_WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, Op.STRING))
-_IS_NULL, _NOT_NULL, _PATTERN = (int(x) for x in (Op.IS_NULL, Op.NOT_NULL, Op.PATTERN))
+_IN, _NOT_IN, _ANY_STRING, _IS_NULL, _NOT_NULL = map(int, (Op.IN, Op.NOT_IN, Op.STRING, Op.IS_NULL, Op.NOT_NULL))
 
 
 @kernel
@@ -28,7 +27,7 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
             size = literal_offsets[p + 1] - literal_offsets[p]
             longest = max(longest, size)
             room += size + 1
-        elif op in (_NE, _NOT_BETWEEN, _NOT_WITHIN):
+        elif FIRST[op + 1] - FIRST[op] > 1:
             room += 2
     lo, hi = np.empty(len(operator), np.int32), np.empty(len(operator), np.int32)
     span_lo, span_hi, listed = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(longest, np.int32)
@@ -41,21 +40,13 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
     for p in range(len(operator)):
         op, a, i, end = operator[p], attribute[p], literal_offsets[p], literal_offsets[p + 1]
         low, high = np.int64(1), np.int64(0)
-        lowest, highest = _section(kind[i] if i < end else np.uint8(_STRING), a, sections)
-        if op in (_IN, _NOT_IN, _NE, _NOT_BETWEEN, _NOT_WITHIN):
+        first, last = FIRST[op], FIRST[op + 1]
+        if op in (_IN, _NOT_IN) or last - first > 1:
             after = used
             if op in (_IN, _NOT_IN):
                 after = _of_list(op, a, i, end, literals, sections, used, spans)
             elif i < end:
-                j = i if op == _NE else i + 1
-                _, last = _section(kind[j], a, sections)
-                below, above = np.int64(cell[i]) - 1, np.int64(cell[j]) + (0 if op == _NOT_WITHIN else 1)
-                if above < lowest:  # the ends are of two kinds
-                    after = _add(above, last, used, after, spans)
-                    after = _add(lowest, below, used, after, spans)
-                else:
-                    after = _add(lowest, below, used, after, spans)
-                    after = _add(above, last, used, after, spans)
+                after = _of_intervals(first, a, i, literals, sections, used, spans)
             if after > used + 1:
                 lo[p], hi[p] = used, used - after
                 used = after
@@ -67,19 +58,38 @@ def spans_of(operator, attribute, literal_offsets, kind, cell, string_base, time
         elif op == _NOT_NULL:
             high = np.int64(cells[a]) - 1
         elif op == _ANY_STRING:
-            low, high = lowest, highest
-        elif op in (_EQ, _PATTERN):
-            low = high = np.int64(cell[i])
-        elif op in (_LT, _LE):
-            low, high = lowest, np.int64(cell[i]) - (1 if op == _LT else 0)
-        elif op in (_GT, _GE):
-            low, high = np.int64(cell[i]) + (1 if op == _GT else 0), highest
-        elif op in (_BETWEEN, _WITHIN) and kind[i] == kind[i + 1]:  # with ends of two kinds it never holds
-            low, high = np.int64(cell[i]), np.int64(cell[i + 1]) - (1 if op == _WITHIN else 0)
+            low, high = _section(np.uint8(_STRING), a, sections)
+        elif first < last:
+            low, high = _interval(first, a, i, literals, sections)
         if low > high:
             low, high = np.int64(1), np.int64(0)
         lo[p], hi[p] = low, high
     return lo, hi, span_lo[:used].copy(), span_hi[:used].copy()
+
+
+@phase
+def _interval(r, a, i, literals, sections):
+    """The cells of interval r of an operator whose literals begin at i; if there are none, first > last."""
+    kind, cell = literals
+    low, high = i + LOW[r], i + HIGH[r]
+    if LOW[r] != NO and HIGH[r] != NO and kind[low] != kind[high]:
+        return np.int64(1), np.int64(0)
+    first, last = _section(kind[high if LOW[r] == NO else low], a, sections)
+    if LOW[r] != NO:
+        first = np.int64(cell[low]) + LOW_OPEN[r]
+    if HIGH[r] != NO:
+        last = np.int64(cell[high]) - HIGH_OPEN[r]
+    return first, last
+
+
+@kernel
+def _of_intervals(r, a, i, literals, sections, start, spans):
+    """Writes the spans of the two intervals from r on, from `start` on; returns one past the last."""
+    low, high = _interval(r, a, i, literals, sections)
+    next_low, next_high = _interval(r + 1, a, i, literals, sections)
+    if next_low < low:  # the literals are of two kinds
+        low, high, next_low, next_high = next_low, next_high, low, high
+    return _add(next_low, next_high, start, _add(low, high, start, start, spans), spans)
 
 
 @kernel
@@ -94,7 +104,7 @@ def _of_list(op, a, i, end, literals, sections, start, spans):
     for k in range(n):
         listed[k] = cell[i + k]
         least, most = min(least, kind[i + k]), max(most, kind[i + k])
-    _sort(listed, n)
+    sort_run(listed, 0, n)
     if op == _IN:
         for k in range(n):
             at = _add(np.int64(listed[k]), np.int64(listed[k]), start, at, spans)
@@ -131,19 +141,3 @@ def _section(kind, a, sections):
     if kind == _STRING:
         return np.int64(sections.string_base[a]), np.int64(sections.time_base[a]) - 1
     return np.int64(sections.time_base[a]), np.int64(sections.cells[a]) - 1
-
-
-@kernel
-def _sort(listed, n):
-    """Shell sort of the first n: lists are short, and Numba takes a second to compile its own sort."""
-    gap = 1
-    while 3 * gap + 1 < n:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, n):
-            x, j = listed[i], i
-            while j >= gap and listed[j - gap] > x:
-                listed[j] = listed[j - gap]
-                j -= gap
-            listed[j] = x
-        gap //= 3

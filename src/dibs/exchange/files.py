@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dibs.coding.lines import read_lines as lines_of
 from dibs.errors import DamagedError, DibsError, FormatError, Rejected, StorageError
 from dibs.intake import check_columns, check_item
+from dibs.language.expression import EPOCH
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage.files import storage_error, string_parts
@@ -92,7 +93,7 @@ def write_lines(file: BinaryIO, names: list[str], batches: Iterable[ColumnBatch]
 
 def show_time(time: int) -> str:
     """UTC microseconds as text: 2026-01-31T12:00:00.000000Z."""
-    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=time)).isoformat(timespec="microseconds") + "Z"
+    return (EPOCH + dt.timedelta(microseconds=time)).isoformat(timespec="microseconds") + "Z"
 
 
 def ending_of(path: Path) -> str:

@@ -11,7 +11,6 @@ names that are no Unicode text.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +27,7 @@ from dibs.coding.events.json import attributes_of
 from dibs.coding.events.scalars import UnreadableValue, is_text, read_scalar
 from dibs.coding.values import Range
 from dibs.errors import EventError
+from dibs.history.keys import time_at
 from dibs.language.expression import Kind
 
 TEXT, ARROW = "json", "arrow"  # forms
@@ -36,7 +36,6 @@ TAGGED = b"\\u0000"  # as JSON writes it
 TIME, NUMBER, INTEGER, UNREADABLE, BROKEN, PAIRS = (
     TAG + name for name in ("time", "number", "integer", "unreadable", "broken", "pairs")
 )
-_EPOCH = dt.datetime(1970, 1, 1)
 
 
 class OfNoKind:
@@ -208,13 +207,6 @@ def _plain(value: Any) -> Any:
     return {name[1:] if name[:1] == TAG else name: _plain(inner) for name, inner in value.items()}
 
 
-def _time(microseconds: int) -> Any:
-    try:
-        return _EPOCH + dt.timedelta(microseconds=microseconds)
-    except OverflowError:
-        return np.datetime64(microseconds, "us")
-
-
 def _integer(text: str) -> int:
     """In base 16, which may have any number of digits; up to version 0.1 in base 10."""
     return int(text, 16 if "x" in text else 10)
@@ -225,7 +217,7 @@ def _pairs(pairs: list[Any]) -> dict[Any, Any]:
 
 
 TAGS: dict[str, Callable[[Any], Any]] = {
-    TIME: _time,
+    TIME: time_at,
     NUMBER: float,
     INTEGER: _integer,
     UNREADABLE: OfNoKind,  # a value of no kind

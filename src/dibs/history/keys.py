@@ -30,7 +30,7 @@ from dibs.coding.values import (
     rows_where,
     without_names,
 )
-from dibs.language.expression import Kind, Literal, microseconds
+from dibs.language.expression import EPOCH, Kind, Literal, microseconds
 from dibs.reference.values import OfNoKind
 
 BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
@@ -90,14 +90,19 @@ def literal_cell(constant: Literal) -> Cell:
     return int(constant.kind), value
 
 
+def time_at(microseconds: int) -> dt.datetime | np.datetime64:
+    """The time so long after 1970 UTC."""
+    try:
+        return EPOCH + dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return np.datetime64(microseconds, "us")
+
+
 def plain_value(cell: Cell) -> Any:
     """A cell as a Python value."""
     kind, key = cell
     if kind == TIME:
-        try:
-            return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)
-        except OverflowError:
-            return np.datetime64(key, "us")
+        return time_at(key)
     if key is TOP:
         return math.nan
     return int(key) if kind == NUMBER and isinstance(key, float) and key.is_integer() else key

@@ -12,9 +12,9 @@ from dibs.errors import ArgumentError, show
 from dibs.history.ages import latest_time
 from dibs.history.keys import TIME
 from dibs.history.state import Part, State
+from dibs.language.expression import MICROSECOND
 from dibs.thresholds import thresholds
 
-MICROSECOND = dt.timedelta(microseconds=1)
 EXPECTED = "a number of documents, a timedelta, or dibs.Retain(count=..., age=..., by=...)"
 
 

@@ -62,6 +62,31 @@ def number_pairs(x, y):
 
 
 @phase
+def find_slot(slots, h, count, is_same, thing):
+    """(slot, number) of a thing with hash h among the first `count`, by is_same(thing, number); number -1: it is none
+    of them, and the slot is free. (Higher numbers are of things that came later, and free for this reader.)"""
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while True:
+        number = np.int64(slots[at]) - 1
+        if number < 0 or number >= count:
+            return at, np.int64(-1)
+        if is_same(thing, number):
+            return at, number
+        at = (at + np.uint64(1)) & mask
+
+
+@phase
+def file_slot(slots, h, number):
+    """Puts a thing that is in no slot into one. There must be a free one."""
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while slots[at] != 0:
+        at = (at + np.uint64(1)) & mask
+    slots[at] = number + 1
+
+
+@phase
 def hash_slice(data, start, size):
     """FNV-1a. Its lower bits say the most, but for the last step only the lower bits of items would count."""
     h = np.uint64(14695981039346656037)

@@ -98,7 +98,7 @@ def measure_all(
 def _measure(name: str, out: Path, scale: float, seed: int, seeds: int, gigabytes: float, minutes: float) -> None:
     from dibs.papers.experiments import find
     from dibs.papers.experiments.experiment import Size
-    from dibs.papers.experiments.limits import Limits
+    from dibs.papers.experiments.measure import Limits
     from dibs.papers.experiments.pictures import draw
     from dibs.papers.experiments.results import run, write_csv
 

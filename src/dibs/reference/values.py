@@ -13,11 +13,10 @@ import numpy as np
 
 from dibs.coding.values import Range
 from dibs.errors import EventError
-from dibs.language.expression import Kind, Literal
+from dibs.language.expression import EPOCH, MICROSECOND, Kind, Literal
 from dibs.language.literals import time_of
 
 ValuesByName = Mapping[str, list[Any]]
-EPOCH = dt.datetime(1970, 1, 1)
 EPOCH_UTC = EPOCH.replace(tzinfo=dt.timezone.utc)
 DEEPEST = 200  # objects and arrays inside each other; also what ends an event that holds itself
 
@@ -140,7 +139,7 @@ def find_key(value: Any) -> tuple[Kind, Any]:
     if isinstance(value, np.datetime64):
         return Kind.TIME, int(value.astype(np.int64))
     epoch = EPOCH if value.utcoffset() is None else EPOCH_UTC
-    return Kind.TIME, (value - epoch) // dt.timedelta(microseconds=1)
+    return Kind.TIME, (value - epoch) // MICROSECOND
 
 
 def key_beside(value: Any, kind: Kind) -> Any:

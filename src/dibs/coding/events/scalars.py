@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.values import Range, number_key
-from dibs.language.expression import Kind
+from dibs.language.expression import EPOCH, Kind
 
 EXPECTED = "expected a boolean, number, string, date or timestamp, or an array or object of these"
 
-_EPOCH = dt.datetime(1970, 1, 1)
-_EPOCH_DAY = _EPOCH.toordinal()
+_EPOCH_DAY = EPOCH.toordinal()
 OUTSIDE_TIME = "found a date or timestamp outside the range of 64-bit microseconds; expected years up to 294,246"
 LONE_SURROGATE = "found a string with a lone surrogate; expected text that UTF-8 can write"
 MICROSECONDS_A_DAY = 86_400_000_000
@@ -132,7 +131,7 @@ def _range_end(end: Any) -> tuple[Kind, Any] | None:
         raise UnreadableValue(f"in a Range: {LONE_SURROGATE}")
     if scalar[0] is Kind.TIME:
         try:
-            return Kind.TIME, _EPOCH + dt.timedelta(microseconds=scalar[1])
+            return Kind.TIME, EPOCH + dt.timedelta(microseconds=scalar[1])
         except OverflowError:
             raise UnreadableValue("in a Range: found a timestamp outside the years 1 to 9999") from None
     return scalar
@@ -148,7 +147,7 @@ def is_text(value: str) -> bool:
 
 def _microseconds(value: dt.datetime) -> int:
     offset = None if value.tzinfo is None else value.utcoffset()
-    delta = (value if value.tzinfo is None else value.replace(tzinfo=None)) - _EPOCH
+    delta = (value if value.tzinfo is None else value.replace(tzinfo=None)) - EPOCH
     if offset:
         delta -= offset
     return delta.days * MICROSECONDS_A_DAY + delta.seconds * 1_000_000 + delta.microseconds

@@ -6,6 +6,7 @@ import numpy as np
 
 from dibs.coding.domain import compare_bytes
 from dibs.history.coded.layout import MISSING, SEVERAL, STRING, UNREADABLE
+from dibs.jit.hashing import file_slot, find_slot
 from dibs.jit.kernel import kernel, phase
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -88,23 +89,22 @@ def _number_group(groups, count, docs, columns, equated, row, combination):
 @phase
 def look_up(groups, count, equated, place, h, may_add):
     """The number of the group whose values stand at `place`, of which h is the hash; count if there is none."""
-    mask = np.uint64(len(groups.slots) - 1)
-    at = h & mask
-    while True:
-        slot = np.int64(groups.slots[at])
-        if slot == 0 or slot > count:  # free: numbers above are of snapshots that this one does not know
-            if may_add:
-                groups.slots[at] = count + 1
-            return np.int64(count)
-        same = True
-        for k in range(equated):
-            i, j = (slot - 1) * equated + k, place * equated + k
-            if groups.kind[i] != groups.kind[j] or groups.key[i] != groups.key[j] or groups.tie[i] != groups.tie[j]:
-                same = False
-                break
-        if same:
-            return slot - 1
-        at = (at + np.uint64(1)) & mask
+    at, number = find_slot(groups.slots, h, count, _is_group, (groups, equated, place))
+    if number >= 0:
+        return number
+    if may_add:
+        groups.slots[at] = count + 1
+    return np.int64(count)
+
+
+@phase
+def _is_group(thing, number):
+    groups, equated, place = thing
+    for k in range(equated):
+        i, j = number * equated + k, place * equated + k
+        if groups.kind[i] != groups.kind[j] or groups.key[i] != groups.key[j] or groups.tie[i] != groups.tie[j]:
+            return False
+    return True
 
 
 @kernel
@@ -157,11 +157,7 @@ def file_groups(groups, count, equated):
         for k in range(equated):
             i = g * equated + k
             h = mix(h, groups.kind[i], groups.key[i], groups.tie[i])
-        mask = np.uint64(len(groups.slots) - 1)
-        at = h & mask
-        while groups.slots[at] != 0:
-            at = (at + np.uint64(1)) & mask
-        groups.slots[at] = g + 1
+        file_slot(groups.slots, h, g)
 
 
 @phase

@@ -20,6 +20,7 @@ from dibs.history.coded.layout import (
     IndexEntries,
 )
 from dibs.jit.group_at import part_at
+from dibs.jit.hashing import find_slot
 from dibs.jit.kernel import phase
 
 BEFORE_KIND, NOT_BELOW, ABOVE, AFTER_KIND = range(4)  # where in a kind a search ends
@@ -77,8 +78,7 @@ def group_of(index, ops, tests, first, stop, base, combination):
     """The group of a combination of operands; -1: no document is in it. index: the address of its entries."""
     if first == stop:
         return np.int64(0)
-    equated = np.int64(stop - first)
-    h = np.uint64(equated)
+    h = np.uint64(stop - first)
     left = combination
     for t in range(first, stop):
         n = operand_count(ops, tests, t, base)
@@ -89,25 +89,20 @@ def group_of(index, ops, tests, first, stop, base, combination):
         h = mix(h, kind, key, tie)
     slots, kinds, keys, ties = part_at(index, IndexEntries, "groups")
     count = part_at(index, IndexEntries, "group_count")
-    mask = np.uint64(len(slots) - 1)
-    at = h & mask
-    while True:
-        slot = np.int64(slots[at])
-        if slot == 0 or slot > count:
-            return np.int64(-1)
-        same = True
-        left = combination
-        for t in range(first, stop):
-            n = operand_count(ops, tests, t, base)
-            _, kind, key, tie = _move(ops, tests, t, operand_of(ops, tests, t, base, left % n))
-            left //= n
-            i = (slot - 1) * equated + (t - first)
-            if kinds[i] != kind or keys[i] != key or ties[i] != tie:
-                same = False
-                break
-        if same:
-            return slot - 1
-        at = (at + np.uint64(1)) & mask
+    return find_slot(slots, h, count, _is_group, (ops, tests, first, stop, base, combination, kinds, keys, ties))[1]
+
+
+@phase
+def _is_group(thing, group):
+    ops, tests, first, stop, base, left, kinds, keys, ties = thing
+    for t in range(first, stop):
+        n = operand_count(ops, tests, t, base)
+        _, kind, key, tie = _move(ops, tests, t, operand_of(ops, tests, t, base, left % n))
+        left //= n
+        i = group * np.int64(stop - first) + (t - first)
+        if kinds[i] != kind or keys[i] != key or ties[i] != tie:
+            return False
+    return True
 
 
 @phase

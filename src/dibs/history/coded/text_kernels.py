@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dibs.coding.domain import prefix
-from dibs.jit.hashing import hash_slice
+from dibs.jit.hashing import file_slot, find_slot, hash_slice
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.words import equal_bytes
 
@@ -15,16 +15,15 @@ _SIGN = np.uint64(2**63)
 @phase
 def _place_of(data, start, size, text_start, text_data, slots, count):
     """The slot of a text: (place, number), number -1 if it is not among the first `count` texts."""
-    mask = np.uint64(len(slots) - 1)
-    at = hash_slice(data, start, size) & mask
-    while True:
-        slot = np.int64(slots[at])
-        if slot == 0 or slot > count:  # free: numbers above are of snapshots that this one does not know
-            return at, np.int64(-1)
-        own = text_start[slot - 1]
-        if text_start[slot] - own == size and equal_bytes(data, start, text_data, own, size) == size:
-            return at, slot - 1
-        at = (at + np.uint64(1)) & mask
+    thing = data, start, size, text_start, text_data
+    return find_slot(slots, hash_slice(data, start, size), count, _is_text, thing)
+
+
+@phase
+def _is_text(thing, number):
+    data, start, size, text_start, text_data = thing
+    own = text_start[number]
+    return text_start[number + 1] - own == size and equal_bytes(data, start, text_data, own, size) == size
 
 
 @kernel
@@ -60,9 +59,5 @@ def find_texts(offsets, data, text_start, text_data, slots, count):
 @kernel
 def file_texts(text_start, text_data, slots, count):
     """Puts all texts into slots that are empty."""
-    mask = np.uint64(len(slots) - 1)
     for i in range(count):
-        at = hash_slice(text_data, text_start[i], text_start[i + 1] - text_start[i]) & mask
-        while slots[at] != 0:
-            at = (at + np.uint64(1)) & mask
-        slots[at] = i + 1
+        file_slot(slots, hash_slice(text_data, text_start[i], text_start[i + 1] - text_start[i]), i)

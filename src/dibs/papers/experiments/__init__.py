@@ -2,10 +2,10 @@
 
 experiment.py   what an experiment is; pstree.py, opindex.py, betree.py, tatbul.py, tatbul_joins.py, pbtree.py: those of
                 each paper
-measure.py      how one point is measured; limits.py: how much it may take; living.py: structures that are changed row
-                by row before
+measure.py      how one point is measured, and how much it may take
 results.py      points to files, and back; pictures.py: to pictures
-claims.py       what a claim is; claims_*.py: those of each paper; verdicts.py: results to VERDICTS.md
+claims.py       what a claim is; claims_*.py: those of each paper; whys.py: why one fails;
+                verdicts.py: results to VERDICTS.md
 """
 
 from __future__ import annotations

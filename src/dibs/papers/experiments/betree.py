@@ -13,10 +13,9 @@ from typing import Any
 
 from dibs.papers.experiments.experiment import AUTO, Data, Experiment, Series, Size, data_of, generate
 from dibs.papers.experiments.pstree import Vary
-from dibs.papers.workloads.begen import BEGen, of_selectivity
+from dibs.papers.workloads.begen import BEGen, between_uniform_and_zipf, of_selectivity, reverse
 from dibs.papers.workloads.blocks import Blocks
-from dibs.papers.workloads.drift import between_uniform_and_zipf, reverse
-from dibs.papers.workloads.qgrams import AUTHOR, TITLE, QGrams
+from dibs.papers.workloads.words import AUTHOR, TITLE, QGrams
 
 UNIFORM = BEGen()
 ZIPF = replace(UNIFORM, attribute_skew=1.0)

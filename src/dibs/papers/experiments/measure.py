@@ -2,13 +2,20 @@
 
 All structures of a point see the same subscriptions and events and must find the same matches. Times are processor
 times; the best and the median of several rounds are kept. A structure that takes more than it may (limits) has the
-reason in place of figures.
+reason in place of figures: a structure at a point is built and matched in a fork of the process that has coded the
+data, so that what it takes is given back when it ends, and one that takes too much takes nothing else down.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
+import signal
 import time
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -19,10 +26,8 @@ from dibs.coding.events import read_events
 from dibs.coding.identity import code_declared
 from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
-from dibs.index.base import Index, Pairs, do_pending
-from dibs.papers.experiments.experiment import Data, Experiment, Series, Size, Steps
-from dibs.papers.experiments.limits import BeyondLimit, Limits, run_within
-from dibs.papers.experiments.living import Lived, list_alive
+from dibs.index.base import Index, Pairs, Sink, do_pending, renumber
+from dibs.papers.experiments.experiment import Data, Experiment, Rows, Series, Size, Steps
 from dibs.segments.compile import compile_texts
 from dibs.thresholds import thresholds
 
@@ -32,7 +37,7 @@ FEW = 500  # rows with which kernels are compiled, or loaded, before anything is
 SAMPLE = 2_000  # texts by which the time to read all of them is foretold
 MeasuredRows = dict[str, dict[str, Any]]  # what was measured, by the label of the series
 Save = Callable[[dict[str, Any]], None]
-Measured = Union[Index, Lived]
+Measured = Union[Index, "Lived"]
 
 
 class DifferentMatches(DibsError):
@@ -204,3 +209,119 @@ def _update(one: Series, clauses: Clauses) -> dict[str, float]:
     index.delete(np.arange(rest, len(clauses)))
     end = time.process_time()
     return {"insert_us": (middle - begin) / max(len(rows), 1) * 1e6, "delete_us": (end - middle) / few * 1e6}
+
+
+GIGABYTE = 1 << 30
+IDLE = 300
+
+
+class Limits(NamedTuple):
+    """Of one structure at one point, the data included."""
+
+    gigabytes: float = 12
+    minutes: float = 10  # of processor time
+    from_subscriptions: int = 20_000  # with fewer, nothing here can reach a limit: they are measured without a fork
+
+
+class BeyondLimit(DibsError):
+    """A point took more than it may."""
+
+
+def run_within(limits: Limits, work: Callable[[], Any]) -> Any:
+    """What the work returns, done in a fork. Raises BeyondLimit, and whatever the work raises."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_work, args=(there, limits, work))
+    child.start()
+    there.close()
+    try:
+        _wait(here, child.pid, limits)
+        kind, found = here.recv()
+    except EOFError:
+        child.join()
+        if child.exitcode == -signal.SIGXCPU:
+            raise BeyondLimit(f"more than {limits.minutes:g} minutes") from None
+        raise BeyondLimit(f"the process ended with {child.exitcode}, near {limits.gigabytes:g} GB") from None
+    finally:
+        here.close()
+        child.kill()  # it has said what there is to say, or never will
+        child.join()
+    if kind == "memory":
+        raise BeyondLimit(f"more than {limits.gigabytes:g} GB")
+    if kind == "error":
+        raise found
+    return found
+
+
+def _wait(here: Connection, process: int | None, limits: Limits) -> None:
+    """Until there is something to read. A thread that memory fails in may leave others waiting for it: a process that
+    takes no processor time for IDLE seconds is given up."""
+    used, since = -1, 0.0
+    while not here.poll(1):
+        try:
+            now = sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:
+            return
+        since = since + 1 if now == used else 0.0
+        used = now
+        if since > IDLE:
+            raise BeyondLimit(f"no more memory of its {limits.gigabytes:g} GB, and stuck")
+
+
+def _work(there: Connection, limits: Limits, work: Callable[[], Any]) -> None:
+    seconds = max(int(60 * limits.minutes), 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    _limit_memory(limits)
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    try:
+        there.send(("done", work()))
+    except MemoryError:
+        there.send(("memory", None))
+    except Exception as error:
+        there.send(("error", error))
+
+
+def _limit_memory(limits: Limits) -> None:
+    """What the process may have written to: memory that is only reserved does not count (RLIMIT_DATA)."""
+    most = int(limits.gigabytes * GIGABYTE)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or hard > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+class Lived:
+    """Built from what came first; then a row goes and another one comes, one by one, and the events are matched after
+    each step, from which the structure may learn. Its rows have the numbers that they have in `list_alive`."""
+
+    def __init__(self, one: Series, clauses: Clauses, events: CodedEvents, steps: Steps):
+        kind: Any = find(one.structure)
+        (_, first), *others = steps
+        self._index = kind.build(clauses.take(first), **one.options)
+        number = {int(row): place for place, row in enumerate(first)}  # in the structure
+        ever = len(first)
+        for gone, come in others:
+            for old, new in zip(gone.tolist(), come.tolist(), strict=True):
+                self._index.delete(np.array([number.pop(old)]))
+                self._index.insert(clauses.take(np.array([new])))
+                number[new] = ever
+                ever += 1
+            self._index.match(events, 1)
+            do_pending(self._index)
+        alive = list_alive(steps)
+        self._rows = np.full(ever, -1, np.int32)
+        self._rows[[number[row] for row in alive.tolist()]] = np.arange(len(alive))
+
+    def match(self, events: CodedEvents, threads: int, sink: Sink | None = None) -> Pairs:
+        return renumber(partial(self._index.match, events, threads), None, self._rows, None, sink)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._index.nbytes)
+
+
+def list_alive(steps: Steps) -> Rows:
+    """The rows that are there after all steps, in order."""
+    alive: set[int] = set()
+    for gone, come in steps:
+        alive = alive.difference(gone.tolist()).union(come.tolist())
+    return np.array(sorted(alive), np.int64)

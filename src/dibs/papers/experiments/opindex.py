@@ -13,9 +13,8 @@ from typing import Any
 from dibs.papers.experiments.experiment import AUTO, MILLION, Data, Experiment, Series, Size, generate, show
 from dibs.papers.workloads.blocks import Blocks
 from dibs.papers.workloads.independent import Independent, NormalForms
-from dibs.papers.workloads.keywords import ARTICLE, TWEET, Keywords
-from dibs.papers.workloads.prefixes import Prefixes
 from dibs.papers.workloads.products import Products
+from dibs.papers.workloads.words import ARTICLE, TWEET, Keywords, Prefixes
 
 PLAIN = Independent()
 NUMBERS = (1_000_000, 10_000_000, 20_000_000)

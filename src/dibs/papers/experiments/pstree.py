@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from dibs.papers.experiments.experiment import AUTO, Experiment, Series, generate, show
-from dibs.papers.workloads.ads import Ads
 from dibs.papers.workloads.begen import BEGen
 from dibs.papers.workloads.blocks import Blocks
 from dibs.papers.workloads.intervals import Intervals
-from dibs.papers.workloads.keywords import Keywords
+from dibs.papers.workloads.products import Ads
+from dibs.papers.workloads.words import Keywords
 
 SPARSE = BEGen(
     dimensions=30_000, cardinality=100, subscription_size=5, event_size=30, equality=0.2, match_probability=0.001

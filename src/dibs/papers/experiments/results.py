@@ -24,8 +24,7 @@ from typing import Any
 from dibs.errors import DibsError
 from dibs.papers.experiments import find
 from dibs.papers.experiments.experiment import Experiment, Size
-from dibs.papers.experiments.limits import Limits
-from dibs.papers.experiments.measure import measure_point
+from dibs.papers.experiments.measure import Limits, measure_point
 
 COLUMNS = (
     "build_s",

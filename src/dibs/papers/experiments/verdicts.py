@@ -23,8 +23,8 @@ from dibs.papers.experiments.claims import (
     Claim,
     Outcome,
 )
-from dibs.papers.experiments.remarks import REMARKS
 from dibs.papers.experiments.results import Result, read, read_seeds
+from dibs.papers.experiments.whys import REMARKS
 
 CLAIMS: tuple[Claim, ...] = (
     *claims_opindex.CLAIMS,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dibs.papers.workloads import boolean
-from dibs.papers.workloads.ads import Ads
 from dibs.papers.workloads.begen import BEGen
 from dibs.papers.workloads.blocks import Blocks
 from dibs.papers.workloads.independent import Independent, NormalForms
 from dibs.papers.workloads.intervals import Intervals, Profiles
-from dibs.papers.workloads.keywords import Keywords
-from dibs.papers.workloads.prefixes import Prefixes
-from dibs.papers.workloads.products import Products
-from dibs.papers.workloads.qgrams import QGrams
+from dibs.papers.workloads.products import Ads, Products
+from dibs.papers.workloads.words import Keywords, Prefixes, QGrams
 
 GENERATORS: dict[str, type[Blocks]] = {
     "begen": BEGen,

@@ -19,8 +19,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.papers.workloads.blocks import Blocks, make_maps, name_attributes, require
-from dibs.papers.workloads.draws import draw, draw_distinct, draw_uniform_sizes, keep_heads, sum_weights
-from dibs.papers.workloads.predicates import EQ, GE, LE, Predicates, join_rows, write_predicates
+from dibs.papers.workloads.draws import (
+    EQ,
+    GE,
+    LE,
+    Predicates,
+    draw,
+    draw_distinct,
+    draw_uniform_sizes,
+    join_rows,
+    keep_heads,
+    sum_weights,
+    write_predicates,
+)
 
 NO_SETS = np.empty((0, 1), np.int64), np.empty(0, np.int64)
 

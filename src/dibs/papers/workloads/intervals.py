@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dibs.papers.workloads.blocks import Blocks, make_maps, name_attributes, require
-from dibs.papers.workloads.draws import draw
-from dibs.papers.workloads.predicates import join_rows
+from dibs.papers.workloads.draws import draw, join_rows
 
 ORIGIN = FARTHEST = 500
 PLACES = 1_000_000

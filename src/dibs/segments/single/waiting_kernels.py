@@ -1,5 +1,5 @@
 """Events against records of what waits (segments.single.waiting): values as they were read, against literals as they
-were read. What a predicate means is what its spans say (coding.clause_kernels)."""
+were read. What an operator means stands in coding.operators."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import NUMBER, STRING, TIME
 from dibs.coding.domain import compare_bytes
 from dibs.coding.events.json_kernels import Found
+from dibs.coding.operators import OTHER, holds
 from dibs.index.groups import CANDIDATES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.jit.groups import Clean, Columns, Sized
@@ -18,9 +19,8 @@ from dibs.jit.kernel import phase
 from dibs.language.table import ACCEPT, Op
 from dibs.language.time_kernels import read_time
 
-_EQ, _NE, _LT, _LE, _GT, _GE = (int(x) for x in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE))
 _BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETWEEN, Op.IN, Op.NOT_IN))
-_WITHIN, _NOT_WITHIN, _ANY_STRING = (int(x) for x in (Op.WITHIN, Op.NOT_WITHIN, Op.STRING))
+_NOT_WITHIN, _ANY_STRING = int(Op.NOT_WITHIN), int(Op.STRING)
 _IS_NULL, _NOT_NULL = int(Op.IS_NULL), int(Op.NOT_NULL)
 MARKS = 64  # words, a power of two: few enough to stay in the caches, which `first` is not
 _HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.waiting
@@ -126,26 +126,12 @@ def _test(operator, records, record, literal, values, i):
         return kind == STRING
     if operator > _NOT_WITHIN:  # never, and patterns, which are not here
         return False
-    same, order = words[literal] == kind, np.int64(0)
-    if same:
-        order = _compare(records, record, literal, values, i)
-    if operator <= _GE:
-        return same and (
-            (operator == _EQ and order == 0)
-            or (operator == _NE and order != 0)
-            or (operator == _LT and order < 0)
-            or (operator == _LE and order <= 0)
-            or (operator == _GT and order > 0)
-            or (operator == _GE and order >= 0)
-        )
-    same_as_last, last = words[literal + _LITERAL] == kind, np.int64(0)
-    if same_as_last:
-        last = _compare(records, record, literal + _LITERAL, values, i)
-    if operator in (_BETWEEN, _WITHIN):
-        inside = last < 0 or (last == 0 and operator == _BETWEEN)
-        return same and same_as_last and order >= 0 and inside
-    outside = last > 0 or (last == 0 and operator == _NOT_WITHIN)
-    return (same and order < 0) or (same_as_last and outside)
+    first = second = np.int64(OTHER)
+    if words[literal] == kind:
+        first = _compare(records, record, literal, values, i)
+    if operator >= _BETWEEN and words[literal + _LITERAL] == kind:
+        second = _compare(records, record, literal + _LITERAL, values, i)
+    return holds(operator, first, second)
 
 
 @phase

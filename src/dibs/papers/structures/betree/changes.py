@@ -1,6 +1,5 @@
-"""Insertion into a BE-Tree, algorithms 3 and 4 of the paper.
-
-Deletion from a BE-Tree: the merge rule, and p-nodes that are recycled.
+"""Insertion into a BE-Tree (algorithms 3 and 4 of the paper), and deletion: the merge rule, and p-nodes that are
+recycled.
 """
 
 from __future__ import annotations

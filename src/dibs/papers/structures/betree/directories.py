@@ -1,7 +1,6 @@
-"""The directories of a BE-Tree: p-directories, which lead from a c-node to p-nodes by attribute, and c-directories,
-which lead from a p-node to c-nodes by halves of halves of the attribute's domain.
-
-L-nodes of a BE-Tree: records one after another, and the room for them.
+"""The directories and l-nodes of a BE-Tree: p-directories, which lead from a c-node to p-nodes by attribute, and
+c-directories, which lead from a p-node to c-nodes by halves of halves of the attribute's domain; l-nodes are records
+one after another, with room for more.
 """
 
 from __future__ import annotations

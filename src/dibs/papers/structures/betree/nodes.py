@@ -1,11 +1,10 @@
-"""Nodes of a BE-Tree by name: `c_node_at(words, c).rows += 1`.
+"""Nodes of a BE-Tree by name: `c_node_at(words, c).rows += 1`; the heap that they lie in, and the stack of what is to
+be done with them.
 
 Each `..._at(words, at)` is a view of the words from `at` on, whose fields are those of a type of betree.layout. It is
 a pointer: it costs nothing, follows every later change of the words, and is no longer to be used when the words have
 been given to something else. Functions that end in `_link` or `_interval` say where in the words something stands, for
 what has to be changed from outside its node. No other file knows an offset.
-
-The heap of a BE-Tree, and the stack of what is to be done with its nodes.
 
 The word before a block is its size class; free blocks of a class are a list that goes through their first words.
 

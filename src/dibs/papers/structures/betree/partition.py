@@ -1,6 +1,5 @@
-"""SpacePartitioning, algorithm 5 of the paper: rows of an overflowing l-node go to new p-nodes.
-
-SpaceClustering, algorithm 6 of the paper: the bucket of an overflowing l-node is halved.
+"""What becomes of an overflowing l-node: its rows go to new p-nodes (SpacePartitioning, algorithm 5 of the paper), or
+its bucket is halved (SpaceClustering, algorithm 6).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ An entry of a predicate list has the key  rank << 32 | operand  and a pointer to
 its number with the bits in reverse, the paper's "global ordering of attributes": attributes that are equal modulo b
 stand together in it for every b that is a power of two, so they can be the segments of a directory.
 
-The arrays of OpIndex in named groups; opindex.blocks says what they mean.
+The named groups are those of the arrays that opindex.blocks describes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Arrays:
     need     uint8  rows                how many entries an event must meet; 127: the row was deleted
     verify   uint8  rows                whether it is then tested on the clause itself
 
-All entries of a PB+tree in order, in bounded memory: they are dealt out to files by ranges of keys, each of which
+Sorting puts all entries in order, in bounded memory: they are dealt out to files by ranges of keys, each of which
 holds so many that they can be sorted in memory. Where all entries can, there are no files.
 """
 

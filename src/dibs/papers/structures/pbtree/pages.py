@@ -6,14 +6,12 @@ share it out: each has sets of frames of its own, so that no kernel waits for an
 are shares, it waits until all shares are given back, and the frames are divided again. (A mapping of the file could
 not be bounded: the operating system makes more of it resident than is touched.)
 
-Nobody matches while the index is updated: updates write to the first share, and the others are
-emptied afterwards.
+Nobody matches while the index is updated: updates write to the first share, and the others are emptied afterwards.
 
-Where the pages of a PB+tree lie on disk: a file in a folder of its own, with the files that entries are sorted in.
-
-The index is a cache of what its segment knows, so nothing is synced and nothing has a checksum (what is saved has one:
-storage.files); the folder goes when the index goes, or at exit. Its process holds a lock on it: folders that nobody
-holds are those of processes that were killed, and the next one to make a folder there removes them.
+On disk the pages lie in a file in a folder of its own, with the files that entries are sorted in. The index is a cache
+of what its segment knows, so nothing is synced and nothing has a checksum (what is saved has one: storage.files); the
+folder goes when the index goes, or at exit. Its process holds a lock on it: folders that nobody holds are those of
+processes that were killed, and the next one to make a folder there removes them.
 """
 
 from __future__ import annotations

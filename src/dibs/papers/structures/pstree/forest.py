@@ -1,7 +1,4 @@
-"""Which predicate gives access to a row before events were seen (section 3.3 of the PS-Tree paper): that of the most
-selective operator, in the order = IN BETWEEN, inequalities, NOT IN, <>.
-
-A PS-Tree for each attribute: which disjoint predicate spaces its predicates cut its domain into.
+"""A PS-Tree for each attribute: which disjoint predicate spaces its predicates cut its domain into.
 
 The idea (Ji and Jacobsen 2018, section 4): all values that the same predicates cover are one space. A value of an event
 is then matched against all predicates of an attribute by finding its space, in as many steps as a value has elements.
@@ -16,7 +13,7 @@ Arrays, which grow (those of `arrays` are cut to what is used):
     leaf    int32   (leaves, 8): start of the space, next leaf, leaf before (-1: none), predicate counter, how many
                     predicates begin at the start or end just before it, and the list of the space: place, size, room
     seen    int64   leaves: event counter
-    entry   int32   (entries, 4), free int64: the lists, a pool of .chunks. What an entry is says each structure
+    entry   int32   (entries, 4), free int64: the lists, a pool of .spaces. What an entry is says each structure
     mentions, highest  int64, int32: by attribute, in how many rows it ever was, and its highest cell
     limits  int32   (attributes, 2): floor and ceiling, see index.operators; (0, 2) with access="statistics"
     state   int64   see pstree.spaces
@@ -26,6 +23,9 @@ space covers the range's end; a value before that leaf's start is in the leaf be
 up the tree, and a run of nodes with one boundary is never made. A boundary is where a predicate begins or has just
 ended. The predicate counter alone does not say when two spaces may be merged (neighbours with the same counter may be
 covered by different predicates), so the predicates at each boundary are counted: at none, the spaces are merged.
+
+Before events were seen, the predicate of the most selective operator gives access to a row (section 3.3 of the paper),
+in the order = IN BETWEEN, inequalities, NOT IN, <>.
 
 Where it differs from the paper: nine elements of a 32-bit integer are eight, as there is no sign; the three leaf links
 of an inner node (l, e, g) are the 16 links themselves, which replaces the search for the neighbour of a missing node

@@ -1,4 +1,4 @@
-"""What predicates do to the spaces that they cover: counters, lists, and the events seen there.
+"""What predicates do to the spaces that they cover (counters, lists, the events seen there), and how matches read them.
 
 A predicate covers a run of neighbouring spaces for each of its spans:
 
@@ -8,9 +8,8 @@ A predicate covers a run of neighbouring spaces for each of its spans:
             ...
             at = next_space(at, high, links)
 
-What the matches of the PS-Tree family share: candidates are gathered in blocks and verified block by block.
-
-An event goes through
+The matches of the PS-Tree family share how candidates are gathered in blocks and verified block by block. An event goes
+through
 
     begin_event     its values by attribute
     screen_spaces   the lists of its spaces; the next predicate of each entry, which it carries, is tested on the way

@@ -6,10 +6,10 @@ the list of its subscriptions. An event finds the space of each of its values an
 candidate satisfies both access predicates, so that there are few of them where one predicate leaves many.
 
 Arrays: those of .rows and .forest (only access predicates are in the trees), and
-    dims    uint8   rows, with spare room: by how many predicates a row is found; 0: it is one of .psthash_small
+    dims    uint8   rows, with spare room: by how many predicates a row is found; 0: it is one of SmallRows
     slots   int64   (a power of 2, 2): key and value. The key is leaf << 32 | leaf, in the order of their attributes,
                     or EMPTY; the value size << 32 | place of the list, where a single code stands for its list
-    pool    int32   (entries, 1), free_pool int64: a pool of .chunks. The list of a cell is its room and its codes
+    pool    int32   (entries, 1), free_pool int64: a pool of .spaces. The list of a cell is its room and its codes
     cover   int32   (leaves, 8): rows that are found by several predicates of which one covers the space: a list in
                     `pool`, with the columns AT, SIZE, ROOM of a leaf. It is what a partition copies
     table   int64   see .psthash_table
@@ -17,9 +17,9 @@ With more than two dimensions the beginning of a cell is a key too (with the bit
 cells that go on from it and a number of its own, which takes the place of the first leaf in longer keys (with the bit
 LONG). So an event goes on only from beginnings that are there.
 
-Subscriptions of fewer predicates than dimensions are found by the method of PSTBloom (.psthash_small); with two
-dimensions they have one predicate, and are in the lists of its spaces as in pstree.
-Nodes visited are inner nodes and leaves of the trees, and look-ups in the table.
+Subscriptions of fewer predicates than dimensions are found by the method of PSTBloom, as the paper says (SmallRows);
+with two dimensions they have one predicate, which leaves nothing to ask a signature for, and are in the lists of its
+spaces as in pstree. Nodes visited are inner nodes and leaves of the trees, and look-ups in the table.
 
 Option `cells` (ours): a subscription that would be in more cells is found by fewer predicates, down to one. Without it
 wide predicates are in as many cells as they are: an index of more than 2**26 in all is refused (IndexTooLarge).
@@ -32,11 +32,6 @@ Where it differs from the paper: subscriptions of fewer predicates than dimensio
 there are more than two dimensions; the list of each space's rows, by which a partition finds the cells to copy (the
 paper does not say how); the option `cells`, and that rows which are inserted into an index that stands never take it
 beyond 2**26 cells: they are treated as if it were 256; the option `access`, see pstree.
-
-Subscriptions of fewer predicates than PSTHash has dimensions: found by the method of PSTBloom, as the paper says.
-
-With two dimensions there are none that PSTBloom would treat otherwise than PS-Tree: a single predicate leaves nothing
-to ask a signature for. So these are for more than two.
 """
 
 from __future__ import annotations
@@ -82,7 +77,7 @@ from dibs.papers.structures.pstree.rows import Rows
 from dibs.papers.structures.pstree.spaces import CODE, LEAF, Boundaries, Chunks, SpaceLists, empty_pool, with_room
 
 MOST_IN_ALL = 1 << 26  # cells: some GB
-SMALL = 0  # of `dims`: the row is one of `psthash_small`
+SMALL = 0  # of `dims`: the row is one of SmallRows
 WHEN_FULL = 256  # cells of each row that comes when there are so many
 
 
@@ -272,7 +267,8 @@ PREFIX = "small."
 
 
 class SmallRows:
-    """`rows`: their numbers in the whole index, ascending, by their numbers in `bloom`."""
+    """Subscriptions of fewer predicates than PSTHash has dimensions. `rows`: their numbers in the whole index,
+    ascending, by their numbers in `bloom`."""
 
     def __init__(self, bloom: PSTBloom, rows: NDArray[np.int32]):
         self.bloom, self.rows = bloom, rows

@@ -1,6 +1,5 @@
-"""Which cells a row of pstree.psthash is in, and what partitions and merges of spaces do to them.
-
-MatchEvent of pstree.psthash (Algorithm 7): the event's spaces in all combinations, each a look-up.
+"""Which cells a row of pstree.psthash is in, and what partitions and merges of spaces do to them; and
+MatchEvent (Algorithm 7): the event's spaces in all combinations, each a look-up.
 """
 
 from __future__ import annotations

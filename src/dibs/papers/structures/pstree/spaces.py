@@ -1,15 +1,14 @@
-"""The arrays of the PS-Tree family in named groups, and the names of their columns.
+"""The arrays of the PS-Tree family in named groups, the names of their columns, and pools of lists.
 
 A match is called for every event, maybe, and a call from Python takes a plain tuple a microsecond sooner than a named
 one: a match gets its groups as plain tuples and names them first of all.
 
 What the arrays mean and which invariants they keep is said in pstree.forest (trees and spaces), .rows (the
-subscriptions) and .chunks (lists).
+subscriptions).
 
-Many lists that grow and shrink in one array. Each is in one chunk of it, so that reading a list is a run of memory.
-
-Sizes of chunks are 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...: four for each doubling, so at most a quarter of a
-chunk is unused and a list that grows by one moves seldom.
+A pool is many lists that grow and shrink in one array. Each is in one chunk of it, so that reading a list is a run of
+memory. Sizes of chunks are 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...: four for each doubling, so at most a
+quarter of a chunk is unused and a list that grows by one moves seldom.
 """
 
 from __future__ import annotations

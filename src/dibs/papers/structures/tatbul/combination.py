@@ -6,16 +6,14 @@ is (attributes) x (profiles) bits of mostly "does not care". So only predicates 
 counted: a profile is in the AND of all vectors when as many of its predicates hold as it has. What makes it fast:
 
     places     profiles are numbered by pivot predicate (tatbul.intervals), and with the option `pivots` (ours) those
-               whose pivot predicate fails are ruled out first, block by block (tatbul.combination)
+               whose pivot predicate fails are ruled out first, block by block
     stretches  the blocks that are left are a few runs: only their counters are set to zero, and they are compared with
                the sizes many at a time
     no branch  depends on single places where predicates are counted: what is ruled out counts 0, it is not jumped over
 
-The profiles that are not ruled out by their pivots: as an AND passes over empty words.
-
-Places (tatbul.intervals) come in blocks. For one event, a block is alive if it has a place whose pivot predicate holds
+Places come in blocks. For one event, a block is alive if it has a place whose pivot predicate holds
 (or might, where looking through costs more than it saves: small attributes, and long runs that are not sorted). Alive
-blocks that follow each other are a stretch; there are few.
+blocks that follow each other are a stretch; there are few. So an AND passes over empty words.
 """
 
 from __future__ import annotations
