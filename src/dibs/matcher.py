@@ -362,7 +362,7 @@ class Matcher(Subscriptions):
         types, domains: those of the folder, which are given when it is made.
         Raises WriterActive, StorageError, DamagedError, FormatError."""
         run, store = engine.require(), bring("dibs.storage.store")
-        history_module = bring("dibs.history.durable")  # most programs do without SQLite
+        history_module = bring("dibs.history.stored")  # most programs do without SQLite
         storage_module = bring("dibs.storage.durable")
         folder = check_path(path)
         check_flag("read_only", read_only)

@@ -24,7 +24,7 @@ from dibs.coding.values import EventValues
 from dibs.disagreements import SeenKinds
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History, Key, check_key, check_no_key, keys_of
-from dibs.history.phases import Candidates, Costs
+from dibs.history.plan import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
 from dibs.history.retention import Retention
 from dibs.history.retention import check_retain as check_retain

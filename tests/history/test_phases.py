@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dibs
-from dibs.history.phases import LOOK_AGAIN, Costs, Sizes
+from dibs.history.plan import LOOK_AGAIN, Costs, Sizes
 from dibs.language.expression import Compare, Expression, literal
 from dibs.language.printer import to_sql
 from dibs.reference import matches

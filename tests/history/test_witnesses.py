@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dibs
-from dibs.history.ages import ByTime
 from dibs.history.coded.program import compile_plans
 from dibs.history.plan import plan_of
+from dibs.history.state import ByTime
 from dibs.history.witness import explain_join
 from dibs.language.joins import join_of, joins_in
 from dibs.language.sql import parse

@@ -15,7 +15,7 @@ from serving import JSON_LINES, Processes, Running, running
 
 import dibs
 from command_line import run
-from dibs.history.durable import DurableHistory
+from dibs.history.stored import DurableHistory
 from dibs.service.delivery import Outbox
 
 NEW, CHEAPER = "FORALL d (isbn <> d.isbn)", "price < (SELECT MIN(d.price) FROM history d WHERE d.isbn = isbn)"

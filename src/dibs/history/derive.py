@@ -26,8 +26,7 @@ from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.history import History, Key, states_of_remembered
 from dibs.history.keys import Derived, cell_of, cells_of, events_between, join_events, plain_values, with_derived
-from dibs.history.phases import Candidates, Costs, Needed, Sizes, find_needed_joins
-from dibs.history.plan import plan_of
+from dibs.history.plan import Candidates, Costs, Needed, Sizes, find_needed_joins, plan_of
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
 from dibs.history.state import Part, State

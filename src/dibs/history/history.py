@@ -27,12 +27,11 @@ from dibs.coding.events import read_events
 from dibs.coding.events.scalars import UnreadableValue, read_scalar
 from dibs.coding.values import EventValues
 from dibs.errors import ArgumentError, DibsError, EventError, show
-from dibs.history.ages import latest_time
 from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
 from dibs.history.retention import Retain, check_retain, compact, earlier, with_last, with_recent, without
 from dibs.history.sources import NO_RANGE, Unkeepable, documents_of, own_document
-from dibs.history.state import Part, State
+from dibs.history.state import Part, State, latest_time
 from dibs.jit.threads import survive_forks
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.single.texts import read_event

@@ -9,9 +9,8 @@ from typing import Any, Union
 
 from dibs.arguments import check_number, is_integer
 from dibs.errors import ArgumentError, show
-from dibs.history.ages import latest_time
 from dibs.history.keys import TIME
-from dibs.history.state import Part, State
+from dibs.history.state import Part, State, latest_time
 from dibs.language.expression import MICROSECOND
 from dibs.thresholds import thresholds
 

@@ -12,16 +12,69 @@ overwrites it, so that one whose adding was interrupted has left nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dibs.coding.events import read_events
-from dibs.history.ages import ByTime, latest_time
 from dibs.history.coded.store import Store
 from dibs.history.encoding import StoredLines
-from dibs.history.keys import NONE, Cells, cells_of
+from dibs.history.keys import NONE, STRING, TIME, Cells, cells_of
+from dibs.language.expression import microseconds
+from dibs.language.literals import time_of
 from dibs.language.types import NO_TYPES, Types
+from dibs.thresholds import thresholds
+
+Aged = tuple[int, int]  # the latest time of a document, its number
+
+
+class ByTime(NamedTuple):
+    """Documents by time: which of them retention by age takes.
+
+    A value that never changes, so that states may share it. A document that comes is put behind the others; when there
+    are many such, they are sorted in with the runs that are not much longer, so that a document is moved a logarithmic
+    number of times, and there is a logarithmic number of runs."""
+
+    runs: tuple[list[Aged], ...] = ()  # in order
+    late: tuple[Aged, ...] = ()  # the last ones, as they came
+
+    @classmethod
+    def of(cls, documents: Iterable[tuple[int | None, int]]) -> ByTime:
+        return cls((sorted((time, row) for time, row in documents if time is not None),))
+
+    def add(self, time: int | None, row: int) -> ByTime:
+        if time is None:
+            return self
+        late = (*self.late, (time, row))
+        if len(late) < thresholds.history_tail:
+            return ByTime(self.runs, late)
+        runs, last = list(self.runs), sorted(late)
+        while runs and len(runs[-1]) <= 2 * len(last):
+            last = sorted(runs.pop() + last)
+        return ByTime((*runs, last))
+
+    def between(self, low: int | None, limit: int) -> Iterator[int]:
+        """The documents whose time is not before `low` (None: any) and before the limit."""
+        for run in self.runs:
+            start = 0 if low is None else bisect_left(run, (low,))
+            for place in range(start, bisect_left(run, (limit,), start)):
+                yield run[place][1]
+        for time, row in self.late:
+            if (low is None or low <= time) and time < limit:
+                yield row
+
+
+def latest_time(cells: Cells) -> int | None:
+    """Of times, and of strings that read as times."""
+    times = [key if kind == TIME else _time_of(key) for kind, key in cells if kind in (TIME, STRING)]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _time_of(text: str) -> int | None:
+    found = time_of(text)
+    return None if found is None else microseconds(found)
+
 
 LONG = 65_536  # documents that are read at a time
 

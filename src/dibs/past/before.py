@@ -10,7 +10,7 @@ from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.history.derive import Joins, Remembering
 from dibs.history.history import History
-from dibs.history.phases import Candidates, Costs
+from dibs.history.plan import Candidates, Costs
 from dibs.history.prefilter import PreFilter
 from dibs.history.retention import Retention, check_retain
 from dibs.language.present import Instants, Present, read_clock

@@ -10,8 +10,8 @@ from concurrent.futures import Executor
 import orjson
 
 from dibs import engine
-from dibs.history.durable import DurableHistory
 from dibs.history.retention import Retain
+from dibs.history.stored import DurableHistory
 from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.service.counts import MatchCounts

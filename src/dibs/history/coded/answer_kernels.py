@@ -1,10 +1,11 @@
-"""Joins answered for events: every join once per event, over the documents that the event sees (document_kernels)."""
+"""Joins answered for events: every join once per event, over the documents that the event sees (document_kernels).
+Before an event comes, the documents that the indexed part of a condition lets through are listed (candidates.py), and
+questions that subscriptions ask of documents get their witnesses (history/prefilter.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dibs.history.coded.comparing import stands
 from dibs.history.coded.document_kernels import take_conjunction
 from dibs.history.coded.layout import (
     FUNCTION_COUNT,
@@ -19,7 +20,8 @@ from dibs.history.coded.layout import (
     UNREADABLE,
     Result,
 )
-from dibs.history.coded.total_kernels import IS_SECOND, end_total, start_total
+from dibs.history.coded.search_kernels import stands
+from dibs.history.coded.total_kernels import COUNT, IS_SECOND, end_total, start_total
 from dibs.jit.bits import bits_of_number, number_of_bits
 from dibs.jit.kernel import kernel, phase
 
@@ -98,6 +100,12 @@ def _emit(asked, j, e, result, answers, n):
     return n
 
 
+@kernel(forceinline=True)
+def _no_result():
+    has, key = np.zeros(UNREADABLE, np.uint8), np.zeros(UNREADABLE, np.int64)
+    return Result(np.zeros(3, np.int64), has, key, np.zeros(UNREADABLE, np.int32), np.zeros(UNREADABLE, np.int32))
+
+
 @phase(inline=False)
 def _take_documents(asked, j, e, result):
     result.counts[2] += 1
@@ -147,9 +155,7 @@ def _find(asked, j, e, memo, result):
 def answer_joins(asked, offsets, needed, memo, answers):
     """The joins needed[offsets[e] : offsets[e + 1]] for each event e, all of them where there are no offsets. Returns
     how many values were written."""
-    count, has, key = np.zeros(3, np.int64), np.zeros(UNREADABLE, np.uint8), np.zeros(UNREADABLE, np.int64)
-    tie, row = np.zeros(UNREADABLE, np.int32), np.zeros(UNREADABLE, np.int32)
-    result = Result(count, has, key, tie, row)
+    result = _no_result()
     n = 0
     all_of_them = len(offsets) == 0
     for e in range(len(asked.sight.end)):
@@ -166,3 +172,50 @@ def answer_joins(asked, offsets, needed, memo, answers):
             else:
                 n = _emit(asked, j, e, result, answers, n)
     return n
+
+
+@phase
+def _list_documents(asked, j, e, result):
+    """Lists the documents of join j for event e in asked.tally.rows; how many there are."""
+    asked.tally.counts[COUNT] = 0
+    result.counts[2] += 1
+    for c in range(asked.joins.first[j], asked.joins.last[j]):
+        take_conjunction(asked, j, c, e, result)
+    return asked.tally.counts[COUNT]
+
+
+@kernel
+def count_candidates(asked, event, join):
+    """For each event: how many documents join number `join` lists. (asked.seen is all 0.)"""
+    result = _no_result()
+    found = np.empty(len(event), np.int64)
+    for i in range(len(event)):
+        found[i] = _list_documents(asked, np.int64(join), np.int64(event[i]), result)
+    return found
+
+
+@kernel
+def list_candidates(asked, event, join, offsets):
+    """The documents, those of event[i] at offsets[i] to offsets[i + 1]. (asked.seen is all 0.)"""
+    result = _no_result()
+    found = np.empty(offsets[len(event)], np.int32)
+    for i in range(len(event)):
+        size = min(_list_documents(asked, np.int64(join), np.int64(event[i]), result), offsets[i + 1] - offsets[i])
+        for k in range(size):
+            found[offsets[i] + k] = asked.tally.rows[k]
+    return found
+
+
+@kernel
+def find_witnesses(asked, event, join):
+    """For each question (event, join): a document that satisfies it, or -1. All joins are EXISTS."""
+    result = _no_result()
+    found = np.empty(len(event), np.int64)
+    for i in range(len(event)):
+        result.counts[0], result.counts[1] = 0, -1
+        j, e = np.int64(join[i]), np.int64(event[i])
+        for c in range(asked.joins.first[j], asked.joins.last[j]):
+            if take_conjunction(asked, j, c, e, result):
+                break
+        found[i] = result.counts[1]
+    return found

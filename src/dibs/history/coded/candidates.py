@@ -18,8 +18,8 @@ from dibs.coding.clauses import runs
 from dibs.coding.computed import compute
 from dibs.coding.events.wanted import WantedNames
 from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times, Unreadable
+from dibs.history.coded.answer_kernels import count_candidates, list_candidates
 from dibs.history.coded.answers import room_for_totals, with_values
-from dibs.history.coded.candidate_kernels import count_candidates, list_candidates
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.known import Ints
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
 from dibs.coding.values import EventValues
+from dibs.history.coded.index_kernels import file_texts, find_texts, number_texts
 from dibs.history.coded.indexes import Index, IndexKey, grow_index, table_of
 from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING, TIME, UNREADABLE, Documents
-from dibs.history.coded.text_kernels import file_texts, find_texts, number_texts
 from dibs.jit.groups import Table
 from dibs.jit.hashing import slots_for
 from dibs.language.expression import Like, PairCompare, Predicate, RLike, StringTest, is_timed

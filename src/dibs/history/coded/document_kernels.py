@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dibs.coding.domain import compare_bytes
-from dibs.history.coded.comparing import is_visible, passes_all
+from dibs.history.coded.index_kernels import count_below, is_ranked
 from dibs.history.coded.layout import (
     ANYTHING,
     EQUAL,
@@ -33,16 +33,17 @@ from dibs.history.coded.layout import (
     IndexEntries,
     Sorted,
 )
-from dibs.history.coded.rank_kernels import count_below, is_ranked
 from dibs.history.coded.search_kernels import (
     AFTER_KIND,
     BEFORE_KIND,
     combinations,
     group_of,
     group_start,
+    is_visible,
     lower_end,
     operand_count,
     operand_of,
+    passes_all,
     search,
     upper_end,
 )

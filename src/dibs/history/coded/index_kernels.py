@@ -1,13 +1,29 @@
-"""Kernels that build indexes over documents: entries of documents, groups of equated values, runs merged."""
+"""Kernels that build indexes over documents: entries of documents, groups of equated values, runs merged, texts
+numbered.
+
+How many documents of a stretch are there is told without looking at each, by a wavelet matrix over the rows of a run. A
+run is in the order of its keys, and which of its documents are there is told by their rows: those from the first one
+on that retention keeps. The rows are taken apart bit by bit, the highest first: a level holds one bit of every row, in
+an order in which those with a 0 in the level before come first. Counting the ones before a place, from words and sums
+of words, leads from level to level; so a bound on rows is counted in as many steps as rows have bits.
+
+    bits      level, word: bit i of word w is that of entry 64 * w + i in the order of the level
+    before    level, word: how many ones are before it, and one entry more for all
+
+Four bytes per entry for a million of them.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dibs.coding.domain import compare_bytes
-from dibs.history.coded.layout import MISSING, SEVERAL, STRING, UNREADABLE
-from dibs.jit.hashing import file_slot, find_slot
+from dibs.coding.domain import compare_bytes, prefix
+from dibs.history.coded.layout import MISSING, SEVERAL, STRING, UNREADABLE, Sorted
+from dibs.jit.group_at import part_at
+from dibs.jit.hashing import file_slot, find_slot, hash_slice
 from dibs.jit.kernel import kernel, phase
+from dibs.jit.lanes import count_bits
+from dibs.jit.words import equal_bytes
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -195,3 +211,128 @@ def merge_order(docs, older, newer):
             result[at] = i
             i += 1
     return result
+
+
+@kernel
+def make_ranks(rows, levels):
+    """(bits, before) of rows below 2 ** levels."""
+    n = len(rows)
+    words = (n + 63) >> 6
+    bits, before = np.zeros(levels * words, np.uint64), np.zeros(levels * (words + 1), np.int32)
+    current, other = rows.copy(), np.empty_like(rows)
+    for level in range(levels):
+        shift = levels - 1 - level
+        zeros = 0
+        for i in range(n):
+            one = (current[i] >> shift) & 1
+            zeros += 1 - one
+            bits[level * words + (i >> 6)] |= np.uint64(one) << np.uint64(i & 63)
+        total = 0
+        for w in range(words):
+            before[level * (words + 1) + w] = total
+            total += np.int64(count_bits(bits[level * words + w]))
+        before[level * (words + 1) + words] = total
+        a, b = 0, zeros
+        for i in range(n):
+            if (current[i] >> shift) & 1:
+                other[b] = current[i]
+                b += 1
+            else:
+                other[a] = current[i]
+                a += 1
+        current, other = other, current
+    return bits, before
+
+
+@phase
+def _ones(bits, before, first_word, first_sum, place):
+    """The ones of a level before a place."""
+    word = place >> 6
+    count = np.int64(before[first_sum + word])
+    rest = np.uint64(place & 63)
+    if rest:
+        mask = (np.uint64(1) << rest) - np.uint64(1)
+        count += np.int64(count_bits(bits[first_word + word] & mask))
+    return count
+
+
+@phase
+def is_ranked(run):
+    return len(part_at(run, Sorted, "ranks.before")) > 0
+
+
+@phase(inline=False)
+def count_below(run, size, start, stop, limit):
+    """How many entries of [start, stop) have a row below the limit. run: the address of a Sorted; size: its entries."""
+    bits, before = part_at(run, Sorted, "ranks.bits"), part_at(run, Sorted, "ranks.before")
+    words = (size + 63) >> 6
+    levels = np.int64(len(before)) // (words + 1)
+    if limit <= 0:
+        return np.int64(0)
+    if limit >> levels:
+        return stop - start
+    a, b, found = start, stop, np.int64(0)
+    for level in range(levels):
+        first_word, first_sum = level * words, level * (words + 1)
+        ones_a, ones_b = _ones(bits, before, first_word, first_sum, a), _ones(bits, before, first_word, first_sum, b)
+        zeros = size - np.int64(before[first_sum + words])
+        if (limit >> (levels - 1 - level)) & 1:
+            found += (b - ones_b) - (a - ones_a)
+            a, b = zeros + ones_a, zeros + ones_b
+        else:
+            a, b = a - ones_a, b - ones_b
+    return found
+
+
+_SIGN = np.uint64(2**63)
+
+
+@phase
+def _place_of(data, start, size, text_start, text_data, slots, count):
+    """The slot of a text: (place, number), number -1 if it is not among the first `count` texts."""
+    thing = data, start, size, text_start, text_data
+    return find_slot(slots, hash_slice(data, start, size), count, _is_text, thing)
+
+
+@phase
+def _is_text(thing, number):
+    data, start, size, text_start, text_data = thing
+    own = text_start[number]
+    return text_start[number + 1] - own == size and equal_bytes(data, start, text_data, own, size) == size
+
+
+@kernel
+def number_texts(offsets, data, text_start, text_data, slots, count):
+    """The number of each text; those that are new get the next ones, for which there must be room. Returns (key, tie,
+    how many texts there are then)."""
+    key, tie = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int32)
+    for i in range(len(key)):
+        start, size = offsets[i], offsets[i + 1] - offsets[i]
+        key[i] = np.int64(prefix(data, start, offsets[i + 1]) ^ _SIGN)
+        at, number = _place_of(data, start, size, text_start, text_data, slots, count)
+        if number < 0:
+            number, end = count, text_start[count]
+            text_data[end : end + size] = data[start : start + size]
+            text_start[count + 1] = end + size
+            count += 1
+            slots[at] = count
+        tie[i] = number
+    return key, tie, count
+
+
+@kernel
+def find_texts(offsets, data, text_start, text_data, slots, count):
+    """(key, tie) of each text; tie -1: no document has it."""
+    key, tie = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int32)
+    for i in range(len(key)):
+        start, size = offsets[i], offsets[i + 1] - offsets[i]
+        key[i] = np.int64(prefix(data, start, offsets[i + 1]) ^ _SIGN)
+        tie[i] = _place_of(data, start, size, text_start, text_data, slots, count)[1]
+    return key, tie
+
+
+@kernel
+def file_texts(text_start, text_data, slots, count):
+    """Puts all texts into slots that are empty."""
+    for i in range(count):
+        file_slot(slots, hash_slice(text_data, text_start[i], text_start[i + 1] - text_start[i]), i)

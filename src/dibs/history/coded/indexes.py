@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.history.coded.index_kernels import count_entries, file_groups, make_entries, merge_order
+from dibs.history.coded.index_kernels import count_entries, file_groups, make_entries, make_ranks, merge_order
 from dibs.history.coded.layout import INDEX, RUN, STRING, Documents, Groups, IndexEntries, Ranks, Run, Sorted
-from dibs.history.coded.rank_kernels import make_ranks
 from dibs.jit.groups import Table
 from dibs.jit.hashing import slots_for
 from dibs.thresholds import thresholds

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
 from dibs.coding.values import EventValues
-from dibs.history.ages import latest_time
 from dibs.history.history import History
 from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
 from dibs.history.state import Part as HistoryPart
-from dibs.history.state import State
+from dibs.history.state import State, latest_time
 from dibs.language.time_kernels import read_times
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.growing_parts import (
