@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dibs.matches import Matches
     from dibs.past.replay import Replay
     from dibs.segments.state import State
-    from dibs.storage.history_rows import HistoryNews
+    from dibs.storage.documents import HistoryNews
 
 Event = Union[Mapping[str, Any], bytes, bytearray, memoryview, str]  # a dict of attributes, or a JSON text of one
 TEXTS = "dibs.segments.single.texts"
@@ -375,7 +375,7 @@ class Matcher(Subscriptions):
         is_new = not store.is_durable(folder)
         durable = storage_module.Durable.open(folder, read_only, index, options)
         try:
-            declared = bring("dibs.storage.declared").keep_types(folder, given, is_new)
+            declared = bring("dibs.storage.manifest").keep_types(folder, given, is_new)
             matcher = cls(durable.index, threads, memory, options=durable.options, types=declared)
             durable.restore(matcher._layers)
             matcher._changes.durable = durable

@@ -15,8 +15,7 @@ from dibs.arrays import from_numpy
 from dibs.coding.values import EventProblem
 from dibs.items import id_order as id_order
 from dibs.jit.sorting import order_by_group
-from dibs.segments.id_columns import IdColumns, id_columns
-from dibs.segments.id_lists import lists_by_event
+from dibs.segments.id_lists import IdColumns, id_columns, lists_by_event
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.layer import by_type
 from dibs.segments.segment import Segment

@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dibs.cli import app
-from dibs.cli.catalog_shown import lay_out
+from dibs.cli.catalog import lay_out
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.storage import store

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dibs.arguments import Id
 from dibs.matcher import Matcher
-from dibs.segments import id_columns as module
-from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame, IdColumns
+from dibs.segments import id_lists as module
+from dibs.segments.id_lists import COUNT, IDS, NUMBER, Frame, IdColumns
 from guards import guarded
 
 FRAME = Frame(b'{"event":', NUMBER, b',"count":', COUNT, b',"ids":[', IDS, b'],"again":', NUMBER, b"}\n")

@@ -20,7 +20,7 @@ from dibs.history.stored import new_rows
 from dibs.language.sql import parse
 from dibs.reference import matches
 from dibs.storage import store, versions
-from dibs.storage.history_rows import HistoryHead, HistoryNews
+from dibs.storage.documents import HistoryHead, HistoryNews
 from dibs.storage.snapshot import take_snapshot
 from dibs.thresholds import smallest, using
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dibs.cli.csv_tables import CsvTable, choose_types, declared_types
-from dibs.cli.documents import HISTORY_HELP, RETAIN_HELP
 from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, Reading, advising_longer_lines
 from dibs.cli.formats import (
     ENDINGS,
@@ -26,7 +25,7 @@ from dibs.cli.formats import (
 from dibs.cli.outcome import BadInput, OnError, outcome, results, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.served import SERVER_HELP, ask, show_backtest
-from dibs.cli.subscriptions import load_file, read_subscriptions
+from dibs.cli.subscriptions import HISTORY_HELP, RETAIN_HELP, load_file, read_subscriptions
 from dibs.coding.lines import LONGEST, number_lines
 
 if TYPE_CHECKING:

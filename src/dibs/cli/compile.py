@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.outcome import OnError, outcome, say
-from dibs.cli.subscriptions import load_file
+from dibs.cli.subscriptions import HISTORY_HELP, load_file
 
 HELP = """
 Compile subscriptions into a folder of index files, which `dibs match` and Spark then open at once.

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dibs.cli.csv_tables import declared_types
-from dibs.cli.documents import HISTORY_HELP
 from dibs.cli.events import NOW_HELP, TYPES_HELP
 from dibs.cli.formats import STANDARD, open_input, show_name
 from dibs.cli.outcome import NO, BadInput, outcome, results
 from dibs.cli.served import SERVER_HELP
-from dibs.cli.subscriptions import read_subscriptions
+from dibs.cli.subscriptions import HISTORY_HELP, read_subscriptions
 
 if TYPE_CHECKING:
     from dibs.explain import Explanation
@@ -109,7 +108,7 @@ def _is_durable(path: Path) -> bool:
 def _explain_stored(folder: str, wanted: str, event: dict[str, Any], now: str | None) -> Explanation:
     """By a durable matcher, with the documents that it has."""
     from dibs import engine
-    from dibs.cli.catalog_shown import meanings
+    from dibs.cli.catalog import meanings
     from dibs.matcher import Matcher
 
     engine.load()
@@ -121,7 +120,7 @@ def _explain_stored(folder: str, wanted: str, event: dict[str, Any], now: str | 
 
 
 def _explain_served(server: str, wanted: str, event: dict[str, Any], now: str | None) -> Explanation:
-    from dibs.cli.catalog_shown import meanings
+    from dibs.cli.catalog import meanings
     from dibs.client import Client
 
     with Client(server) as client:

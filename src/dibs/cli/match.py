@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from dibs.cli.csv_tables import choose_types, declared_types
-from dibs.cli.documents import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, prepare_history
 from dibs.cli.events import MAX_LINE_HELP, NOW_HELP, TYPES_HELP, EventBatch, Reading, one_time, read_events, total_of
 from dibs.cli.formats import STANDARD, Format, format_of, show_name
 from dibs.cli.outcome import SHOWN, BadInput, OnError, outcome, say, say_problems
 from dibs.cli.progress import bar
 from dibs.cli.served import SERVER_HELP
-from dibs.cli.subscriptions import load_file
+from dibs.cli.subscriptions import HISTORY_HELP, REMEMBER_HELP, RETAIN_HELP, load_file, prepare_history
 from dibs.coding.lines import LONGEST
 
 if TYPE_CHECKING:

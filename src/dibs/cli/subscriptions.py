@@ -1,4 +1,6 @@
-"""Reading a file of subscriptions: id, expression and, if there is one, weight. Other fields are ignored."""
+"""Reading a file of subscriptions: id, expression and, if there is one, weight. Other fields are ignored.
+Joins over history see documents of a file, and the events before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dibs.cli.formats import Format, format_of, open_arrow, open_input, open_parquet, reading, show_name
-from dibs.cli.outcome import BadInput, OnError, say_problems
+from dibs.cli.outcome import BadInput, OnError, say, say_problems
 from dibs.cli.progress import bar, load_engine
 from dibs.coding.lines import number_lines
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from dibs.cli.csv_types import Kind
     from dibs.matcher import Matcher
+
 
 EXPECTED = '{"id": "alice", "expression": "price <= 580"}, with "weight" if you like'
 
@@ -256,3 +259,29 @@ def _is_number(type_: pa.DataType) -> bool:
     return any(
         test(type_) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
     )
+
+
+HISTORY_HELP = "File with documents that came before, for EXISTS, FORALL and (SELECT ...): .jsonl, .parquet or .arrow."
+REMEMBER_HELP = "Add each event to the history after it was matched, so that the next ones see it."
+RETAIN_HELP = "Keep only the last N documents of the history."
+
+
+def prepare_history(matcher: Matcher, file: str | None, remember: bool, retain: int | None) -> None:
+    """Fills the history of a matcher that is matched from now on. That of compiled files may grow here, in memory."""
+    from dibs.history.retention import Retain
+
+    if matcher.durable is not None:
+        if file is not None or retain is not None:
+            raise typer.BadParameter(
+                "a durable matcher has its own history, to which `dibs catalog remember` adds documents",
+                param_hint="--history, --retain",
+            )
+        return
+    matcher.history.refused = ""
+    if retain is not None:
+        matcher.history.retain = Retain(count=retain)
+    if file is not None:
+        matcher.history.load(file)
+    joins = matcher.joins
+    if joins and not remember and not len(matcher.history):
+        say(f"note: no document is in the history that {joins[0]} asks for; give --history or --remember")

@@ -30,8 +30,8 @@ from dibs.history.history import History, Key
 from dibs.history.retention import Retain, compact
 from dibs.history.state import Part, State
 from dibs.language.types import NO_TYPES, Types
+from dibs.storage.documents import DocumentRow, HistoryChange, HistoryHead, HistoryNews
 from dibs.storage.durable import Durable
-from dibs.storage.history_rows import DocumentRow, HistoryChange, HistoryHead, HistoryNews
 from dibs.thresholds import thresholds
 
 

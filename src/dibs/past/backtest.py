@@ -23,14 +23,12 @@ from dibs.errors import ArgumentError, EventError, ExpressionError, Problem, sho
 from dibs.history.retention import Retention
 from dibs.language.present import Now, Present, read_now
 from dibs.language.types import Types, check_types
-from dibs.past.before import Before
 from dibs.past.columns import Expressions, Satisfied
-from dibs.past.diagnosis import Diagnosis, KeptBatches, diagnose, matches_little
+from dibs.past.diagnosis import Before, Diagnosis, KeptBatches, diagnose, matches_little
 from dibs.past.histogram import EventTimes, Histogram, HistogramCounting, times_of
 from dibs.past.shown import share, show_problems, show_row
-from dibs.past.sources import StoredBatch, StoredEvents, Wanted
+from dibs.past.sources import Spread, StoredBatch, StoredEvents, Wanted
 from dibs.past.sources_files import open_events
-from dibs.past.spread import Spread
 
 ROWS = 1 << 16  # events at a time
 PROBLEMS_KEPT = 1_000

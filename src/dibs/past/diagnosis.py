@@ -5,7 +5,8 @@ One function for all who ask: `dibs.backtest` and `dibs backtest` of stored even
 recent ones. What else makes an expression fail belongs here.
 
 A conjunction is TRUE exactly where all of its conditions are, and a disjunction where one is: so the conditions are
-tried each on its own, in one pass, and their sets of events are intersected (or united) one after the other.
+tried each on its own, in one pass, and their sets of events are intersected (or united) one after the other. Joins over
+history see each stored event after those before it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.events import WantedNames
+from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.errors import DibsError
 from dibs.explain_words import KIND_NAMES, TEXT_WIDTH, escape, short_sql, shorten
-from dibs.history.retention import Retention
+from dibs.history.derive import Joins, Remembering
+from dibs.history.history import History
+from dibs.history.plan import Candidates, Costs
+from dibs.history.prefilter import PreFilter
+from dibs.history.retention import Retention, check_retain
 from dibs.language.expression import (
     And,
     Between,
@@ -44,15 +49,57 @@ from dibs.language.expression import (
 )
 from dibs.language.expression import Like as LikePredicate
 from dibs.language.expression import RLike as RLikePredicate
-from dibs.language.present import Present
+from dibs.language.present import Instants, Present, read_clock
 from dibs.language.printer import is_derived, to_sql
 from dibs.language.sql import parse
 from dibs.language.types import NO_TYPES, Types
-from dibs.past.before import Before
 from dibs.past.columns import Expressions
 from dibs.past.shown import share
 from dibs.past.sources import Plain, StoredBatch, StoredEvents, Wanted
 from dibs.reference import values_of
+
+
+class Before:
+    """A history of its own: empty, or with some documents, and then the events one after the other."""
+
+    def __init__(
+        self,
+        joins: tuple[str, ...],
+        documents: Any = None,
+        retain: Retention = None,
+        now: Present | Instants = None,
+        types: Types = NO_TYPES,
+    ):
+        """now: the time of the match, one for all events unless it is the name of an attribute."""
+        self._joins = Joins(joins, Costs(), PreFilter()) if joins else None
+        self._now = read_clock() if now is None else now
+        self._history, self._types = History(check_retain(retain), types), types
+        if documents is not None:
+            self._history.load(documents)
+
+    def read(self, events: Any, names: WantedNames, attributes: str | None) -> EventValues:
+        """The values of the next events, with those of the joins; what cannot be read is in .problems."""
+        joins = self._joins
+        if joins is None:
+            return read_events(events, names, attributes, on_error="skip", now=self._now, types=self._types)
+        turn = Remembering(self._history, events, attributes)
+
+        def read() -> EventValues:
+            values = read_events(turn.rows, names, attributes, on_error="skip", now=self._now, types=self._types)
+            turn.begin(values)
+            derived = joins.derive(values, self._all_joins, (), self._history.state, turn)
+            turn.remember()
+            return derived
+
+        return self._history.change(read)
+
+    def _all_joins(self, values: EventValues, *_: Any) -> Candidates:
+        """All of them are needed for all events: no index tells which are not."""
+        assert self._joins is not None
+        names = self._joins.names
+        event = np.repeat(np.arange(values.events), len(names))
+        yield names, event, np.tile(np.arange(len(names)), values.events)
+
 
 LITTLE = 0.01  # of the events: what matches fewer is looked into
 MOST = 100_000  # events that are looked into: the first

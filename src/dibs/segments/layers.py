@@ -40,10 +40,10 @@ from dibs.segments.upkeep import Job, Upkeep
 from dibs.thresholds import thresholds
 
 BUSY = 8  # times as many rows are merged at once while the background is at work on others
-REST = 10  # the background rests so many times as long as merging everything took before it does that without need
+MERGE_IDLE_FACTOR = 10  # a merge of everything that is not needed comes after so many times as long as the last took
 A_ROW = 2e-6  # seconds of merging a row, about, before it was measured
 A_LOOK = 1.0  # seconds between two looks of readers for work in the background
-LATELY = 0.05  # seconds: who has begun a match since is probably still at it
+ACTIVE_READER_SECONDS = 0.05  # who has begun a match since is probably still at it
 
 
 class Layers:
@@ -130,7 +130,7 @@ class Layers:
             self.state = state
         if ids or segments:
             self.upkeep.wake()
-        if time.monotonic() - self._last_read < LATELY:
+        if time.monotonic() - self._last_read < ACTIVE_READER_SECONDS:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
 
     def append(self, segments: Iterable[Segment], version: int) -> None:
@@ -237,7 +237,7 @@ class Layers:
         now = time.monotonic()
         if now < self._next_tidying or extra <= max(thresholds.merged_at_once, rows // 1000):
             return []
-        self._next_tidying = now + REST * self._a_row * rows
+        self._next_tidying = now + MERGE_IDLE_FACTOR * self._a_row * rows
         return own
 
     def _merge_apart(self, segments: Collection[Segment]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from dibs.arguments import Id
-from dibs.segments.id_columns import IdColumns
+from dibs.segments.id_lists import IdColumns
 from dibs.service.database import Database
 
 MINUTE, HOUR = 60, 3_600

@@ -28,7 +28,7 @@ from dibs.arguments import Id
 from dibs.errors import EventError
 from dibs.language.present import datetime_at, read_clock
 from dibs.matches import Matches
-from dibs.segments.id_columns import IdColumns
+from dibs.segments.id_lists import IdColumns
 from dibs.segments.single.texts import dict_of
 from dibs.service.deadlines import Deadlines
 from dibs.service.delivery import Enqueued, Outbox

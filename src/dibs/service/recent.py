@@ -18,9 +18,8 @@ from dibs.arguments import Id
 from dibs.coding.events import WantedNames
 from dibs.coding.lines import read_lines
 from dibs.language.types import NO_TYPES, Types
-from dibs.past.before import Before
 from dibs.past.columns import Expressions
-from dibs.past.diagnosis import Diagnosis, diagnose, matches_little
+from dibs.past.diagnosis import Before, Diagnosis, diagnose, matches_little
 from dibs.past.sources import InMemory
 
 SHOWN_IDS = 100  # of an event's matches

@@ -1,4 +1,4 @@
-"""The steps of `compile`, on the driver: jobs, and of what they tell the version.
+"""The steps of `compile`, on the driver: runs the jobs, and writes the version from their reports.
 
     the first version
         table ─> build_at_once ─────────────────────────┐ segment files     ids that come twice     one small file:

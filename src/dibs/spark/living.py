@@ -22,7 +22,7 @@ from dibs.spark.places import Place
 from dibs.spark.snapshots import BASES, Snapshot, Step, write_step
 from dibs.storage import store
 from dibs.storage.catalog import Catalog
-from dibs.storage.catalog_reading import News
+from dibs.storage.catalog_changes import News
 from dibs.storage.manifest import Manifest, read_manifest
 from dibs.storage.snapshot import take_snapshot, take_version
 from dibs.thresholds import thresholds

@@ -37,22 +37,25 @@ from dibs.errors import DamagedError, FormatError, StorageError
 from dibs.segments.ids import Id
 from dibs.segments.segment import DEFAULT_WEIGHT
 from dibs.storage import catalog_check as checking
-from dibs.storage.catalog_changes import IdsInUse, NewRows, forget_removals, put, put_new
-from dibs.storage.catalog_check import Seal, SealFile
-from dibs.storage.catalog_reading import (
+from dibs.storage.catalog_changes import (
     CatalogSession,
+    IdsInUse,
+    NewRows,
     News,
     count_used_bytes,
+    forget_removals,
+    put,
+    put_new,
     read_changes,
     read_columns,
     read_entries,
     read_page,
     verify,
 )
+from dibs.storage.catalog_check import Seal, SealFile
 from dibs.storage.catalog_rows import CatalogColumns, Entry, seed_of
 from dibs.storage.catalog_schema import CatalogState, create_catalog, read_state, write_state
-from dibs.storage.documents import put_change, read_head, read_news
-from dibs.storage.history_rows import HistoryChange, HistoryNews
+from dibs.storage.documents import HistoryChange, HistoryNews, put_change, read_head, read_news
 from dibs.storage.sqlite import DATA, LOG, file_size
 
 OLD_DATA = "data.mdb"  # of LMDB, up to format 1

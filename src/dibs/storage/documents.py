@@ -9,6 +9,8 @@
 A change of the history has a number, 1, 2, 3... of its own: nothing that follows subscriptions hears of documents that
 no join asks for. As with subscriptions, each row has a checksum, and the one row of `history` has the sums of them.
 A row of documents is deleted when all of them are gone.
+
+DocumentRow, HistoryHead and HistoryNews are the form in which a history is stored, here or in a file (store.py).
 """
 
 from __future__ import annotations
@@ -16,11 +18,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from dibs.storage.catalog_rows import Unsound, wrap
 from dibs.storage.catalog_schema import HISTORY, HISTORY_FORMAT
-from dibs.storage.history_rows import DocumentRow, HistoryChange, HistoryHead, HistoryNews
 
 COLUMNS = "number, size, form, attributes, content, keys, version, time, checksum"
 READ_AT_ONCE = 1_000  # rows
@@ -153,3 +154,44 @@ def _checksum_of(seed: Any, values: tuple[Any, ...]) -> int:
     state = seed.copy()
     state.update(repr(values).encode("utf-8", "surrogatepass"))
     return int.from_bytes(state.digest(), "little", signed=True)
+
+
+class DocumentRow(NamedTuple):
+    """Documents that came together."""
+
+    number: int  # of the first
+    size: int
+    form: str
+    attributes: str | None  # the column that holds the attributes
+    content: bytes | str
+    keys: str | None  # None: they have none
+
+
+class HistoryHead(NamedTuple):
+    """What the history says of itself."""
+
+    change: int = 0  # the number of the last one
+    first: int = 0  # documents before it are gone
+    end: int = 0  # the number that the next document gets
+    newest: int | None = None  # the greatest time by which documents were retained
+    retain: str | None = None  # how much is kept, in the history's words
+    rows: int = 0  # of documents
+    rows_sum: int = 0  # of their checksums
+    gone: int = 0  # rows of that table
+    gone_sum: int = 0
+
+
+class HistoryChange(NamedTuple):
+    """The history after a change, with what came and what went by it."""
+
+    head: HistoryHead  # rows, gone and their sums are worked out when it is written
+    rows: list[DocumentRow]
+    gone: Iterable[int]  # that were there before, or have just come; those below head.first need not be named
+
+
+class HistoryNews(NamedTuple):
+    """What has changed since some change."""
+
+    head: HistoryHead
+    rows: list[DocumentRow]  # of documents that came since
+    gone: frozenset[int]

@@ -1,15 +1,15 @@
 """Durable: the folder of a matcher that survives its process.
 
-    catalog/             the truth: every subscription, the log of changes and the history, in SQLite (storage.catalog)
+    catalog/             the truth: every subscription, recent removals and the history, in SQLite (storage.catalog)
     index.dibs           the manifest: which segments there are, and the version up to which they hold all changes
     segment-*.dibs       compiled subscriptions, each file written once
     removed-*.dibs       rows that are gone from a segment
     writer.lock          held by the one writer
 
 A change is durable when the catalog has committed it. Segments follow later: in the background they are saved, the
-manifest is swapped, the log is trimmed and files that no manifest names are removed. So opening means: map the segments
-of the manifest, then apply the changes of the log since. Segments that are missing or damaged are compiled again from
-the catalog. Only a damaged catalog cannot be mended here, and is refused.
+manifest is swapped, older removals are forgotten and files that no manifest names are removed. So opening means: map
+the segments of the manifest, then apply what the catalog has since. Segments that are missing or damaged are compiled
+again from the catalog. Only a damaged catalog cannot be mended here, and is refused.
 
 Readers in other processes look at the catalog's stamp before each match and apply what is new. A file
 that is removed while a reader has it mapped stays readable to it; one that goes between reading the manifest and
@@ -44,7 +44,7 @@ from dibs.segments.upkeep import Job
 from dibs.storage import store
 from dibs.storage.catalog import Catalog
 from dibs.storage.catalog_rows import CatalogColumns
-from dibs.storage.history_rows import HistoryChange, HistoryNews
+from dibs.storage.documents import HistoryChange, HistoryNews
 from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, write_manifest
 from dibs.storage.older import OlderLanguage
 from dibs.storage.segment_files import SegmentFiles, check_ours

@@ -3,6 +3,8 @@ the new one; files that it does not name are leftovers of writers that were cut 
 
 Numbers of files only grow: a name is never used again, so a reader of an older manifest finds the file that it means,
 or none.
+
+The declared types of a durable folder are in a file of their own, written when the folder is made and never again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dibs.errors import DamagedError
+from dibs.errors import ArgumentError, DamagedError
+from dibs.language.types import NO_TYPES, Types, check_types
 from dibs.storage.files import ADVICE, read_file, write_file
 
 HEAD = "index.dibs"  # the file's name
@@ -69,3 +72,33 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest(**fields)
     except (KeyError, TypeError) as e:
         raise DamagedError(folder / HEAD, f"it makes no sense ({e}); {ADVICE}") from e
+
+
+FILE = "types.dibs"
+
+
+def keep_types(folder: Path, given: Types | None, is_new: bool) -> Types:
+    """The types of a folder: those that are given, if it is new. Raises ArgumentError when it has others."""
+    if is_new and given:
+        write_file(folder / FILE, "types", {"types": dict(given)}, {})
+        return given
+    found = read_types(folder)
+    if given is not None and given != found:
+        was = f"has the types {found}" if found else "has no types"
+        raise ArgumentError(
+            f"{folder} {was}, and is opened with {given}: leave types out; for others, export its subscriptions and "
+            "import them into a new folder"
+        )
+    return found
+
+
+def read_types(folder: Path) -> Types:
+    """Raises DamagedError."""
+    try:
+        about, _ = read_file(folder / FILE, "types")
+    except FileNotFoundError:
+        return NO_TYPES
+    try:
+        return check_types(about["types"])
+    except (KeyError, ArgumentError) as error:
+        raise DamagedError(folder / FILE, f"it makes no sense ({error}); {ADVICE}") from error

@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from dibs.errors import DamagedError
-from dibs.storage.declared import read_types
 from dibs.storage.files import PARTIAL, storage_error, sync_folder
-from dibs.storage.manifest import Manifest, read_manifest, write_manifest
+from dibs.storage.manifest import Manifest, read_manifest, read_types, write_manifest
 from dibs.storage.versions import Version, write_version
 
 TRIES = 20  # while the writer swaps manifests

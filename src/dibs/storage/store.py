@@ -29,6 +29,7 @@ from dibs.segments.ids import IdIndex
 from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
+from dibs.storage.documents import DocumentRow, HistoryHead, HistoryNews
 from dibs.storage.files import (
     ADVICE,
     PARTIAL,
@@ -40,7 +41,6 @@ from dibs.storage.files import (
     write_file,
 )
 from dibs.storage.files import FORMAT as FORMAT
-from dibs.storage.history_rows import DocumentRow, HistoryHead, HistoryNews
 from dibs.storage.manifest import HEAD as HEAD
 from dibs.storage.manifest import Manifest, StoredSegment, history_name, read_manifest, segment_name, write_manifest
 from dibs.storage.older import has_old_times, move_times

@@ -34,7 +34,7 @@ from dibs.language.table import ACCEPT, REJECT
 from dibs.matcher import Matcher
 from dibs.past.backtest import backtest
 from dibs.segments.compile import compile_forms, compile_mixed, compile_texts, form_of
-from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame
+from dibs.segments.id_lists import COUNT, IDS, NUMBER, Frame
 from dibs.thresholds import smallest, using
 
 SIMPLE = [

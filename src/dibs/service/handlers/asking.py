@@ -14,7 +14,7 @@ from dibs.errors import EventError, UnknownId
 from dibs.language.present import datetime_at, read_clock
 from dibs.language.types import check_types
 from dibs.matches import Matches
-from dibs.segments.id_columns import COUNT, IDS, NUMBER, Frame, IdColumns
+from dibs.segments.id_lists import COUNT, IDS, NUMBER, Frame, IdColumns
 from dibs.service.call import Answer, Call
 from dibs.service.misses import find_misses
 from dibs.service.problems import SHOWN, Refusal, refusal_of
