@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dibs.jit import bits, lanes, scanning, words
-from dibs.jit.addresses import value_at
+from dibs.jit.bits import value_at
 from dibs.jit.plain import Memory, plain_kernel, wrap
 
 SCRIPT = Path(__file__).parents[1] / "plain_kernels.py"

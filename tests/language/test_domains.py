@@ -11,9 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from dibs.coding.clauses import code_clauses
+from dibs.coding.clauses import code_clauses, code_declared
 from dibs.coding.domain import NUMBER_BASE
-from dibs.coding.identity import code_declared
 from dibs.coding.values import Range
 from dibs.errors import ArgumentError, EventError, ExpressionError, SubscriptionErrors
 from dibs.language.sql import parse

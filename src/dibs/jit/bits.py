@@ -1,6 +1,9 @@
-"""The bits of a float64 as an integer, and back, without an array between."""
+"""The bits of a float64 as an integer and back, without an array between; and memory that comes as a number: what other
+libraries hand over by address."""
 
 from __future__ import annotations
+
+import ctypes
 
 import numpy as np
 from llvmlite import ir
@@ -31,3 +34,19 @@ def number_of_bits(typingctx, bits):
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.int64), code
+
+
+def _plain_value_at(like, address):
+    kind = np.dtype(type(like))
+    return np.frombuffer((ctypes.c_char * kind.itemsize).from_address(int(address)), kind)[0]
+
+
+@operation(_plain_value_at)
+def value_at(typingctx, like, address):
+    """The value at this address, which is of the same type as `like`."""
+
+    def code(context, builder, signature, args):
+        kind = context.get_data_type(like)
+        return builder.load(builder.inttoptr(args[1], kind.as_pointer()), align=1)
+
+    return like(like, address), code

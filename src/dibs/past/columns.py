@@ -21,10 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.batch import code_events, pieces
-from dibs.coding.clauses import Clauses
+from dibs.coding.clauses import Clauses, code_declared
 from dibs.coding.domain import NUMBER_BASE, Domains, number_cell, string_cell
 from dibs.coding.groups import NumberConstants, StringConstants
-from dibs.coding.identity import code_declared
 from dibs.coding.values import EventValues
 from dibs.errors import ExpressionError
 from dibs.index import AUTO, create

@@ -19,12 +19,11 @@ from dibs.arguments import DEFAULT_WEIGHT as DEFAULT_WEIGHT
 from dibs.arrays import from_numpy
 from dibs.coding.alternatives import join_alternatives
 from dibs.coding.batch import CodedEvents, code_events
-from dibs.coding.clauses import Clauses, runs
+from dibs.coding.clauses import Clauses, code_declared, runs
 from dibs.coding.computed.residuals import Residuals, join
 from dibs.coding.computed.splitting import split
 from dibs.coding.computed.verifying import Verifier
 from dibs.coding.domain import Domains
-from dibs.coding.identity import code_declared
 from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
 from dibs.coding.values import EventValues

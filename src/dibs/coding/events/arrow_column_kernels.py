@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.jit.addresses import value_at
+from dibs.jit.bits import value_at
 from dibs.jit.borrowing import borrow
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import count_bits, lowest_bit

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from dibs.coding.batch import CodedEvents, code_events
-from dibs.coding.clauses import Clauses
+from dibs.coding.clauses import Clauses, code_declared
 from dibs.coding.events import read_events
-from dibs.coding.identity import code_declared
 from dibs.errors import DibsError, IndexTooLarge
 from dibs.index import create, find
 from dibs.index.base import Index, Pairs, Sink, do_pending, renumber
