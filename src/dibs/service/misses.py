@@ -49,7 +49,7 @@ def find_misses(matcher: Matcher, event: dict[str, Any], limit: int) -> dict[str
     each, begun = max(SHOWN, RANKED // max(1, len(found))), thread_time()
     some = {name: values[:COMPARED] for name, values in present.items()}
     ranked = [
-        (name, *_rank(matcher, ids[:each], ids[each:], some, begun + RANKING * place / len(found)))
+        (name, *_rank(matcher, ids, some, each, begun + RANKING * place / len(found)))
         for place, (name, ids) in enumerate(found, 1)
     ]
     ranked.sort(key=lambda row: (row[2][0], -len(row[1]), row[0]))
@@ -61,18 +61,15 @@ def find_misses(matcher: Matcher, event: dict[str, Any], limit: int) -> dict[str
 
 
 def _rank(
-    matcher: Matcher, ids: list[Id], rest: list[Id], present: dict[str, list[Any]], end: float
+    matcher: Matcher, ids: list[Id], present: dict[str, list[Any]], most: int, end: float
 ) -> tuple[list[Id], list[float]]:
-    """The ids by their distance, with it; the rest are behind, as far as something can be, with those that are not
-    reached by the end."""
-    near = []
-    for place, id in enumerate(ids):
-        if place and thread_time() > end:
-            rest = ids[place:] + rest
-            break
-        near.append((_distance(matcher, id, present), place, id))
-    near.sort()
-    return [id for *_, id in near] + rest, [round(far, 9) for far, *_ in near] + [MISSING] * len(rest)
+    """The ids by their distance, with it; those beyond `most`, or reached after the end, are behind, as far as
+    something can be."""
+    near: list[tuple[float, int, Id]] = []
+    while len(near) < min(most, len(ids)) and (not near or thread_time() < end):
+        near.append((_distance(matcher, ids[len(near)], present), len(near), ids[len(near)]))
+    rest = ids[len(near) :]
+    return [id for *_, id in sorted(near)] + rest, [round(far, 9) for far, *_ in sorted(near)] + [MISSING] * len(rest)
 
 
 def _distance(matcher: Matcher, id: Id, present: dict[str, list[Any]]) -> float:
