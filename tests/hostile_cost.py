@@ -3,6 +3,7 @@
     python tests/hostile_cost.py                       every event against every kind of subscriptions, `auto`
     python tests/hostile_cost.py --index scan betree   the same with other structures
     python tests/hostile_cost.py --only values --sizes 10000 100000 1000000
+    python tests/hostile_cost.py --http                one process of `dibs serve`, and what it spends
 
 Each case is one event, made in three sizes, against subscriptions that stay the same. An event may cost its size times
 a logarithm, and its matches; what grows faster is marked, and the exit code is 1. An event that is refused (EventError)
@@ -15,15 +16,24 @@ import argparse
 import gc
 import json
 import math
+import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pyarrow as pa
 
 import dibs
 from plain_matchers import plain_matcher
+
+sys.path.insert(0, str(Path(__file__).parent / "service"))
+
+from serving import JSON_LINES, Processes
 
 Subscriptions = list[tuple[int, str]]
 SIZES = (10_000, 100_000, 1_000_000)
@@ -254,17 +264,47 @@ WAYS: dict[str, Way] = {
 }
 
 
+class Served:
+    """A matcher behind HTTP, in a process of its own."""
+
+    def __init__(self, served: Processes):
+        self.process = str(served.process.pid)
+        self.client = httpx.Client(base_url=served.url, timeout=300)
+
+    def ask(self, path: str, body: bytes, lines: bool = False) -> Any:
+        answer = self.client.post(path, content=body, headers=JSON_LINES if lines else {})
+        if 400 <= answer.status_code < 500:
+            raise dibs.EventError(answer.json()["detail"])
+        return answer.raise_for_status()
+
+
+HTTP_WAYS: dict[str, Way] = {
+    "match": Way(text_of, lambda m, text: m.ask("/v1/match", text)),
+    "lines": Way(text_of, lambda m, text: m.ask("/v1/match", text, lines=True)),
+    "explained": Way(text_of, lambda m, text: m.ask("/v1/match?explain=true", text, lines=True)),
+    "publish": Way(text_of, lambda m, text: m.ask("/v1/publish", text)),
+}
+
+
 # ---- measuring ----
 
 
-def peak_megabytes() -> float:
-    with open("/proc/self/status") as status:
+def spent(process: str) -> float:
+    """Seconds of processor."""
+    if process == "self":
+        return time.process_time()
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_megabytes(process: str = "self") -> float:
+    with open(f"/proc/{process}/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 
-def forget_peak() -> None:
+def forget_peak(process: str = "self") -> None:
     gc.collect()
-    with open("/proc/self/clear_refs", "w") as refs:
+    with open(f"/proc/{process}/clear_refs", "w") as refs:
         refs.write("5")
 
 
@@ -277,18 +317,19 @@ class Cost(NamedTuple):
 
 def measure(m: Any, way: Way, make: Callable[[int], dict[str, Any]], size: int, times: int = 2) -> Cost:
     """The cheapest of a few runs; what it needed beyond what was there, at most."""
+    process = m.process if isinstance(m, Served) else "self"
     event = way.prepare(make(size))
     best, megabytes, outcome = math.inf, 0.0, "matched"
     for _ in range(times):
-        forget_peak()
-        before = peak_megabytes()
-        start = time.process_time()
+        forget_peak(process)
+        before = peak_megabytes(process)
+        start = spent(process)
         try:
             way.run(m, event)
         except dibs.DibsError as e:
             outcome = type(e).__name__ + ": " + str(e)[:60]
-        took = time.process_time() - start
-        best, megabytes = min(best, took), max(megabytes, peak_megabytes() - before)
+        took = spent(process) - start
+        best, megabytes = min(best, took), max(megabytes, peak_megabytes(process) - before)
         if took > ENOUGH / 10:
             break
     return Cost(size, best, megabytes, outcome)
@@ -304,25 +345,41 @@ def exponent(costs: list[Cost]) -> float:
     return max(steps, default=0.0)
 
 
-def matcher_of(kind: str, count: int, index: str) -> Any:
-    m = plain_matcher() if index == "cold" else dibs.Matcher(index=index)
-    m.add_many(list(enumerate(KINDS[kind](count))))
-    if kind == "joins":
-        m.history.load(DOCUMENTS)
-    return m
+@contextmanager
+def matcher_of(kind: str, count: int, index: str) -> Iterator[Any]:
+    """index: also `cold`, what works before the engine is here, and `http`."""
+    rules = list(enumerate(KINDS[kind](count)))
+    if index == "http":
+        with tempfile.TemporaryDirectory() as folder, Processes(Path(folder) / "searches", "--open") as served:
+            m = Served(served)
+            lines = b"\n".join(json.dumps({"id": id, "expression": text}).encode() for id, text in rules)
+            m.ask("/v1/subscriptions", lines, lines=True)
+            if kind == "joins":
+                m.ask("/v1/publish", b"\n".join(map(text_of, DOCUMENTS)), lines=True)
+            yield m
+        return
+    with plain_matcher() if index == "cold" else dibs.Matcher(index=index) as m:
+        m.add_many(rules)
+        if kind == "joins":
+            m.history.load(DOCUMENTS)
+        # As the service does: the collector looks at all that a process has whenever there is a quarter more, which
+        # many containers in one text are. That is no cost of the event, and begins at some size.
+        gc.collect()
+        gc.freeze()
+        yield m
 
 
-def run_case(m: Any, way: str, event: str, sizes: Iterable[int]) -> list[Cost]:
+def run_case(m: Any, way: Way, event: str, sizes: Iterable[int]) -> list[Cost]:
     costs: list[Cost] = []
     make = EVENTS[event]
-    WAYS[way].run(m, WAYS[way].prepare(make(1_000)))  # what is built once
+    way.run(m, way.prepare(make(1_000)))  # what is built once
     for size in sizes:
         if len(costs) > 1:
             a, b = costs[-2:]
             grows = max(b.seconds / max(a.seconds, 1e-4), b.size / a.size)
             if b.seconds * grows > ENOUGH:
                 break
-        costs.append(measure(m, WAYS[way], make, size))
+        costs.append(measure(m, way, make, size))
     return costs
 
 
@@ -332,33 +389,40 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of events, kinds or ways")
     parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--subscriptions", type=int, default=20_000)
+    parser.add_argument("--http", action="store_true", help="over HTTP instead of in this process")
     options = parser.parse_args()
     steep = 0
-    for index in options.index:
+    for index in ["http"] if options.http else options.index:
         for kind in KINDS:
-            m = None
-            for event in EVENTS:
-                for way in WAYS:
-                    names = (event, kind, way)
-                    if not all(any(part in name for name in names) for part in options.only):
-                        continue
-                    if event == "ranges" and way in ("json", "lines", "arrow", "remember"):
-                        continue
-                    if m is None:
-                        m = matcher_of(kind, 500 if index == "cold" else options.subscriptions, index)
-                    costs = run_case(m, way, event, options.sizes)
-                    grows = exponent(costs)
-                    missing = len(costs) < len(options.sizes)
-                    mark = "STEEP" if grows > STEEP else "SLOW" if missing else ""
-                    steep += bool(mark)
-                    row = "  ".join(f"{c.seconds:8.3f} s {c.megabytes:6.0f} MB" for c in costs)
-                    refused = {c.outcome for c in costs} - {"matched"}
-                    shown = f"{index:10} {kind:13} {event:22} {way:8} {row}  ^{grows:4.2f} {mark}"
-                    print(shown, *refused, flush=True)
-            if m is not None:
-                m.close()
+            cases = [case for case in cases_of(index) if is_chosen((*case, kind), options.only)]
+            if cases:
+                with matcher_of(kind, 500 if index == "cold" else options.subscriptions, index) as m:
+                    steep += sum(show(m, index, kind, *case, options.sizes) for case in cases)
     print(f"{steep} grow faster than they should")
     return int(steep > 0)
+
+
+def cases_of(index: str) -> Iterator[tuple[str, str]]:
+    """Event and way."""
+    for event in EVENTS:
+        for way in HTTP_WAYS if index == "http" else WAYS:
+            if event != "ranges" or (index != "http" and way not in ("json", "lines", "arrow", "remember")):
+                yield event, way
+
+
+def is_chosen(names: Iterable[str], parts: list[str]) -> bool:
+    return all(any(part in name for name in names) for part in parts)
+
+
+def show(m: Any, index: str, kind: str, event: str, way: str, sizes: list[int]) -> bool:
+    """Whether it grows faster than it should."""
+    costs = run_case(m, (HTTP_WAYS if index == "http" else WAYS)[way], event, sizes)
+    grows = exponent(costs)
+    mark = "STEEP" if grows > STEEP else "SLOW" if len(costs) < len(sizes) else ""
+    row = "  ".join(f"{c.seconds:8.3f} s {c.megabytes:6.0f} MB" for c in costs)
+    refused = {c.outcome for c in costs} - {"matched"}
+    print(f"{index:10} {kind:13} {event:22} {way:9} {row}  ^{grows:4.2f} {mark}", *refused, flush=True)
+    return bool(mark)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import pytest
 from numba.core.caching import NullCache
 
 from dibs.jit.kernel import kernel
-from dibs.jit.undisturbed import bring, undisturbed
+from dibs.jit.undisturbed import _Work, bring, undisturbed
 from first_loads import Interrupted, run
 
 MAIN = threading.main_thread().ident
@@ -106,6 +106,18 @@ def test_what_fails_there_fails_here() -> None:
     assert undisturbed(lambda: 5) == 5
     with pytest.raises(ModuleNotFoundError):
         bring("dibs.no_such_thing")
+
+
+def test_nobody_waits_for_a_thread_that_has_no_memory_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError  # as the thread's first call does, where there is no room for its frame
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Work, "run", fail)
+        patch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frame
+        with pytest.raises(MemoryError):
+            undisturbed(lambda: 5)
+    assert undisturbed(lambda: 5) == 5
 
 
 def test_another_thread_does_it_itself() -> None:

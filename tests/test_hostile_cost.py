@@ -103,6 +103,17 @@ def test_explaining_lists_of_constants() -> None:
     assert time_of(2_000) < STEEP * time_of(20)
 
 
+def test_explaining_a_long_pattern() -> None:
+    """It is read once, not for each value."""
+    event = {"t": ["x"] * 3_000}
+
+    def time_of(length: int) -> float:
+        tree = parse(f"t LIKE '%{'a' * length}_b%'")
+        return seconds(lambda: explain(tree, event))
+
+    assert time_of(10_000) < STEEP * time_of(10)
+
+
 def test_large_events_wait_for_kernels() -> None:
     m = plain_matching([(i, f"a LIKE '%x{i}%y_z%' OR b = {i}") for i in range(100)])
     assert m.match({"a": "x7 y.z", "b": [1, 2]}) == [1, 2, 7]

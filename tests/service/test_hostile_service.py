@@ -43,3 +43,24 @@ def test_what_once_ended_the_process(served: Running) -> None:
     for _ in range(10):
         assert len(client.post("/v1/match", content=event).json()["subscriptions"]) == len(words) + len(values)
     assert client.get("/health").status_code == 200
+
+
+def test_explanations_of_a_large_event_end(served: Running) -> None:
+    """Each looks at the whole event: there are as many as take no long time together."""
+    client = served.client("explained")
+    lines = b"\n".join(orjson.dumps({"id": i, "expression": f"a = {i}"}) for i in range(100))
+    assert client.post("/v1/subscriptions", content=lines, headers=JSON_LINES).status_code == 200
+    found = client.post("/v1/match?explain=true", content=orjson.dumps({"a": list(range(100_000))})).json()
+    assert found["subscriptions"] == list(range(100)) and 0 < len(found["explanations"]) < 100
+    assert all(each["matched"] for each in found["explanations"])
+
+
+def test_misses_of_a_large_event_end(served: Running) -> None:
+    """The distances of those that are not reached in time are not found: they come after the others."""
+    client = served.client("missed")
+    listed = ", ".join(str(i + 0.5) for i in range(200))
+    lines = b"\n".join(orjson.dumps({"id": i, "expression": f"a IN ({listed}, {-i}.5)"}) for i in range(100))
+    assert client.post("/v1/subscriptions", content=lines, headers=JSON_LINES).status_code == 200
+    [found] = client.post("/v1/misses", json={"event": {"a": list(range(3_000))}}).json()["misses"]
+    assert found["count"] == 100 and sorted(found["subscriptions"]) == list(range(100))
+    assert found["distances"][0] < 0.1 and found["distances"][-1] == 1.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -828,3 +830,13 @@ def test_a_long_log_is_saved_on_closing(folder):
         m.add("a", "x = 1")
     with open_matcher(folder) as m:
         assert m.stats()["storage"]["changes to replay"] == 1 and len(m) == 2001
+
+
+def test_a_matcher_that_outlives_the_modules_goes_silently(folder: Path) -> None:
+    """One that nobody closed, deleted by the interpreter when globals are None."""
+    keep = "from dibs.storage import durable; durable.kept = m"
+    program = f"import sys, dibs; m = dibs.Matcher.open(sys.argv[1]); m.add('a', 'x = 1'); {keep}; del m"
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    with open_matcher(folder) as again:
+        assert again.match(EVENT) == ["a"]

@@ -19,6 +19,7 @@ import _thread
 import atexit
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -35,6 +36,10 @@ class Ending(BaseException):
     """Stops the compiler when the interpreter ends. Nobody waits for what it compiles any more."""
 
 
+class _Life:
+    """Held by a thread alone. It is gone where the thread could not even begin to work, for want of memory."""
+
+
 class _Work(Generic[T]):
     """Done by a thread of its own. Whoever is interrupted while waiting leaves nothing behind."""
 
@@ -45,8 +50,14 @@ class _Work(Generic[T]):
         self._is_done = False  # set before `_ended` is let go, and looked at before that is waited for
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
+        self._life: weakref.ref[_Life] | None = None
 
-    def run(self) -> None:
+    def start(self) -> None:
+        life = _Life()
+        self._life = weakref.ref(life)
+        _thread.start_new_thread(self.run, (life,))
+
+    def run(self, life: _Life) -> None:
         try:
             assert self._work is not None
             with _loader.turn:
@@ -65,6 +76,9 @@ class _Work(Generic[T]):
     def wait(self) -> None:
         while not self._is_done:
             self._ended.acquire(timeout=A_WHILE)
+            is_gone = self._life is not None and self._life() is None
+            if is_gone and not self._is_done:
+                raise MemoryError("there is no memory for a thread to work in")
 
     def outcome(self) -> T:
         error, self._error = self._error, None
@@ -108,7 +122,7 @@ def undisturbed(work: Callable[[], T], modules: tuple[str, ...] = ()) -> T:
         before.wait()
     own = _Work(work)
     try:
-        _thread.start_new_thread(own.run, ())
+        own.start()
     except RuntimeError:  # no more threads: there are too many, or the interpreter ends
         return work()
     own.wait()

@@ -13,6 +13,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,15 +139,22 @@ def like_tokens(pattern: str, escape: str) -> list[Any]:
     return tokens
 
 
-def is_like(text: str, pattern: str, escape: str) -> bool:
-    """What stands before the first ANY_TEXT begins the text, what stands behind the last one ends it, and each part
-    between two of them is taken where it comes first."""
+@lru_cache(maxsize=16)
+def like_parts(pattern: str, escape: str) -> list[list[Any]]:
+    """What stands between two ANY_TEXT. Kept, because many values are tried against one pattern."""
     parts: list[list[Any]] = [[]]
     for token in like_tokens(pattern, escape):
         if token is ANY_TEXT:
             parts.append([])
         else:
             parts[-1].append(token)
+    return parts
+
+
+def is_like(text: str, pattern: str, escape: str) -> bool:
+    """What stands before the first ANY_TEXT begins the text, what stands behind the last one ends it, and each part
+    between two of them is taken where it comes first."""
+    parts = like_parts(pattern, escape)
     first, *between, last = parts if len(parts) > 1 else (parts[0], [])
     start, end = len(first), len(text) - len(last)
     if start > end or (len(parts) == 1 and start < end):

@@ -52,8 +52,9 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
     POST   /v1/match                read     an event -> {"subscriptions": [ids]} sorted; or JSON lines -> JSON
                                              lines {"event": n, "subscriptions": [ids]}. ?top=k (heaviest first),
                                              ?weights=true, ?versions=true (lists beside), ?explain=true
-                                             ("explanations", the first 100; null: it
-                                             has changed since), ?on_error=skip ("problems"),
+                                             ("explanations", the first 100, fewer of a
+                                             large event; null: it has changed since),
+                                             ?on_error=skip ("problems"),
                                              ?now=TIME (what now() is; by default the clock's)
     POST   /v1/publish              publish  an event or JSON lines: matched, kept among the recent ones, counted,
                                              handed to delivery. -> 202 {"event": id, "count": n, "deliveries": n,

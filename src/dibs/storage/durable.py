@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -359,10 +360,14 @@ class Durable:
             if self._lock is not None:
                 self._lock.release()
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if hasattr(self, "_pid"):  # a matcher that nobody closed: the folder is free again
-            self.catalog.let_go()
-            self.close()
+            try:
+                self.catalog.let_go()
+                self.close()
+            except (AttributeError, TypeError):  # globals are None by then; the system frees the folder
+                if not is_ending():
+                    raise
 
 
 def _tell(damage: str, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import takewhile
 from time import thread_time
 from typing import Any
 
@@ -25,6 +26,7 @@ from dibs.service.slices import BUFFERED, Pace, Slices, split_lines
 IN_THE_LOOP = 16 << 10  # bytes of an event that is matched there, if it is one of those that are matched in no time
 SHORT = 200  # bytes of an expression that is read there: half a millisecond at most
 EXPLAINED = 100  # subscriptions of one event
+EXPLAINING = 0.5  # seconds after which no more of them are: each looks at the whole event
 MATCHED = Frame(b'{"event":', NUMBER, b',"subscriptions":[', IDS, b"]}\n")
 
 
@@ -120,7 +122,9 @@ def _add_details(call: Call, matches: Matches, ids: list[list[Id]], slices: Slic
         texts = [call.body] if slices is None else split_lines(slices.text)
         for n, found in enumerate(ids):
             event = _event(texts[n]) if found else {}
-            result[n]["explanations"] = [_explain(call, id, event) for id in found[:EXPLAINED]]
+            end = thread_time() + EXPLAINING
+            some = takewhile(lambda id, end=end: thread_time() < end, found[:EXPLAINED])  # type: ignore[misc]
+            result[n]["explanations"] = [_explain(call, id, event) for id in some]
     for problem in matches.problems[:SHOWN]:
         message = problem.message if slices is None else slices.place(problem.message)
         told = {"attribute": problem.attribute, "detail": message}

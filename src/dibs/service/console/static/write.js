@@ -20,7 +20,8 @@ export async function show(main, { rest, signal, go }) {
   const id = rest.length ? parsedId(rest) : undefined;
   let known = id === undefined ? null : await get(ofSubscription(id));
   const form = new Form(known);
-  const preview = h("section", { class: "card stack", "aria-label": "What it would have matched" });
+  const preview = h("section", { class: "card stack", "aria-label": "What it would have matched" },
+    h("p", { class: "quiet" }, "Looking at recent events…"));
   const problems = h("ul", { class: "problems", id: "problems", "aria-live": "polite" });
   const editor = new Editor({ value: known?.expression ?? "", label: "Expression", oninput: () => check(), onsave: () => save() });
   const button = h("button", { type: "button", id: "save", onclick: () => save() }, known ? "Save changes" : "Save", h("kbd", { class: "only-wide" }, "Ctrl ↵"));
