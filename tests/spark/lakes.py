@@ -31,7 +31,7 @@ CHANGES = (
     "UPDATE {0} SET expression = 'n < 2' WHERE id = 'a'",
     "DELETE FROM {0} WHERE id = 'b'",
     "MERGE INTO {0} t USING (SELECT * FROM VALUES ('c', 'n = 4'), ('d', 'n >= 0') AS v(id, expression)) s "
-    "ON t.id = s.id     "WHEN MATCHED THEN UPDATE SET expression = s.expression WHEN NOT MATCHED THEN INSERT *",
+    "ON t.id = s.id WHEN MATCHED THEN UPDATE SET expression = s.expression WHEN NOT MATCHED THEN INSERT *",
 )
 EVENTS = 5  # of each file
 
@@ -56,7 +56,9 @@ def start_session(jars: list[str], folder: Path) -> SparkSession:
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     )
     given = {"spark_jars": ",".join(jars), "spark_sql_warehouse_dir": str(folder / "warehouse")}
-    spark = session(cores=2, app="lakes", spark_sql_extensions=",".join(extensions), **given)
+    spark = session(
+        cores=2, app="lakes", spark_network_timeout="900s", spark_sql_extensions=",".join(extensions), **given
+    )
     spark.conf.set("spark.databricks.delta.snapshotPartitions", 1)
     spark.conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     spark.conf.set("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")

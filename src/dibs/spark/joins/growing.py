@@ -237,7 +237,7 @@ class GrowingHistory:
             before=record.before,
             own=record.own,
             kept=self._find_kept(record.start, record.started),
-            homes=min(TASKS_PER_CORE * cores_of(events.sparkSession), 1 + record.own.rows // EVENTS_PER_TASK),
+            homes=_count_homes(record.own.rows, cores_of(events.sparkSession)),
             every=bool(keys.unkeyed),
             names=tuple(landing.names),
             attributes=asked.attributes,
@@ -246,6 +246,12 @@ class GrowingHistory:
             event_time=asked.event_time,
             retain=self.retain,
         )
+
+
+def _count_homes(rows: int, cores: int) -> int:
+    """As many on each core, once there are enough events for all cores."""
+    tasks = 1 + rows // EVENTS_PER_TASK
+    return tasks if tasks < cores else min(TASKS_PER_CORE, tasks // cores) * cores
 
 
 def _describe(events: DataFrame) -> list[tuple[str, str]]:
