@@ -86,6 +86,8 @@ def test_a_match_is_a_step_of_a_chain(spark: SparkSession) -> None:
     assert sorted(map(tuple, found.collect())) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
     with pytest.raises(ArgumentError, match=r"call match\(events, ...\) for both"):
         matching(subs, on_error="skip")
+    with pytest.raises(ArgumentError, match="kep= is no option; did you mean keep"):
+        match(spark.range(5), subs, kep=["n"])  # type: ignore[call-overload]
 
 
 def test_a_map_a_struct_or_json_holds_the_attributes(spark: SparkSession) -> None:

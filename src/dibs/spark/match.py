@@ -150,11 +150,16 @@ def match(
 
 
 def matching(
-    subscriptions: Given, event_id: str = "id", attributes: str | None = None, **options: Unpack[MatchOptions]
+    subscriptions: Given,
+    event_id: str = "id",
+    attributes: str | None = None,
+    *,
+    on_error: OnError = "raise",
+    **options: Unpack[MatchOptions],
 ) -> Callable[[DataFrame], DataFrame]:
     """`match` as one step of a chain: events.transform(matching(subscriptions)) is match(events, subscriptions), with
     the same options. (on_error="skip" has two results, which a chain cannot: it is for `match`.)"""
-    if "on_error" in options:
+    if on_error != "raise":
         raise ArgumentError('on_error="skip" gives two frames, matches and rejected: call match(events, ...) for both')
 
     def transform(events: DataFrame) -> DataFrame:

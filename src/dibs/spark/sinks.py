@@ -107,7 +107,10 @@ class Catalog:
 
     def check_new(self, spark: SparkSession, batch: int) -> None:
         """Before a batch that this stream has not begun before: nobody else's matches are replaced."""
-        if spark.catalog.tableExists(self.table) and spark.table(self.table).where(F.col("batch") == batch).head(1):
+        if not spark.catalog.tableExists(self.table):
+            return
+        spark.catalog.refreshTable(self.table)  # another session may have written it
+        if spark.table(self.table).where(F.col("batch") == batch).head(1):
             raise DibsError(
                 f"{self.table} has rows of batch {batch} already, and not of this checkpoint: give the stream the "
                 "checkpoint that it was written with, or another table"
