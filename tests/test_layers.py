@@ -49,6 +49,7 @@ ALLOWED = {
     "exchange": [*BELOW, "intake", "bulk", "matcher"],  # of which it is a part
     "workloads": ["lazy"],
     "java": ["errors"],
+    "retrying": [],
     # Of a service: it reads and explains expressions itself, and has no index.
     "client_texts": ["errors", "arguments", "items", "coding.lines"],
     "client": [
@@ -65,6 +66,7 @@ ALLOWED = {
             "explain",
             "workloads",
             "java",
+            "retrying",
             "past",
             "exchange",
             "warming",

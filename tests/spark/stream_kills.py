@@ -2,12 +2,15 @@
 
     python tests/spark/stream_kills.py --kills 20 --seed 1
     python tests/spark/stream_kills.py --kills 20 --history
+    python tests/spark/stream_kills.py --kills 20 --through table      or feed
 
 The victim is the driver's Python, the JVM or a Python worker, at a random moment, sometimes before the first batch
 since the last kill is done; what has died is started again with the same checkpoint. In the end the matches in the
 Parquet sink are held against the plain evaluator: every event was matched in one batch, against one version of the
 subscriptions, and has exactly the matches of that version, once. With --history there are joins, and each event sees
-those before it, as in one Matcher that is told of events and changes in the same order.
+those before it, as in one Matcher that is told of events and changes in the same order. --through: subscriptions come
+from a durable folder, from a table that is written anew each time, or as files of changes (feed); of the latter two a
+subscription that all events satisfy tells which state a batch has seen.
 test_stream_kills.py runs a short form.
 """
 
@@ -46,25 +49,34 @@ JOINS = (
     "NOT EXISTS d (d.m = m AND d.n > {1})",
 )
 KEPT = 200  # documents
+THROUGH = ("folder", "table", "feed")
+MARK = "at-"  # and the number of changes: the one subscription that says which state this is
 
 
-def run_stream(folder: Path, stay: bool, history: bool) -> None:
+def run_stream(folder: Path, stay: bool, history: bool, through: str) -> None:
     """The driver: a stream over everything in the folder."""
-    from dibs.spark import History, session, stream
+    from dibs.spark import History, Table, session, stream
 
     spark = session(app="dibs kills", spark_master="local[2,4]")  # a task is tried four times
     files = FILES_A_BATCH if stay else FILES_A_LAST_BATCH
     events = spark.readStream.option("maxFilesPerTrigger", files).text(str(folder / "events"))
     events = events.selectExpr("get_json_object(value, '$.id') AS id", "value")
     events = events.selectExpr("*", "CAST(substr(id, 2) AS LONG) AS number")
+    subscriptions: Any = folder / "subscriptions"
+    if through == "table":
+        subscriptions = Table(str(folder / "subscriptions.parquet"))
+    elif through == "feed":
+        schema = "id string, expression string, deleted boolean, number bigint"
+        subscriptions = spark.readStream.schema(schema).json(str(folder / "changes"))
     query = stream(
         events,
-        folder / "subscriptions",
+        subscriptions,
         folder / "matches",
         folder / "checkpoint",
         attributes="value",
         carry=("version", "subscription_version"),
         trigger=None if stay else "available-now",
+        order="number" if through == "feed" else None,
         history=History(order="number", retain=KEPT) if history else None,
         on_batch=lambda metrics: print("batch", "again" if metrics.replayed else "new", flush=True),
     )
@@ -75,13 +87,16 @@ def run_stream(folder: Path, stay: bool, history: bool) -> None:
 class Feed:
     """Changes subscriptions and writes events until it is told to stop, and remembers everything."""
 
-    def __init__(self, folder: Path, seed: int, pause: float, history: bool) -> None:
+    def __init__(self, folder: Path, seed: int, pause: float, history: bool, through: str) -> None:
         from dibs.matcher import Matcher
 
-        self._folder, self._random, self._pause = folder, random.Random(seed), pause
+        self._folder, self._random, self._pause, self.through = folder, random.Random(seed), pause, through
         (folder / "events").mkdir(parents=True)
+        (folder / "changes").mkdir()
         self._expressions = EXPRESSIONS + JOINS if history else EXPRESSIONS
-        self.matcher = Matcher.open(folder / "subscriptions")
+        self.matcher = Matcher.open(folder / "subscriptions") if through == "folder" else None
+        self._held: dict[str, str] = {}
+        self._published = 0  # of the changes
         self.changes: list[tuple[str, str | None]] = []  # number i made the version i + 1
         self.events: dict[str, dict[str, Any]] = {}
         self._stop = threading.Event()
@@ -89,27 +104,53 @@ class Feed:
         self._change(ALWAYS, "TRUE")
         for i in range(200):
             self._change(f"s{i}", self._expression())
+        self._publish()
         self._thread.start()
 
     def _expression(self) -> str:
         return self._random.choice(self._expressions).format(self._random.randrange(10), self._random.randrange(10))
 
     def _change(self, id: str, expression: str | None) -> None:
-        if expression is None:
-            self.matcher.remove(id)
-        elif id in self.matcher:
-            self.matcher.replace(id, expression)
-        else:
-            self.matcher.add(id, expression)
+        if self.matcher is not None:
+            if id in self._held:
+                self.matcher.remove(id) if expression is None else self.matcher.replace(id, expression)
+            elif expression is not None:
+                self.matcher.add(id, expression)
+            assert self.matcher.version == len(self.changes) + 1
+        self._held.pop(id, None)
+        if expression is not None:
+            self._held[id] = expression
         self.changes.append((id, expression))
-        assert self.matcher.version == len(self.changes)
+
+    def _publish(self) -> None:
+        """What has changed since the last time, and all at once, with the mark of the state."""
+        before, now = f"{MARK}{self._published}", f"{MARK}{len(self.changes)}"
+        new, self._published = self.changes[self._published :], len(self.changes)
+        if self.through == "table":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            held = {**self._held, now: "TRUE"}
+            pq.write_table(pa.table({"id": list(held), "expression": list(held.values())}), self._folder / ".partial")
+            (self._folder / ".partial").rename(self._folder / "subscriptions.parquet")
+        elif self.through == "feed":
+            first = len(self.changes) - len(new)  # a mark has the number of the last change
+            numbered = [
+                *enumerate(new, first),
+                *((len(self.changes), mark) for mark in ((before, None), (now, "TRUE"))),
+            ]
+            rows = [{"id": id, "expression": s, "deleted": s is None, "number": n} for n, (id, s) in numbered]
+            partial = self._folder / "changes" / ".partial"
+            partial.write_text("\n".join(map(json.dumps, rows)))
+            partial.rename(partial.with_name(f"{len(self.changes):08d}.json"))
 
     def _run(self) -> None:
         while not self._stop.is_set():
             for _ in range(5):
                 id = f"s{self._random.randrange(300)}"
-                gone = id in self.matcher and self._random.random() < 0.4
+                gone = id in self._held and self._random.random() < 0.4
                 self._change(id, None if gone else self._expression())
+            self._publish()
             self._write_events()
             time.sleep(self._pause)
 
@@ -127,14 +168,15 @@ class Feed:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        self.matcher.close()
+        if self.matcher is not None:
+            self.matcher.close()
 
 
 class Driver:
     """The process of the stream, and those that it has started."""
 
-    def __init__(self, folder: Path, history: bool, stay: bool = True) -> None:
-        flags = [*(["--stay"] if stay else []), *(["--history"] if history else [])]
+    def __init__(self, folder: Path, history: bool, through: str, stay: bool = True) -> None:
+        flags = [*(["--stay"] if stay else []), *(["--history"] if history else []), "--through", through]
         command = [sys.executable, __file__, "--stream", str(folder), *flags]
         self._folder = folder
         self._log = open(folder / "stream.log", "ab")  # noqa: SIM115
@@ -228,15 +270,23 @@ def check(folder: Path, feed: Feed, history: bool) -> str:
     rows = pq.read_table(folder / "matches").to_pylist()
     versions: dict[int, int] = {}  # of batches
     places: dict[str, int] = {}  # batches of events
+    is_told = feed.through == "folder"
     for row in rows:
-        assert versions.setdefault(row["batch"], row["version"]) == row["version"], f"two versions in {row['batch']}"
+        mark = str(row["version"]) if is_told else row["subscription_id"].partition(MARK)[2]
+        if mark:
+            assert versions.setdefault(row["batch"], int(mark)) == int(mark), f"two versions in {row['batch']}"
         assert places.setdefault(row["event_id"], row["batch"]) == row["batch"], f"{row['event_id']} in two batches"
     missing = feed.events.keys() - places.keys()
     assert not missing, f"{len(missing)} events were never matched, as {min(missing)}"
-    found = [(row["event_id"], row["subscription_id"], row["subscription_version"]) for row in rows]
+    own = [row for row in rows if not row["subscription_id"].startswith(MARK)]
+    found = [(row["event_id"], row["subscription_id"], row["subscription_version"]) for row in own]
+    seen = [version for _, version in sorted(versions.items())]
+    assert seen == sorted(seen), "a batch has seen an earlier state than the one before"
     assert len(found) == len(set(found)), "a match is there twice"
 
     expected = expected_with_history(feed, versions, places) if history else expected_alone(feed, versions, places)
+    if not is_told:  # the stream's own folder counts changes in its own way
+        expected, found = ({(event, id, 0) for event, id, _ in some} for some in (expected, found))
     wrong = expected ^ set(found)
     assert not wrong, f"{len(wrong)} of {len(expected)} matches are wrong, as {min(wrong)}"
     return (
@@ -301,10 +351,11 @@ def run(
     victims: tuple[str, ...] = VICTIMS,
     pause: float = 0.4,
     history: bool = False,
+    through: str = "folder",
 ) -> str:
     chance = random.Random(seed)
-    feed = Feed(folder, seed, pause, history)
-    driver = Driver(folder, history)
+    feed = Feed(folder, seed, pause, history, through)
+    driver = Driver(folder, history, through)
     counts = dict.fromkeys(VICTIMS, 0)
     replayed = 0
     try:
@@ -323,12 +374,12 @@ def run(
                 driver.wait_for_batches(before + 2, PATIENCE)  # the stream survives its workers
             elif number < kills - 1:
                 replayed += driver.replayed
-                driver = Driver(folder, history)
+                driver = Driver(folder, history, through)
     finally:
         feed.stop()
         if driver.process.poll() is None:
             driver.end()
-    last = Driver(folder, history, stay=False)  # what is left
+    last = Driver(folder, history, through, stay=False)  # what is left
     try:
         last.wait_for_end(PATIENCE)
     finally:
@@ -344,18 +395,20 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--history", action="store_true", help="with joins over the events before")
+    parser.add_argument("--through", choices=THROUGH, default="folder", help="what the subscriptions come from")
     parser.add_argument("--folder", type=Path, help="a new folder, which is kept with everything in it")
     parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stay", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    given = {"history": arguments.history, "through": arguments.through}
     if arguments.stream is not None:
-        run_stream(arguments.stream, arguments.stay, arguments.history)
+        run_stream(arguments.stream, arguments.stay, **given)
         return
     if arguments.folder is not None:
-        print(run(arguments.folder, arguments.kills, arguments.seed, history=arguments.history))
+        print(run(arguments.folder, arguments.kills, arguments.seed, **given))
         return
     with tempfile.TemporaryDirectory(prefix="dibs-kills-") as folder:
-        print(run(Path(folder), arguments.kills, arguments.seed, history=arguments.history))
+        print(run(Path(folder), arguments.kills, arguments.seed, **given))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_reach_by_the_ends_of_stretches() -> None:
         for some in (rows, rows[::3], rows[:1], rows[:0]):
             found, expected = reach_of(access, some), reach_by_all_keys(access, some)
             assert found.keys() == expected.keys()
-            assert route(found) == route(expected)
+            assert route(found, {}) == route(expected, {})
 
 
 def test_what_an_event_without_the_attribute_can_match_is_everywhere() -> None:
@@ -53,6 +53,27 @@ def test_what_an_event_without_the_attribute_can_match_is_everywhere() -> None:
         (layer,) = matcher.snapshot().layers
     access = access_keys(layer.segment)
     rows = {text: np.flatnonzero(np.array(layer.segment.texts.to_pylist()) == text) for text in texts}
-    assert [route(reach_of(access, rows[text])) for text in texts[:2]] == ["TRUE", "TRUE"]
+    assert [route(reach_of(access, rows[text]), {}) for text in texts[:2]] == ["TRUE", "TRUE"]
     assert list(reach_of(access, rows[texts[2]])) == ["m"]
     assert list(reach_of(access, rows[texts[3]])) == ["k"]
+
+
+DOMAINS = {"k": "integer(0, 40)", "m": "integer(-5, 5)"}
+
+
+def test_who_matches_satisfies_the_route_where_domains_are_declared() -> None:
+    random = Random(3)
+    forms = ("k = {0}", "k = {0} AND m > {1}", "k IN ({0}, 7)", "k >= {0} AND m = {1}", "k = {0} OR m = {1}")
+    forms += ("k <> {0} AND m <= {1}", "m = {1} AND s = 'x'", "NOT (k = {0}) AND m IS NOT NULL", "k IS NULL AND m = 2")
+    texts = [random.choice(forms).format(random.randrange(41), random.randrange(-5, 6)) for _ in range(200)]
+    values = {"k": [None, *range(41), "7", 45, 3.5], "m": [None, *range(-5, 6)], "s": [None, "x"]}
+    events = [{name: random.choice(some) for name, some in values.items()} for _ in range(300)]
+    with Matcher(types=DOMAINS) as matcher, Matcher(types=DOMAINS) as router:
+        matcher.add_many(enumerate(texts))
+        matcher.compact()
+        (layer,) = matcher.snapshot().layers
+        access, ids = access_keys(layer.segment), layer.segment.ids.at(np.arange(len(texts), dtype=np.int32))
+        router.add_many((id, route(reach_of(access, np.array([row])), DOMAINS)) for row, id in enumerate(ids))
+        found, visited = matcher.match_batch(events, on_error="skip"), router.match_batch(events, on_error="skip")
+        assert found.count > 2_000 and visited.count < 0.6 * len(events) * len(texts)
+        assert all(set(own) <= set(shards) for own, shards in zip(found, visited, strict=True))

@@ -26,6 +26,7 @@ from dibs.spark import History, backfill, compile, explain, match, stream
 from dibs.spark.access import Cuts
 from dibs.spark.dealing import EventColumns, Turn
 from dibs.spark.found import Found
+from dibs.spark.joins.growing import _count_homes
 from dibs.spark.joins.growing_log import Log, Record
 from dibs.spark.joins.growing_merging import choose
 from dibs.spark.joins.growing_parts import Kept, StoredPart, merge_parts, number_part, rekey_part, sort_rows, write_rows
@@ -388,3 +389,10 @@ def test_streams_refuse_what_they_cannot_do(spark: SparkSession, tmp_path: Path)
         run(history=History(other, every=True))
     with pytest.raises(DibsError, match="the events of a stream are a streaming DataFrame"):
         stream(events, tmp_path / "subscriptions", tmp_path / "m", tmp_path / "checkpoint", history=History())
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "homes"), [(0, 2, 1), (499, 2, 1), (1_000, 2, 2), (1_600, 2, 4), (9_000, 2, 4), (1_000, 8, 3)]
+)
+def test_tasks_are_as_many_on_each_core(rows: int, cores: int, homes: int) -> None:
+    assert _count_homes(rows, cores) == homes

@@ -328,6 +328,16 @@ def test_a_table_that_changes_while_it_is_read(
     feed.close()
     with Matcher.load(tmp_path / "folder") as matcher:
         assert matcher.expression(1) == "n = 222"
+
+    def read_what_is_gone(table: Table, spark: SparkSession) -> Any:
+        write("n = 3")
+        monkeypatch.setattr(Table, "read", read)
+        raise OSError("another file than the one that was listed")
+
+    monkeypatch.setattr(Table, "read", read_what_is_gone)
+    starting = TableFeed(Table(str(tmp_path / path)), spark, tmp_path / "starting", "raise")
+    starting.start(stay=True)  # waits for whoever is writing
+    starting.close()
     for file, unfinished in [("a.parquet", False), ("_temporary", True), ("_SUCCESS", False)]:
         (tmp_path / "subs" / file).mkdir(exist_ok=True) if unfinished else (tmp_path / "subs" / file).touch()
         assert is_unfinished(tmp_path / "subs") == is_unfinished(f"file://{tmp_path / 'subs'}", spark) == unfinished

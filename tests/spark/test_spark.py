@@ -86,6 +86,8 @@ def test_a_match_is_a_step_of_a_chain(spark: SparkSession) -> None:
     assert sorted(map(tuple, found.collect())) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
     with pytest.raises(ArgumentError, match=r"call match\(events, ...\) for both"):
         matching(subs, on_error="skip")
+    with pytest.raises(ArgumentError, match="kep= is no option; did you mean keep"):
+        match(spark.range(5), subs, kep=["n"])  # type: ignore[call-overload]
 
 
 def test_a_map_a_struct_or_json_holds_the_attributes(spark: SparkSession) -> None:
@@ -230,7 +232,7 @@ def test_malformed_events_are_counted_and_listed_and_never_fail_the_job(spark: S
     assert pairs(matches) == [(0, "one"), (4, "none"), (5, "one")]
     told = seen.get
     assert told.pop("microseconds") > 0
-    assert told == {"matches": 3, "malformed_events": 4, "events": events.count()}
+    assert told == {"matches": 3, "malformed_events": 4, "events": events.count(), "mistakes": []}
     listed = {row.event_id: row.problem for row in problems(events, subs, attributes="payload").collect()}
     assert set(listed) == {1, 2, 3, 99}
     assert all(listed.values())
@@ -241,7 +243,8 @@ def test_an_unreadable_value_leaves_the_rest_of_its_event(spark: SparkSession) -
     subs = subscriptions(spark, {"a": "a = 2", "b": "b = 'x'", "c": "b IS NULL", "d": "b IS NOT NULL"})
     seen = Observation()
     assert pairs(match(events, subs, observe=seen)) == [(1, "a"), (2, "a"), (2, "b"), (2, "d")]
-    assert seen.get == {"matches": 4, "malformed_events": 1, "events": 2, "microseconds": seen.get["microseconds"]}
+    told = {"matches": 4, "malformed_events": 1, "events": 2, "mistakes": []}
+    assert seen.get == told | {"microseconds": seen.get["microseconds"]}
     (row,) = problems(events, subs).collect()
     assert row.event_id == 1
     assert "'b'" in row.problem

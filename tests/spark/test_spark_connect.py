@@ -151,7 +151,7 @@ def test_spark_connect(tmp_path: Path) -> None:
         "columns": expected,
         "types": [["event_id", "string"], ["subscription_id", "bigint"]],
         "json": expected,
-        "observed": {"matches": 5, "malformed_events": 1, "events": 7},
+        "observed": {"matches": 5, "malformed_events": 1, "events": 7, "mistakes": []},
         "problems": ["bad"],
         "raised": [9],
         "skipped": [True, [9]],

@@ -68,15 +68,17 @@ def test_a_stream_of_columns_to_memory_with_names_of_ones_own(spark: SparkSessio
     events.write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(events.schema).parquet(str(tmp_path / "in"))
     subs = subscriptions(spark)
-    both = match(stream, subs, event_id="key", observe="first").union(
-        match(stream.where("n < 5"), subs, event_id="key", observe="second")
-    )
+    odd = subs.union(spark.createDataFrame([("odd", "n = '7'")], subs.schema))  # a kind that n never has
+    with pytest.warns(UserWarning, match="compares 'n' with strings") as warned:
+        first = match(stream, odd, event_id="key", observe="first")
+    both = first.union(match(stream.where("n < 5"), subs, event_id="key", observe="second"))
     query = finished(both.writeStream.format("memory").queryName("matches").trigger(availableNow=True).start())
     expected = match(events, subs, event_id="key").union(match(events.where("n < 5"), subs, event_id="key"))
     assert sorted(map(tuple, spark.table("matches").collect())) == sorted(map(tuple, expected.collect()))
     metrics = [p["observedMetrics"] for p in query.recentProgress]
     assert sum(m["first"]["matches"] for m in metrics) == match(events, subs, event_id="key").count()
     assert sum(m["second"]["malformed_events"] for m in metrics) == 0
+    assert all(m["second"]["mistakes"] == [] and m["first"]["mistakes"] == [str(warned[0].message)] for m in metrics)
 
 
 @pytest.mark.parametrize("shards", [1, 2])

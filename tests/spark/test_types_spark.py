@@ -12,6 +12,7 @@ import pytest
 from dibs.errors import ArgumentError
 from dibs.matcher import Matcher
 from dibs.spark import compile, match, stream
+from dibs.thresholds import using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,24 @@ def test_a_batch_and_versions(spark: SparkSession, tmp_path: Path) -> None:
             compile(changed, tmp_path / "index", changes=True, types=wrong)
     with Matcher.load(tmp_path / "index") as matcher:
         assert matcher.types == TYPES and matcher.match({"price": "6"}) == ["dear"]
+
+
+def test_declared_domains_in_shards(spark: SparkSession, tmp_path: Path) -> None:
+    types = {"k": "integer(0, 40)", "m": "integer(-5, 5)"}
+    texts = {
+        i: f"k = {i % 41} AND m <> {i % 5}" if i % 3 else f"m = {i % 11 - 5} OR k IN (1, {i % 41})" for i in range(300)
+    }
+    rows = [(i, [None, i % 41, 45][i % 7 % 3], i % 11 - 5) for i in range(200)]
+    events = spark.createDataFrame(rows, "id INT, k INT, m INT")
+    given = spark.createDataFrame(list(texts.items()), "id BIGINT, expression STRING")
+    with Matcher(types=types) as matcher, using({"spark_segment": 60, "spark_task": 20}):
+        matcher.add_many(texts.items())
+        right = [(e, i) for (e, k, m) in rows for i in matcher.match({"k": k, "m": m} if k != 45 else {"m": m})]
+        for changed in (False, True):
+            compile(given.limit(40) if changed else given, tmp_path / "index", shards=4, types=types, changes=changed)
+            for plan in ("sharded", "replicated"):
+                found = match(events, tmp_path / "index", plan=plan)
+                assert sorted((r.event_id, r.subscription_id) for r in found.collect()) == sorted(right)
 
 
 def test_a_stream(spark: SparkSession, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ class History:
         """With the documents of one more part, whose values these are. singly: they are retained one by one, else that
         is left to the caller."""
         cells, first, count = self.cells(values), state.end, len(part.rows)
-        if singly or count <= thresholds.history_rebuilt:
+        if singly or (len(state) and count <= thresholds.history_rebuilt):
             for event in range(count):
                 state = self.append(state, cells, event, None if keys is None else keys[event])
                 state = self.find_kept(state) if singly else state

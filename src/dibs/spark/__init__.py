@@ -26,9 +26,9 @@ from dibs.spark import sinks
 from dibs.spark.compile import Compilation, compile
 from dibs.spark.feeds import Topic
 from dibs.spark.joins.history import History
-from dibs.spark.match import explain, match, problems
-from dibs.spark.matching import matching
+from dibs.spark.match import explain, match, matching, problems
 from dibs.spark.metrics import BatchMetrics
+from dibs.spark.options import MatchOptions, StreamOptions
 from dibs.spark.plans import Plan
 from dibs.spark.running import RunningStream
 from dibs.spark.session import session
@@ -43,8 +43,10 @@ __all__ = [
     "BatchMetrics",
     "Compilation",
     "History",
+    "MatchOptions",
     "Plan",
     "RunningStream",
+    "StreamOptions",
     "Table",
     "Topic",
     "Webhook",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -28,6 +29,7 @@ from dibs.language.expression import Between, Constant, Expression, IsNull, Lite
 from dibs.language.expression import Kind as LiteralKind
 from dibs.language.printer import to_sql
 from dibs.language.table import Facet
+from dibs.language.types import check_types
 from dibs.segments.segment import Segment
 
 ALWAYS, THERE, NUMBER, STRING = range(4)  # kinds of keys: no attribute, an attribute, a value of it
@@ -194,8 +196,9 @@ def widen(reach: Reach, attribute: str, other: list[Any]) -> None:
         mine[place] = choose(both) if both else None
 
 
-def route(reach: Reach) -> str:
-    """The expression that an event must satisfy."""
+def route(reach: Reach, types: Mapping[str, str]) -> str:
+    """The expression that an event must satisfy. types: of attributes, where they are declared."""
+    domains = check_types(types).domains
     if "" in reach:
         return "TRUE"
     terms: list[Expression] = []
@@ -203,7 +206,12 @@ def route(reach: Reach) -> str:
         if there:
             terms.append(IsNull(attribute, negated=True))
             continue
-        if low is not None:  # a float that is next to an integer of 64 bits may stand for it
+        if low is not None and attribute in domains:  # constants are its integers, and only they may be written
+            least, most = domains[attribute]
+            low, high = max(math.floor(low), least), min(math.ceil(high), most)
+            if low <= high:
+                terms.append(Between(attribute, number(low), number(high), negated=False))
+        elif low is not None:  # a float that is next to an integer of 64 bits may stand for it
             low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
             terms.append(Between(attribute, number(low), number(high), negated=False))
         if first is not None:

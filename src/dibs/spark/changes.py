@@ -137,7 +137,7 @@ def _save(place: Place, segment: Segment, job: Job, sharding: dict[str, Any]) ->
         for attribute, asked in reach_of(access, rows).items():
             widen(sharding["reach"][number], attribute, asked)
         result.append(_store(place, merge([(segment, rows)], job.choice), number))
-    sharding["routes"] = list(map(route, sharding["reach"]))
+    sharding["routes"] = [route(each, job.types) for each in sharding["reach"]]
     return result
 
 

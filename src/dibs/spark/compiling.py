@@ -284,7 +284,8 @@ class Compiling:
             for n in news:
                 for attribute, asked in n.get("reach", {}).items():
                     widen(reach[n["segment"]["shard"]], attribute, asked)
-            sharding = {"cuts": [list(key) for key in job.cuts.cuts], "reach": reach, "routes": list(map(route, reach))}
+            routes = [route(each, job.types) for each in reach]
+            sharding = {"cuts": [list(key) for key in job.cuts.cuts], "reach": reach, "routes": routes}
         return Version(
             version=job.version,
             index=job.index,

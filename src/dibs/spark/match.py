@@ -10,23 +10,23 @@ Only DataFrame operations are used, so batch and streaming frames, classic Spark
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from dibs.arguments import check_number, check_on_error
-from dibs.errors import DibsError
+from dibs.errors import ArgumentError, DibsError
+from dibs.index import AUTO
 from dibs.intake import check_choice
 from dibs.jit.parcel import pack
-from dibs.language.present import Now, read_now
+from dibs.language.present import read_now
 from dibs.language.types import check_types
 from dibs.matcher import Matcher, OnError
-from dibs.segments.segment import Choice
 from dibs.spark.compile import half_of_memory
 from dibs.spark.dealing import EventColumns, Mapped
 from dibs.spark.events import Events, as_frame, column_name, event_columns
@@ -37,6 +37,7 @@ from dibs.spark.joins.keys import find_keys
 from dibs.spark.joins.partitioned import HistoryPlan, meet, write_documents
 from dibs.spark.joins.partitioned import choose as choose_history
 from dibs.spark.mistakes import Mistakes
+from dibs.spark.options import MatchOptions, check_names
 from dibs.spark.output import (
     Output,
     check_output,
@@ -53,6 +54,9 @@ from dibs.spark.sources import CARRIED_BYTES, Source, collect, open_source, too_
 from dibs.spark.worker import Task, run
 from dibs.storage import versions
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 STREAM_METRICS = "dibs"  # the name of the metrics in a stream's progress
 MATCH, ROUTE = "dibs.spark.worker:run", "dibs.spark.routing:route"
 LOOKED_AT = 1_000  # events that explain looks at
@@ -62,24 +66,12 @@ Given = Union[DataFrame, Matcher, str, "os.PathLike[str]"]
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["raise"] = ...,
-    observe: str | Observation | None = ...,
-    index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
-    memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
-    explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
-) -> DataFrame: ...  # fmt: skip
+    on_error: Literal["raise"] = ..., **options: Unpack[MatchOptions]) -> DataFrame: ...  # fmt: skip
 
 
 @overload
 def match(events: Any, subscriptions: Given, event_id: str = ..., attributes: str | None = ..., *,
-    index: str = ..., options: Mapping[str, Any] | None = ..., on_error: Literal["skip"],
-    observe: str | Observation | None = ...,
-    index_dir: str | os.PathLike[str] | None = ..., version: int | None = ..., plan: str = ...,
-    memory: int | None = ..., how: str = ..., top: int | None = ..., keep: Sequence[str] = ...,
-    explain: bool = ..., count_only: bool = ..., partitions: int | None = ..., history: Any = ...,
-    strict: bool = ..., now: Now = ..., types: Mapping[str, str] | None = ...,
-) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
+    on_error: Literal["skip"], **options: Unpack[MatchOptions]) -> tuple[DataFrame, DataFrame]: ...  # fmt: skip
 
 
 def match(
@@ -88,24 +80,8 @@ def match(
     event_id: str = "id",
     attributes: str | None = None,
     *,
-    index: str = "auto",
-    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
-    observe: str | Observation | None = None,
-    index_dir: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    plan: str = "auto",
-    memory: int | None = None,
-    how: str = "long",
-    top: int | None = None,
-    keep: Sequence[str] = (),
-    explain: bool = False,
-    count_only: bool = False,
-    partitions: int | None = None,
-    history: Any = None,
-    strict: bool = False,
-    now: Now = None,
-    types: Mapping[str, str] | None = None,
+    **options: Unpack[MatchOptions],
 ) -> DataFrame | tuple[DataFrame, DataFrame]:
     """The matches of events, a batch or a stream: DataFrame(event_id, subscription_id[, weight]).
 
@@ -151,13 +127,11 @@ def match(
     An event that cannot be read entirely never fails the job: it matches what its readable attributes match (nothing,
     when it is broken JSON), is counted, and `problems` lists it.
     """
-    choice = check_choice(index, None, None, options)
-    output = check_output(how, top, keep, explain, count_only)
-    present = read_now(now)
-    given = (events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, output.keep)
-    matching = _open(*given, may_be_texts=not explain and on_error == "raise", now=present, types=types)
-    chosen = matching.plan(plan, memory)
-    past = matching.plan_history(history, chosen)
+    output = _read_output(options)
+    matching = _open(events, subscriptions, event_id, attributes, on_error, options, for_matches=True)
+    chosen = matching.plan(options.get("plan", "auto"))
+    past = matching.plan_history(chosen)
+    observe = options.get("observe")
     if observe is None and matching.streaming:
         observe = STREAM_METRICS
     if matching.streaming and observe is not None and not isinstance(observe, str):
@@ -167,12 +141,31 @@ def match(
     found = mistakes.find(
         {name: 0 if name in known.types else known.kinds[name] for name in known.attributes if name in known.kinds}
     )
-    mistakes.tell(found, strict, 3, matching.source.count_uses)
-    rows = matching.rows(output, chosen, partitions, warn=observe is None, history=past)
+    told = mistakes.tell(found, options.get("strict", False), 3, matching.source.count_uses)
+    rows = matching.rows(output, chosen, warn=observe is None, history=past)
     if observe is not None:
-        rows = rows.observe(observe, *counts(output, rows.columns))
+        rows = rows.observe(observe, *counts(output, rows.columns, told))
     result = shape_result(rows, output, matching.events.keep)
     return result if on_error == "raise" else (result, matching.source.frame_rejected(rows.sparkSession))
+
+
+def matching(
+    subscriptions: Given,
+    event_id: str = "id",
+    attributes: str | None = None,
+    *,
+    on_error: OnError = "raise",
+    **options: Unpack[MatchOptions],
+) -> Callable[[DataFrame], DataFrame]:
+    """`match` as one step of a chain: events.transform(matching(subscriptions)) is match(events, subscriptions), with
+    the same options. (on_error="skip" has two results, which a chain cannot: it is for `match`.)"""
+    if on_error != "raise":
+        raise ArgumentError('on_error="skip" gives two frames, matches and rejected: call match(events, ...) for both')
+
+    def transform(events: DataFrame) -> DataFrame:
+        return match(events, subscriptions, event_id, attributes, **options)
+
+    return transform
 
 
 def problems(
@@ -181,20 +174,15 @@ def problems(
     event_id: str = "id",
     attributes: str | None = None,
     *,
-    index: str = "auto",
-    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
-    index_dir: str | os.PathLike[str] | None = None,
-    version: int | None = None,
+    **options: Unpack[MatchOptions],
 ) -> DataFrame:
     """The events that cannot be read entirely: DataFrame(event_id, problem). Takes what `match` takes.
 
     Only attributes that some subscription mentions are looked at, so whatever is wrong with others is no problem.
     """
-    choice = check_choice(index, None, None, options)
-    output = Output("long", None, (), False, False)
-    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
-    rows = matching.rows(output, matching.plan("replicated", None), None, warn=False, matches=False)
+    matching = _open(events, subscriptions, event_id, attributes, on_error, options)
+    rows = matching.rows(_read_output({}), matching.plan("replicated"), warn=False, matches=False)
     return rows.select("event_id", "problem")
 
 
@@ -204,21 +192,14 @@ def explain(
     event_id: str = "id",
     attributes: str | None = None,
     *,
-    index: str = "auto",
-    options: Mapping[str, Any] | None = None,
     on_error: OnError = "raise",
-    index_dir: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    plan: str = "auto",
-    memory: int | None = None,
-    history: Any = None,
+    **options: Unpack[MatchOptions],
 ) -> Plan:
     """Which plan `match` would take with these arguments, and why. Of a sharded index: how many shards an event visits,
     found from the first 1,000 events, which are brought here for that (not of a stream)."""
-    choice = check_choice(index, None, None, options)
-    matching = _open(events, subscriptions, event_id, attributes, choice, on_error, index_dir, version, ())
-    chosen = replace(matching.plan(plan, memory), columns=tuple(matching.events.names))
-    past = matching.plan_history(history, chosen)
+    matching = _open(events, subscriptions, event_id, attributes, on_error, options)
+    chosen = replace(matching.plan(options.get("plan", "auto")), columns=tuple(matching.events.names))
+    past = matching.plan_history(chosen)
     chosen = chosen if past is None else replace(chosen, history=str(past))
     if chosen.shards == 1 or matching.streaming:
         return chosen
@@ -229,6 +210,11 @@ def explain(
     )
     visits = sum(shard < chosen.shards for shard in found.pairs()["subscription"].to_pylist())
     return replace(chosen, events=len(table), visits=visits / max(len(table), 1))
+
+
+def _read_output(options: MatchOptions) -> Output:
+    how, top, keep = options.get("how", "long"), options.get("top"), options.get("keep", ())
+    return check_output(how, top, keep, options.get("explain", False), options.get("count_only", False))
 
 
 def _last_columns(events: Events) -> list[str]:
@@ -244,18 +230,21 @@ class _Matching:
     events: Events
     given: DataFrame
     few: bool  # the events came from the driver
-    now: int | str | None = None  # the time of the match
+    now: int | str | None  # the time of the match
+    options: MatchOptions
 
     @property
     def streaming(self) -> bool:
         return bool(self.given.isStreaming)
 
-    def plan(self, plan: str, memory: int | None) -> Plan:
+    def plan(self, plan: str) -> Plan:
+        memory = self.options.get("memory")
         memory = half_of_memory() if memory is None else check_number("memory", memory)
         return choose(plan, self.source.version, memory, self.few, self.streaming)
 
-    def plan_history(self, history: Any, plan: Plan) -> HistoryPlan | None:
+    def plan_history(self, plan: Plan) -> HistoryPlan | None:
         """How the documents come to the events; None: no subscription asks for any."""
+        history = self.options.get("history")
         keys = find_keys(self.source.version.joins)
         given = None if history is None else read_history(history)
         if not keys.joins:
@@ -268,13 +257,12 @@ class _Matching:
         self,
         output: Output,
         plan: Plan,
-        partitions: int | None,
         warn: bool,
         matches: bool = True,
         history: HistoryPlan | None = None,
     ) -> DataFrame:
         """The rows of the workers: the event's id and what is kept, ids[, weights, why], problem."""
-        events, source = self.events, self.source
+        events, source, partitions = self.events, self.source, self.options.get("partitions")
         session = self.given.sparkSession
         files = None if plan.plan == "local" else carry_files(source, session)
         # Only a router needs the attributes, and there may be very many.
@@ -355,26 +343,27 @@ def _open(
     subscriptions: Any,
     event_id: str,
     attributes: str | None,
-    choice: Choice,
     on_error: OnError,
-    index_dir: str | os.PathLike[str] | None,
-    version: int | None,
-    keep: Sequence[str],
-    may_be_texts: bool = False,
-    now: int | str | None = None,
-    types: Mapping[str, str] | None = None,
+    options: MatchOptions,
+    for_matches: bool = False,
 ) -> _Matching:
+    """for_matches: and for nothing else, so that an index may not be needed."""
+    check_names(options, MatchOptions)
+    choice = check_choice(options.get("index", AUTO), None, None, options.get("options"))
+    now, types = read_now(options.get("now")), options.get("types")
     check_on_error(on_error)
     session = session_of(events, subscriptions)
     check_workers(session)
     given = as_frame(events, session)
     event_id = column_name(given, event_id, "event_id")
     attributes = None if attributes is None else column_name(given, attributes, "attributes")
-    keep = [column_name(given, name, "keep") for name in keep]
+    keep = [column_name(given, name, "keep") for name in options.get("keep", ())]
     declared = None if types is None else check_types(types)
-    source = open_source(subscriptions, session, choice, on_error, index_dir, version, may_be_texts, declared)
+    may_be_texts = for_matches and on_error == "raise" and not options.get("explain", False)
+    place, version = options.get("index_dir"), options.get("version")
+    source = open_source(subscriptions, session, choice, on_error, place, version, may_be_texts, declared)
     columns = event_columns(given, source.version, event_id, attributes, keep, now)
-    return _Matching(source, columns, given, not is_frame(events), now)
+    return _Matching(source, columns, given, not is_frame(events), now, options)
 
 
 def carry_files(source: Source, session: SparkSession) -> Any:

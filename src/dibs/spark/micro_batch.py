@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,11 @@ from dibs.spark.ledger import Ledger
 from dibs.spark.living import Living
 from dibs.spark.metrics import BatchMetrics, Counted, CountsByPartition, put_together
 from dibs.spark.mistakes import Mistakes, SegmentMistakes
+from dibs.spark.options import StreamOptions
 from dibs.spark.output import Output, check_output, shape_result, worker_schema
 from dibs.spark.parquet_files import SPARK_VERSION, TOLD, Target, arrow_type, begin, commit, find_folder
 from dibs.spark.shipping import in_worker
-from dibs.spark.sinks import Parquet, Sink
+from dibs.spark.sinks import QUERY_ID, Catalog, Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
 from dibs.spark.worker import Task
 
@@ -45,7 +46,6 @@ REMEMBERED = 1_000  # batches whose metrics are kept
 BROADCAST_BYTES = 2**30
 MATCH, WRITE = "dibs.spark.worker:run", "dibs.spark.parquet_files:write"
 CARRIED_LISTS = {"weights": "weight", "versions": "subscription_version"}
-QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,14 @@ class Wanted:
                 )
 
 
-def find_wanted(
-    events: DataFrame,
-    event_id: Any,
-    attributes: Any,
-    carry: Iterable[str],
-    event_time: Any,
-    keep: Iterable[Any],
-    top: int | None,
-) -> Wanted:
+def find_wanted(events: DataFrame, options: StreamOptions) -> Wanted:
     """What is asked for, with the names that the columns have."""
-    output = check_output("long", top, keep, False, False)
+    output = check_output("long", options.get("top"), options.get("keep", ()), False, False)
     kept = tuple(column_name(events, given, "keep") for given in output.keep)
-    optional = {"attributes": attributes, "event_time": event_time}
+    optional = {"attributes": options.get("attributes"), "event_time": options.get("event_time")}
     names = {p: None if given is None else column_name(events, given, p) for p, given in optional.items()}
-    return Wanted(column_name(events, event_id, "event_id"), carry=tuple(carry), keep=kept, top=output.top, **names)
+    id, carry = column_name(events, options.get("event_id", "id"), "event_id"), tuple(options.get("carry", ()))
+    return Wanted(id, carry=carry, keep=kept, top=output.top, **names)
 
 
 class MicroBatches:
@@ -151,7 +144,7 @@ class MicroBatches:
         snapshot = self._ledger.read(batch, query)
         replayed = snapshot is not None
         if snapshot is None:
-            if isinstance(self._sink, Parquet) and not self.recent:  # later ones are next to its own
+            if isinstance(self._sink, (Parquet, Catalog)) and not self.recent:  # later ones are next to its own
                 self._sink.check_new(events.sparkSession, batch)
             snapshot = replace(self._living.now(), now=read_clock())
             self._prepared = ()

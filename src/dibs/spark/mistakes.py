@@ -160,17 +160,19 @@ class Mistakes:
                 told.append(self._tell(*group, names[ALONE:], 0))
         return told
 
-    def tell(self, found: set[Mistake], strict: bool, stacklevel: int, uses: Uses | None = None) -> None:
-        """Warns of mistakes. Raises DibsError for what is refused; strict: for all that may be wrong (decimals of many
-        digits mostly are not)."""
+    def tell(self, found: set[Mistake], strict: bool, stacklevel: int, uses: Uses | None = None) -> list[str]:
+        """Warns of mistakes, and gives what it says of them. Raises DibsError for what is refused; strict: for all that
+        may be wrong (decimals of many digits mostly are not)."""
         refused = {m for m in found if m.what in REFUSED or (strict and m.what != LONG)}
         if refused:
-            told = "\n".join(f"  {text}" for text in self.describe(refused, uses))
-            raise DibsError(f"the subscriptions do not fit the events:\n{told}")
-        for text in self.describe(found, uses):
+            lines = "\n".join(f"  {text}" for text in self.describe(refused, uses))
+            raise DibsError(f"the subscriptions do not fit the events:\n{lines}")
+        told = self.describe(found, uses)
+        for text in told:
             if text not in _told:
                 _told.add(text)
                 warnings.warn(text, UserWarning, stacklevel=stacklevel)
+        return told
 
     def _tell(self, what: str, type_: str, constants: int, names: list[str], count: int) -> str:
         """count: of the subscriptions that mention these attributes so; 0: nobody has counted them."""

@@ -50,12 +50,14 @@ def check_output(how: Any, top: Any, keep: Any, explain: Any, count_only: Any) -
     return Output(how, None if top is None else check_number("top", top), tuple(keep), explain, count_only)
 
 
-def counts(output: Output, names: Iterable[str]) -> list[Column]:
-    """What is observed. names: the columns of the workers' rows."""
+def counts(output: Output, names: Iterable[str], mistakes: Iterable[str]) -> list[Column]:
+    """What is observed. names: the columns of the workers' rows. mistakes: what was told of subscriptions when the
+    query was made, for whoever sees only its progress."""
     sums = {"matches": F.sum("matches") if output.count_only else F.sum(F.size("ids"))}
     sums |= {name: F.sum(name) for name in COUNTED if name in names}
     found = [F.coalesce(column, F.lit(0)).cast("long").alias(name) for name, column in sums.items()]
-    return [*found, F.count("problem").alias("malformed_events")]
+    told = F.array(*map(F.lit, mistakes)).cast("array<string>").alias("mistakes")
+    return [*found, F.count("problem").alias("malformed_events"), told]
 
 
 def gather_shards(rows: DataFrame, output: Output, carried: list[str]) -> DataFrame:

@@ -2,6 +2,7 @@
 
 Parquet    a folder per batch, replaced as a whole: exactly once
 Delta      appended in a transaction that is known by the batch: exactly once; needs delta-spark
+Catalog    a table of Spark's catalog (Iceberg, Delta): a batch replaces itself in one commit: exactly once
 Kafka      a record per match: at least once; the key tells which match it is
 Webhook    requests with an idempotency key, retried; what cannot be delivered is kept (webhook.py)
 Function   whatever it does, it must bear a batch that comes again
@@ -24,6 +25,7 @@ from pyspark.sql import functions as F
 from dibs.errors import ArgumentError, DibsError, show
 from dibs.spark.webhook import Webhook as Webhook
 
+QUERY_ID = "sql.streaming.queryId"  # the property that names the query of a batch, the same while its checkpoint lives
 TABLE = re.compile(r"\w+\.\w+(\.\w+)?")
 
 
@@ -50,7 +52,7 @@ class Parquet:
         if len(parts) == 3 or spark.catalog.databaseExists(parts[0]):
             raise ArgumentError(
                 f"the sink {self.path!r} is the path of a folder, and looks like the name of a table: for the folder "
-                f"give './{self.path}', for the table a function, lambda matches, batch: matches.write.saveAsTable(...)"
+                f"give './{self.path}', for the table sinks.Catalog({self.path!r})"
             )
 
     def check_new(self, spark: SparkSession, batch: int) -> None:
@@ -75,7 +77,7 @@ class Parquet:
 
 @dataclass(frozen=True)
 class Delta:
-    """A Delta table. name: of the writer: two streams into one table need two."""
+    """A Delta table. name: of the writer. A batch is known by it, by the query of the checkpoint, and its number."""
 
     path: str
     name: str = "dibs"
@@ -85,8 +87,41 @@ class Delta:
             raise DibsError("a Delta sink needs delta-spark of your version of Spark: pip install delta-spark")
 
     def write(self, matches: DataFrame, batch: int) -> None:
-        known = {"txnAppId": self.name, "txnVersion": str(batch)}
+        query = matches.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        known = {"txnAppId": self.name if query is None else f"{self.name}-{query}", "txnVersion": str(batch)}
         matches.write.format("delta").mode("append").options(**known).save(self.path)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A table by its name in Spark's catalog, of a format that replaces rows by a condition (Iceberg, Delta). Its rows
+    have the column `batch`, too. One that is not there is made (format: of what; the catalog's own by default)."""
+
+    table: str
+    format: str | None = None
+
+    def check(self, spark: SparkSession) -> None:
+        there = spark.catalog.tableExists(self.table)
+        if there and "batch" not in spark.table(self.table).columns:
+            raise DibsError(f"the table {self.table} has no column batch (bigint), by which a batch replaces itself")
+
+    def check_new(self, spark: SparkSession, batch: int) -> None:
+        """Before a batch that this stream has not begun before: nobody else's matches are replaced."""
+        if not spark.catalog.tableExists(self.table):
+            return
+        spark.catalog.refreshTable(self.table)  # another session may have written it
+        if spark.table(self.table).where(F.col("batch") == batch).head(1):
+            raise DibsError(
+                f"{self.table} has rows of batch {batch} already, and not of this checkpoint: give the stream the "
+                "checkpoint that it was written with, or another table"
+            )
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        rows = matches.withColumn("batch", F.lit(batch).cast("bigint"))
+        if not matches.sparkSession.catalog.tableExists(self.table):
+            new = rows.limit(0).writeTo(self.table)
+            (new if self.format is None else new.using(self.format)).create()
+        rows.writeTo(self.table).overwrite(F.col("batch") == batch)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -30,9 +30,9 @@ from dibs.spark.joins.history import read_history
 from dibs.spark.ledger import Ledger
 from dibs.spark.living import Compiled, DurableFolder, Living, SavedFolder
 from dibs.spark.metrics import BatchMetrics
-from dibs.spark.micro_batch import MicroBatches, Wanted, find_wanted
+from dibs.spark.micro_batch import MicroBatches, find_wanted
 from dibs.spark.mistakes import Mistakes
-from dibs.spark.options import check_options, describe_options, find_query, write_options
+from dibs.spark.options import StreamOptions, check_names, check_options, describe_options, find_query, write_options
 from dibs.spark.places import has_versions, local_path, place_of
 from dibs.spark.running import RunningStream, close_ended
 from dibs.spark.shipping import check_workers
@@ -40,6 +40,9 @@ from dibs.spark.sinks import Sink, sink_of
 from dibs.spark.stopping import stop_quietly
 from dibs.spark.tables import Table
 from dibs.storage import store
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 STATE = "dibs"  # the folder in the checkpoint
 ALL_AT_ONCE = ("available-now", "availableNow")
@@ -52,20 +55,10 @@ def stream(
     sink: str | os.PathLike[str] | Sink | Callable[[DataFrame, int], None],
     checkpoint: str | os.PathLike[str],
     *,
-    event_id: str = "id",
-    attributes: str | None = None,
-    carry: Iterable[str] = (),
-    event_time: str | None = None,
-    keep: Iterable[str] = (),
-    top: int | None = None,
     trigger: str | None = None,
-    order: str | Sequence[str] | None = None,
-    on_error: OnError = "raise",
     on_batch: Callable[[BatchMetrics], None] | None = None,
     name: str | None = None,
-    state: str | os.PathLike[str] | None = None,
-    history: Any = None,
-    strict: bool = False,
+    **options: Unpack[StreamOptions],
 ) -> RunningStream:
     """Starts matching a streaming DataFrame of events, and returns the running query.
 
@@ -114,8 +107,7 @@ def stream(
     check_text("name", name)
     if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
         raise ArgumentError(f'trigger is "available-now", a time as "10 seconds", or None, not {show(trigger)}')
-    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
-    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, options)
     batches.on_batch = on_batch
     try:
         writer = events.writeStream.foreachBatch(stop_quietly(batches.run)).option(
@@ -146,26 +138,14 @@ def backfill(
     subscriptions: str | os.PathLike[str] | Table | Topic | DataFrame,
     sink: str | os.PathLike[str] | Sink | Callable[[DataFrame, int], None],
     checkpoint: str | os.PathLike[str],
-    *,
-    event_id: str = "id",
-    attributes: str | None = None,
-    carry: Iterable[str] = (),
-    event_time: str | None = None,
-    keep: Iterable[str] = (),
-    top: int | None = None,
-    order: str | Sequence[str] | None = None,
-    on_error: OnError = "raise",
-    state: str | os.PathLike[str] | None = None,
-    history: Any = None,
-    strict: bool = False,
+    **options: Unpack[StreamOptions],
 ) -> BatchMetrics:
     """Stored events, a batch DataFrame, through the same job: what `stream` would have given with the subscriptions as
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
     if not isinstance(events, DataFrame) or events.isStreaming:
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
     _refuse_connect(events, "backfill", "match(events, ...) gives the same matches, for you to write")
-    wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
-    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, options)
     try:
         if feed is not None:
             feed.start(stay=False)
@@ -183,37 +163,35 @@ def _prepare(
     subscriptions: Any,
     sink: Any,
     checkpoint: str | os.PathLike[str],
-    state: str | os.PathLike[str] | None,
-    wanted: Wanted,
-    on_error: OnError,
-    order: str | Sequence[str] | None,
-    history: Any,
-    strict: bool,
+    options: StreamOptions,
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
+    check_names(options, StreamOptions)
+    wanted = find_wanted(events, options)
+    on_error, history = options.get("on_error", "raise"), options.get("history")
     check_on_error(on_error)
     check_workers(events.sparkSession)
     wanted.check(events)
     target = sink_of(sink)
     target.check(events.sparkSession)
-    folder = _state_folder(checkpoint, state)
+    folder = _state_folder(checkpoint, options.get("state"))
     close_ended(folder)
     ledger = Ledger(folder)
     try:
-        options = describe_options(events, wanted)
-        check_options(folder, checkpoint, options, target)
+        described = describe_options(events, wanted)
+        check_options(folder, checkpoint, described, target)
         growing = None if history is None else GrowingHistory(read_history(history), Log(folder), wanted)
         if growing is not None:
             growing.check(events, {find_query(checkpoint), os.fspath(checkpoint)})
         engine.compile_kernels()  # for all kernels: those of the workers too, which get them from here
-        living, feed = _living(events, subscriptions, folder, ledger, on_error, order)
+        living, feed = _living(events, subscriptions, folder, ledger, on_error, options.get("order"))
     except BaseException:
         ledger.close()
         raise
     mistakes = Mistakes(events, wanted.attributes)
-    given = (events, ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing, strict)
-    batches = MicroBatches(*given)
-    batches.options = options
+    given = (events, ledger, os.fspath(checkpoint), living, feed, target, wanted, mistakes, growing)
+    batches = MicroBatches(*given, options.get("strict", False))
+    batches.options = described
     return batches, feed
 
 

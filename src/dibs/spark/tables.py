@@ -116,9 +116,12 @@ class TableFeed(Fed):
         stamp = self._look()
         if stamp == self._stamp:
             return
-        rows = self._read()
-        if type(stamp) is not object and self._look() != stamp:
-            raise _NotWhole("it was changed while it was read", passing=True)
+        try:
+            rows = self._read()
+        except _NotWhole as error:
+            self._check_same(stamp, error)
+            raise
+        self._check_same(stamp)
         before = len(self._matcher)
         if len(rows) < before * (1 - self._table.shrink):
             share = f"{self._table.shrink:.0%}"
@@ -133,6 +136,10 @@ class TableFeed(Fed):
             self._check_ids(rows)
         self.tell(become(self._matcher, rows, self._on_error))
         self._stamp = stamp
+
+    def _check_same(self, stamp: object, error: Exception | None = None) -> None:
+        if type(stamp) is not object and self._look() != stamp:
+            raise _NotWhole("it was changed while it was read", passing=True) from error
 
     def _read(self) -> pa.Table:
         try:

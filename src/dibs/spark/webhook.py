@@ -4,12 +4,13 @@ The matches of a batch are put in one order that depends on nothing but themselv
 that is run again makes the same requests with the same idempotency keys, and a receiver that drops a key it has seen
 gets every match once.
 
-A request that fails is tried again after a growing pause, when that can help (no connection, 408, 429, 5xx). What
-cannot be delivered is written to `dead_letters`, and the stream goes on.
+A request that fails is tried again after a growing pause (dibs.retrying), when that can help soon (no connection, 408,
+429, 5xx): a batch waits for it. What cannot be delivered is written to `dead_letters`, and the stream goes on.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dibs.errors import ArgumentError
+from dibs.retrying import Retries, read_retry_after
 
 WORTH_TRYING_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 LONGEST_PAUSE = 60.0  # seconds
@@ -34,7 +36,8 @@ class Webhook:
     matches       at most so many in a request.
     connections   requests at a time, at most (never more than there are cores). Keys depend on it: a stream that is
                   started again with another number may deliver one batch twice.
-    attempts, pause  how often a request is tried; seconds before the second attempt, doubled for each one after.
+    attempts, pause  how often a request is tried; seconds before the second attempt, doubled for each one after, of
+                  which a random half may be left out (and more, up to a minute, if the receiver asks for it).
     """
 
     url: str
@@ -97,9 +100,9 @@ def post(webhook: Webhook, key: str, body: bytes) -> tuple[int, str | None]:
     import urllib.request
 
     headers = {"Content-Type": "application/json", "Idempotency-Key": key, **webhook.headers}
-    pause, error = webhook.pause, ""
+    retries, chance, error = Retries(webhook.pause, LONGEST_PAUSE), random.Random(), ""
     for attempt in range(1, webhook.attempts + 1):
-        wait = pause
+        asked = None
         try:
             request = urllib.request.Request(webhook.url, data=body, headers=headers, method="POST")
             with urllib.request.urlopen(request, timeout=webhook.timeout) as answer:
@@ -109,14 +112,9 @@ def post(webhook: Webhook, key: str, body: bytes) -> tuple[int, str | None]:
             error = f"{refused.code} {refused.reason}"
             if refused.code not in WORTH_TRYING_AGAIN:
                 return attempt, error
-            wait = max(wait, _read_retry_after(refused.headers.get("Retry-After")))
+            asked = read_retry_after(refused.headers.get("Retry-After"))
         except OSError as failure:  # no connection, a name that is unknown, a timeout
             error = str(getattr(failure, "reason", failure)) or type(failure).__name__
         if attempt < webhook.attempts:
-            time.sleep(min(wait, LONGEST_PAUSE))
-            pause *= 2
+            time.sleep(retries.wait(attempt, asked, chance))
     return webhook.attempts, error
-
-
-def _read_retry_after(header: str | None) -> float:
-    return float(header) if header is not None and header.isdigit() else 0.0

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
-from dibs.coding.values import EventValues
+from dibs.coding.values import EventValues, Names
 from dibs.history.coded.index_kernels import file_texts, find_texts, number_texts
 from dibs.history.coded.indexes import Index, IndexKey, grow_index, table_of
 from dibs.history.coded.layout import BOOLEAN, MISSING, NUMBER, SEVERAL, STRING, TIME, UNREADABLE, Documents
@@ -300,10 +300,20 @@ class Snapshot:
 _NO_TEXTS = np.zeros(1, np.int64), np.empty(0, np.uint8)
 
 
+def _columns_of(values: EventValues, columns: dict[str, int]) -> NDArray[np.int64]:
+    """The column of each name, or -1. There may be far more names than columns."""
+    names = values.names if isinstance(values.names, Names) else Names(values.names)
+    own = np.full(max(len(names), 1), -1, np.int64)
+    for name, column in columns.items():
+        if name in names.codes:
+            own[names.codes[name]] = column
+    return own
+
+
 def long_form(values: EventValues, columns: dict[str, int]) -> tuple[Any, Any, Any, Any, Any]:
     """(column, event, kind, key, tie) of the values of these attributes, one row for each; the tie is paired with the
     texts of the strings, whose key and tie are their places there."""
-    own = np.array([columns.get(name, -1) for name in values.names] or [-1], np.int64)
+    own = _columns_of(values, columns)
     n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
     parts = []
     readable: list[Any] = [(n, NUMBER), (s, STRING), (t, TIME), (b, BOOLEAN), (u, UNREADABLE)]
@@ -325,7 +335,8 @@ def long_form(values: EventValues, columns: dict[str, int]) -> tuple[Any, Any, A
         event = rows.event[kept].astype(np.int64)
         parts.append((column[kept], event, np.full(len(kept), kind, np.uint8), key, tie))
     if any(name.startswith(TIMED) for name in columns):
-        parts += _times(values, np.array([columns.get(TIMED + name, -1) for name in values.names] or [-1], np.int64))
+        timed = {name[len(TIMED) :]: column for name, column in columns.items() if name.startswith(TIMED)}
+        parts += _times(values, _columns_of(values, timed))
     if not parts:
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing.astype(np.uint8), nothing, nothing.astype(np.int32)

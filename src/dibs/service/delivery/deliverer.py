@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from dibs.errors import ArgumentError, StorageError
+from dibs.retrying import Retries
 from dibs.service.delivery.addresses import Reach, check_target
 from dibs.service.delivery.kafka import KafkaSender, check_kafka_target
 from dibs.service.delivery.model import Delivery, Destination
@@ -192,8 +193,7 @@ class Deliverer:
         if failure is None:
             return Outcome(lane.number, delivery.number)
         s, now = self.settings, self._sending.outbox.clock()
-        wait = min(s.longest, s.first * 2 ** min(failures, 60)) * self._random.uniform(0.5, 1.0)
-        wait = max(wait, min(failure.retry_after or 0.0, s.longest))
+        wait = Retries(s.first, s.longest).wait(failures + 1, failure.retry_after, self._random)
         given_up = delivery.attempts + 1 >= s.attempts or now - delivery.created >= s.age
         return Outcome(lane.number, delivery.number, failure.reason, now + wait, given_up)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import h11
 
+from dibs.retrying import read_retry_after
 from dibs.service.delivery.addresses import Reach, Target, Unreachable, parse_target, resolve
 from dibs.service.delivery.model import Delivery, Destination
 from dibs.service.delivery.signing import sign
@@ -164,5 +165,5 @@ def _judge(answer: h11.Response) -> Failure | None:
         return None
     if 300 <= answer.status_code < 400:
         return Failure(f"answered {answer.status_code}: redirects are not followed, give the address that it leads to")
-    wait = dict(answer.headers).get(b"retry-after", b"")
-    return Failure(f"answered {answer.status_code}", float(wait) if wait.isdigit() and len(wait) < 9 else None)
+    wait = dict(answer.headers).get(b"retry-after", b"").decode("ascii", "replace")
+    return Failure(f"answered {answer.status_code}", read_retry_after(wait))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
-from dibs.coding.events import read_events
+from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 
 TEXTS = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
@@ -22,4 +23,10 @@ def name_columns(columns: Sequence[pa.Array], names: Sequence[str], attributes: 
 
 def read_keys(columns: pa.RecordBatch, wanted: Iterable[str], attributes: str | None) -> EventValues:
     """The values that keys are made of; what cannot be read has none."""
-    return read_events(columns, sorted(set(wanted)), attributes=attributes, on_error="skip")
+    return read_events(columns, _names(frozenset(wanted)), attributes=attributes, on_error="skip")
+
+
+@lru_cache(maxsize=8)
+def _names(wanted: frozenset[str]) -> WantedNames:
+    """Made once for many batches: there may be very many names."""
+    return WantedNames(wanted)

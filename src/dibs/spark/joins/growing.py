@@ -71,6 +71,7 @@ class GrowingHistory:
         if history.attributes is not None or history.plan != "auto":
             raise DibsError("History(attributes=, plan=) are for match: in a stream documents are read as its events")
         self._keys: tuple[Any, Keys] | None = None
+        self._landed: tuple[Any, Landing, list[int]] | None = None
         self._merging = Merging(log.parts)
 
     def check(self, events: DataFrame, queries: Collection[str | None]) -> None:
@@ -201,17 +202,24 @@ class GrowingHistory:
         return frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).select(*columns)
 
     def _landing(self, events: DataFrame, keys: Keys, matcher: Matcher) -> tuple[Landing, list[int]]:
-        """What workers must know, and the columns of the events that are kept."""
+        """What workers must know, and the columns of the events that are kept: the same while subscriptions are."""
+        known = self._landed
+        if known is None or known[0] != matcher.version:
+            known = self._landed = matcher.version, *self._new_landing(events, keys, matcher)
+        return known[1:]
+
+    def _new_landing(self, events: DataFrame, keys: Keys, matcher: Matcher) -> tuple[Landing, list[int]]:
         kept = _kept_places(events)
         by = self.retain.by if self.retain.age is not None else None
-        mentioned = matcher.attributes | keys.document_attributes | ({by} if by is not None else set())
+        attributes = frozenset(matcher.attributes)
+        mentioned = attributes | keys.document_attributes | ({by} if by is not None else set())
         id_place = event_place(events, self._asked.event_id, "event_id")
-        places = attribute_places(events, frozenset(mentioned), id_place, self._asked.attributes)
+        places = attribute_places(events, mentioned, id_place, self._asked.attributes)
         landing = Landing(
             [kept.index(place) for place in places],
             [events.columns[place] for place in places],
             self._asked.attributes,
-            sorted(matcher.attributes),
+            attributes,
             [(pair.event, pair.document) for pair in keys.pairs],
             keys.key_attributes,
             by,
@@ -229,7 +237,7 @@ class GrowingHistory:
             before=record.before,
             own=record.own,
             kept=self._find_kept(record.start, record.started),
-            homes=min(TASKS_PER_CORE * cores_of(events.sparkSession), 1 + record.own.rows // EVENTS_PER_TASK),
+            homes=_count_homes(record.own.rows, cores_of(events.sparkSession)),
             every=bool(keys.unkeyed),
             names=tuple(landing.names),
             attributes=asked.attributes,
@@ -238,6 +246,12 @@ class GrowingHistory:
             event_time=asked.event_time,
             retain=self.retain,
         )
+
+
+def _count_homes(rows: int, cores: int) -> int:
+    """As many on each core, once there are enough events for all cores."""
+    tasks = 1 + rows // EVENTS_PER_TASK
+    return tasks if tasks < cores else min(TASKS_PER_CORE, tasks // cores) * cores
 
 
 def _describe(events: DataFrame) -> list[tuple[str, str]]:

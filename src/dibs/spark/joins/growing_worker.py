@@ -45,7 +45,7 @@ class Landing:
     places: list[int]  # the columns that hold attributes
     names: list[str]
     attributes: str | None
-    wanted: list[str]  # the attributes that subscriptions mention: they decide what is readable
+    wanted: frozenset[str]  # the attributes that subscriptions mention: they decide what is readable
     pairs: list[tuple[str, str]]
     key_attributes: list[str]
     by: str | None  # the attribute that holds the time by which documents are retained
@@ -83,7 +83,7 @@ def _land(batches: Iterable[pa.RecordBatch], landing: Landing, dropped: list[int
     """dropped: how many events could not be read, counted here."""
     pairs = [Pair(*pair) for pair in landing.pairs]
     timed = [] if landing.by is None else [landing.by]
-    wanted = {*landing.wanted, *landing.key_attributes, *timed}
+    wanted = frozenset((*landing.wanted, *landing.key_attributes, *timed))
     for batch in batches:
         columns = name_columns([batch.column(p) for p in landing.places], landing.names, landing.attributes)
         values = read_keys(columns, wanted, landing.attributes)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.values import EventValues
+from dibs.coding.values import EventValues, Names
 from dibs.history.keys import BOOLEAN, NUMBER, STRING, TIME
 from dibs.spark.joins.keys import Pair
 
@@ -40,7 +40,7 @@ def hash_events(values: EventValues, pairs: Sequence[Pair]) -> pa.ListArray:
 
 def _hash(values: EventValues, pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(event, key), by event and pair."""
-    codes = {name: code for code, name in enumerate(values.names)}
+    codes = names.codes if isinstance(names := values.names, Names) else Names(names).codes
     events, places, keys = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for kind, event, name, bits in _bits(values):
         for number, pair in enumerate(pairs):
