@@ -97,9 +97,12 @@ class PreFilter:
         alive = self.in_use
         if alive is None:
             return "all subscriptions are tried"
-        rows = [each for each in alive.rows if each is not None]
         total = sum(map(len, alive.segments))
-        dead = sum(len(each) - int(each.sum()) for each in rows)
+        dead = sum(
+            int((~each[own.clauses_at(np.arange(len(own)))]).sum())
+            for own, each in zip(alive.segments, alive.rows)
+            if each is not None
+        )
         return f"{dead:,} of {total:,} subscriptions cannot match with the documents that are there, and are not tried"
 
     def _follow(self, segments: Sequence[Segment], state: State) -> Alive | None:
@@ -153,7 +156,7 @@ def _joins_of(segments: Sequence[Segment], rows: Sequence[NDArray[np.bool_] | No
         if alive is None:
             found.update(segment.joins)
             continue
-        offsets, places = segment.joins_by_row
+        offsets, places = segment.joins_by_clause
         mentioned = np.unique(places[np.repeat(alive, np.diff(offsets))])
         found.update(segment.joins[place] for place in mentioned.tolist())
     return frozenset(found)

@@ -119,7 +119,7 @@ class Questions:
 
     def find_lacking(self, snapshot: Snapshot, first: int, end: int) -> NDArray[np.bool_]:
         """By row: whether none of these documents (some may be gone) has an attribute that one must have."""
-        lacking = np.zeros(len(self.segment), np.bool_)
+        lacking = np.zeros(len(self.segment.clauses), np.bool_)
         for name, rows in self.required.items():
             if not _has_value(snapshot.kind[snapshot.columns[name], first:end]):
                 lacking[rows] = True
@@ -155,7 +155,7 @@ def _are_there(state: State, rows: Ints) -> NDArray[np.bool_]:
 def read_questions(segment: Segment) -> Questions | None:
     """None: its subscriptions ask nothing."""
     clauses, domains = segment.clauses, segment.domains
-    offsets, _places = segment.joins_by_row
+    offsets, _places = segment.joins_by_clause
     rows = np.flatnonzero(np.diff(offsets[: clauses.conjunctions + 1]))
     if not len(rows):
         return None
