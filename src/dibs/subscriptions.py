@@ -25,7 +25,7 @@ from dibs.language.joins import may_have_joins, paths_of
 from dibs.language.printer import JOIN
 from dibs.language.types import NO_TYPES, Types
 from dibs.plain import NeedsEngine, PlainMatching
-from dibs.segments.state import State, Subscription, Waiting
+from dibs.segments.state import ReadText, State, Subscription, Waiting
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from dibs.history.retention import Retention
     from dibs.matching import Matching
+    from dibs.segments.compile import Form
     from dibs.segments.layers import Layers
     from dibs.segments.segment import Choice
     from dibs.storage.durable import Durable
@@ -107,7 +108,7 @@ class Subscriptions:
         if self._matching is None:
             self._expect(1)
         changes = self._changes
-        form = changes.read(expression, changes.no_joins, self._types)
+        expression, form = self._read(expression)
 
         def add() -> None:
             if changes.has(id):
@@ -115,6 +116,19 @@ class Subscriptions:
             changes.make([(id, expression, weight, form)], new=True)
 
         changes.change(add)
+
+    def read(self, expression: str) -> ReadText:
+        """The same text for `add` or `replace`, read already: for who must know before that it is good. Raises
+        ExpressionError."""
+        self.use_engine()  # without it, texts are read in another way
+        found = ReadText(expression)
+        _, found.form = self._read(expression)
+        return found
+
+    def _read(self, expression: str) -> tuple[str, Form]:
+        if isinstance(expression, ReadText):
+            return str(expression), expression.form
+        return expression, self._changes.read(expression, self._changes.no_joins, self._types)
 
     def add_many(
         self,
@@ -167,7 +181,7 @@ class Subscriptions:
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
         if self._matching is None:
             self._expect(0)
-        form = self._changes.read(expression, self._changes.no_joins, self._types)
+        expression, form = self._read(expression)
         given = None if weight is None else check_weight(weight)
 
         def replace() -> None:

@@ -46,6 +46,12 @@ class Subscription(NamedTuple):
 Change = tuple[Id, Union[str, None], float, Union["Form", None]]  # text None: it goes; weight; form, as below
 
 
+class ReadText(str):
+    """A text that was read, with what it says: who is given it does not read it again."""
+
+    form: Form
+
+
 class Waiting(NamedTuple):
     text: str
     weight: float
