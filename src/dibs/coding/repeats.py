@@ -74,7 +74,8 @@ class Spreading:
 def find_repeats(clauses: Clauses, residuals: Residuals | None) -> NDArray[np.int32] | None:
     """For each row the first one with its clause and its tests; None: most rows have one of their own."""
     of_row, number = _number_tests(residuals, len(clauses))
-    rows = Rows(*(getattr(clauses, name) for name in Clauses.ARRAYS), clauses.conjunctions, of_row, number)
+    arrays = {name: getattr(clauses, name) for name in Clauses.ARRAYS}
+    rows = Rows(**arrays, conjunctions=clauses.conjunctions, tests=of_row, test=number)
     hashes = hash_rows(rows)
     some = hashes[:: max(1, len(hashes) // SAMPLED)], hashes[hashes & np.uint64(63) == 0]
     if all(len(np.unique(own)) > MOST_DISTINCT * len(own) for own in some):

@@ -167,7 +167,8 @@ def _use(matcher: Matcher) -> None:
             matcher.match(EVENT)
     _ask(matcher)
     matcher.add_many([(1_000 + i, text) for i, text in enumerate(TEXTS * 4)])
-    column = TEXTS * 70  # more than are merged at once: what comes next is scanned
+    # Distinct ones, and more than are merged at once: what comes next is scanned.
+    column = [f"({text}) AND size <> {i}" for i, text in enumerate(TEXTS * 70)]
     matcher.add_table(pa.table({"id": [f"t{i}" for i in range(len(column))], "expression": column}))
     _ask(matcher)
     matcher.add("late", "price < 600")

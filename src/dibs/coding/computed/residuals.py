@@ -95,7 +95,7 @@ class Residuals:
                 place[self.row[start:end]] = np.arange(end - start)
         return found
 
-    def tests_of(self, form: int, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    def tests_of(self, form: int, rows: NDArray[Any]) -> NDArray[np.int64]:
         """The test of this form that each row has, counted from the first, or -1."""
         place = self._places[form]
         if place is not None:
