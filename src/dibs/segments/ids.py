@@ -18,6 +18,7 @@ from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 from dibs.jit.sorting import order_hashes
 from dibs.lazy import lazy
+from dibs.thresholds import thresholds
 
 WORD = 2**64 - 1
 SMALL = 1_000
@@ -130,6 +131,8 @@ class IdIndex:
         integers = self.integers
         if isinstance(id, str) == (integers is not None):
             return None
+        if len(self.ids) <= thresholds.merged_at_once:
+            return self._row_of.get(id)
         wanted = id_hash(id) if hash is None else hash
         hashes, rows = self._lookup()
         at = int(hashes.searchsorted(wanted))
@@ -139,6 +142,11 @@ class IdIndex:
                 return row
             at += 1
         return None
+
+    @lazy
+    def _row_of(self) -> dict[Id, int]:
+        """Of a small segment, of which a matcher that grows one by one has many: each add looks into all of them."""
+        return {id: row for row, id in reversed(list(enumerate(self.ids.to_pylist())))}
 
     def find_all(self, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Places in ids of those that are here, and their rows; the ids are of this segment's type."""

@@ -127,8 +127,9 @@ class Layers:
                 state = self._with_segments(state, segments)
             if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
                 state = self._flush(state)
+            is_new_segment = state.layers is not old_state.layers
             self.state = state
-        if ids or segments:
+        if ids or is_new_segment:
             self.upkeep.wake()
         if time.monotonic() - self._last_read < LATELY:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
