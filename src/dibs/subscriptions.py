@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from dibs.history.retention import Retention
     from dibs.matching import Matching
-    from dibs.segments.compile import Form
     from dibs.segments.layers import Layers
     from dibs.segments.segment import Choice
     from dibs.storage.durable import Durable
@@ -108,12 +107,15 @@ class Subscriptions:
         if self._matching is None:
             self._expect(1)
         changes = self._changes
-        expression, form = self._read(expression)
+        if isinstance(expression, ReadText):
+            form = expression.form
+        else:
+            form = changes.read(expression, changes.no_joins, self._types)
 
         def add() -> None:
             if changes.has(id):
                 raise DuplicateId(id)
-            changes.make([(id, expression, weight, form)], new=True)
+            changes.make([(id, str(expression), weight, form)], new=True)
 
         changes.change(add)
 
@@ -121,14 +123,10 @@ class Subscriptions:
         """The same text for `add` or `replace`, read already: for who must know before that it is good. Raises
         ExpressionError."""
         self.use_engine()  # without it, texts are read in another way
+        form = self._changes.read(expression, self._changes.no_joins, self._types)
         found = ReadText(expression)
-        _, found.form = self._read(expression)
+        found.form = form
         return found
-
-    def _read(self, expression: str) -> tuple[str, Form]:
-        if isinstance(expression, ReadText):
-            return str(expression), expression.form
-        return expression, self._changes.read(expression, self._changes.no_joins, self._types)
 
     def add_many(
         self,
@@ -181,15 +179,19 @@ class Subscriptions:
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
         if self._matching is None:
             self._expect(0)
-        expression, form = self._read(expression)
+        changes = self._changes
+        if isinstance(expression, ReadText):
+            form = expression.form
+        else:
+            form = changes.read(expression, changes.no_joins, self._types)
         given = None if weight is None else check_weight(weight)
 
         def replace() -> None:
             known = self._check_known(id)
-            old = self._changes.get(known).weight
-            self._changes.make([(known, expression, old if given is None else given, form)])
+            old = changes.get(known).weight
+            changes.make([(known, str(expression), old if given is None else given, form)])
 
-        self._changes.change(replace)
+        changes.change(replace)
 
     def batch(self) -> AbstractContextManager[Self]:
         """Changes inside the block are made together at its end: durable by one write, visible to matches all at once,

@@ -79,6 +79,7 @@ class IdIndex:
         if len(ids) > SMALL:
             self._lookup()
         self.integers: NDArray[np.int64] | None = to_numpy(ids) if pa.types.is_integer(ids.type) else None
+        self._is_small = len(ids) <= thresholds.merged_at_once
         self.order: Any = None  # of texts, once it is worth it: see segments.id_lists
         self.given = 0  # texts that were asked for meanwhile
 
@@ -128,11 +129,11 @@ class IdIndex:
 
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
+        if self._is_small:
+            return self._row_of.get(id)
         integers = self.integers
         if isinstance(id, str) == (integers is not None):
             return None
-        if len(self.ids) <= thresholds.merged_at_once:
-            return self._row_of.get(id)
         wanted = id_hash(id) if hash is None else hash
         hashes, rows = self._lookup()
         at = int(hashes.searchsorted(wanted))

@@ -40,6 +40,7 @@ from dibs.segments.upkeep import Job, Upkeep
 from dibs.thresholds import thresholds
 
 BUSY = 8  # times as many rows are merged at once while the background is at work on others
+UNREAD = 16  # times as many small segments are left alone while nobody reads: merging would delay who adds
 REST = 10  # the background rests so many times as long as merging everything took before it does that without need
 A_ROW = 2e-6  # seconds of merging a row, about, before it was measured
 A_LOOK = 1.0  # seconds between two looks of readers for work in the background
@@ -127,9 +128,8 @@ class Layers:
                 state = self._with_segments(state, segments)
             if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
                 state = self._flush(state)
-            is_new_segment = state.layers is not old_state.layers
             self.state = state
-        if ids or is_new_segment:
+        if ids or segments or len(state.layers) > UNREAD * thresholds.most_small_segments:
             self.upkeep.wake()
         if time.monotonic() - self._last_read < LATELY:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time
