@@ -34,11 +34,12 @@ def _mix(h, x):
 
 
 @kernel
-def hash_rows(rows):
-    """Of each row; rows with equal clauses and tests have the same."""
-    result = np.empty(len(rows.offsets) - 1, np.uint64)
+def hash_rows(rows, chosen):
+    """Of the chosen rows; rows with equal clauses and tests have the same."""
+    result = np.empty(len(chosen), np.uint64)
     cut = rows.offsets[rows.conjunctions]
-    for r in range(len(result)):
+    for i in range(len(chosen)):
+        r = np.int64(chosen[i])
         h = np.uint64(rows.offsets[r + 1] - rows.offsets[r]) + np.uint64(r >= rows.conjunctions)
         for p in range(rows.offsets[r], rows.offsets[r + 1]):
             h = _mix(h, rows.attribute[p])
@@ -51,7 +52,7 @@ def hash_rows(rows):
                 h = _mix(h, (np.int64(rows.on_true[p - cut] + 2) << 32) + rows.on_false[p - cut] + 2)
         for t in range(rows.tests[r], rows.tests[r + 1]):
             h = _mix(h, rows.test[t])
-        result[r] = _mix(_mix(h, 1), 2)
+        result[i] = _mix(_mix(h, 1), 2)
     return result
 
 

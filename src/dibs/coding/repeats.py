@@ -21,7 +21,7 @@ from dibs.jit.hashing import number_slices
 from dibs.jit.sorting import order_hashes
 
 MOST_DISTINCT = 0.7  # as a share of the rows: with more, distinct ones save too little
-SAMPLED = 4096  # rows, and one hash in 64 with all rows that have it: by both, few rows are sorted where none repeat
+SAMPLED = 1 << 14  # rows: where none of them is repeated, no others are looked at
 SPREAD_AT_ONCE = 1 << 17  # pairs for a sink
 
 Chunk = tuple[NDArray[np.int32], NDArray[np.int32]]  # event, and clause or row
@@ -76,10 +76,11 @@ def find_repeats(clauses: Clauses, residuals: Residuals | None) -> NDArray[np.in
     of_row, number = _number_tests(residuals, len(clauses))
     arrays = {name: getattr(clauses, name) for name in Clauses.ARRAYS}
     rows = Rows(**arrays, conjunctions=clauses.conjunctions, tests=of_row, test=number)
-    hashes = hash_rows(rows)
-    some = hashes[:: max(1, len(hashes) // SAMPLED)], hashes[hashes & np.uint64(63) == 0]
-    if all(len(np.unique(own)) > MOST_DISTINCT * len(own) for own in some):
-        return None
+    if len(clauses) > SAMPLED:
+        some = np.unique(np.random.default_rng(0).integers(0, len(clauses), SAMPLED))
+        if len(np.unique(hash_rows(rows, some))) == len(some):
+            return None
+    hashes = hash_rows(rows, np.arange(len(clauses)))
     ordered, places, is_done = order_hashes(hashes)
     if not is_done:  # many hashes begin alike: there are few clauses
         places = np.argsort(hashes, kind="stable").astype(np.int32)
