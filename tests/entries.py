@@ -153,6 +153,22 @@ def from_table(making: Making) -> Iterator[Matcher]:
 
 
 @contextmanager
+def repeated(making: Making) -> Iterator[Matcher]:
+    """Each expression stands there several times, spelled in two ways, and once in the end."""
+    random, echoes = making.random, []
+    for number, own in enumerate(making.subscriptions):
+        echoes += [own._replace(id=f"echo {number}.{i}", text=own.text + " " * (i % 2)) for i in range(3)]
+    with Matcher(index=making.index, threads=random.choice([1, 2])) as matcher:
+        matcher.add_many(random.sample([*making.subscriptions, *echoes], 4 * len(making.subscriptions)))
+        if random.random() < 0.5:
+            matcher.match_batch([making.some_event], on_error="skip")
+        matcher.remove_many([echo.id for echo in echoes])
+        if random.random() < 0.3:
+            matcher.compact()
+        yield matcher
+
+
+@contextmanager
 def changed(making: Making) -> Iterator[Matcher]:
     with Matcher(index=making.index, threads=making.random.choice([1, 2])) as matcher:
         making.churn(matcher)
@@ -209,6 +225,7 @@ def moved(making: Making) -> Iterator[Any]:
 MAKINGS: dict[str, Callable[[Making], AbstractContextManager[Matcher]]] = {
     "added": added,
     "table": from_table,
+    "repeated": repeated,
     "changed": changed,
     "saved": saved,
     "reopened": reopened,

@@ -58,7 +58,7 @@ def _describe_computed(segment: Segment) -> list[str]:
         lines.append(f"  tests of computed values that are made last: {len(segment.residuals):,}")
     names = sorted(name for name, _ in segment.domains.attributes if may_be_last(name))
     if names:
-        mentions = np.bincount(segment.clauses.attribute, minlength=len(segment.domains.attributes))
+        mentions = np.bincount(segment.clauses_by_row.attribute, minlength=len(segment.domains.attributes))
         few = [
             text_of(scalar_of(name))
             for name in names

@@ -282,7 +282,7 @@ class Matching:
         """The joins of the subscriptions that may match, without those that are not alive but for some events
         (all_of)."""
         for number, segment in enumerate(segments):
-            offsets, places = segment.joins_by_row
+            offsets, places = segment.joins_by_clause
             if len(places):
                 pairs = segment.match_constants(values, self.threads)
                 event, row = pairs.event, pairs.row

@@ -25,7 +25,7 @@ from dibs.language.joins import may_have_joins, paths_of
 from dibs.language.printer import JOIN
 from dibs.language.types import NO_TYPES, Types
 from dibs.plain import NeedsEngine, PlainMatching
-from dibs.segments.state import State, Subscription, Waiting
+from dibs.segments.state import ReadText, State, Subscription, Waiting
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -107,14 +107,26 @@ class Subscriptions:
         if self._matching is None:
             self._expect(1)
         changes = self._changes
-        form = changes.read(expression, changes.no_joins, self._types)
+        if isinstance(expression, ReadText):
+            form = expression.form
+        else:
+            form = changes.read(expression, changes.no_joins, self._types)
 
         def add() -> None:
             if changes.has(id):
                 raise DuplicateId(id)
-            changes.make([(id, expression, weight, form)], new=True)
+            changes.make([(id, str(expression), weight, form)], new=True)
 
         changes.change(add)
+
+    def read(self, expression: str) -> ReadText:
+        """The same text for `add` or `replace`, read already: for who must know before that it is good. Raises
+        ExpressionError."""
+        self.use_engine()  # without it, texts are read in another way
+        form = self._changes.read(expression, self._changes.no_joins, self._types)
+        found = ReadText(expression)
+        found.form = form
+        return found
 
     def add_many(
         self,
@@ -167,15 +179,19 @@ class Subscriptions:
         bad expression changes nothing. Raises UnknownId or ExpressionError."""
         if self._matching is None:
             self._expect(0)
-        form = self._changes.read(expression, self._changes.no_joins, self._types)
+        changes = self._changes
+        if isinstance(expression, ReadText):
+            form = expression.form
+        else:
+            form = changes.read(expression, changes.no_joins, self._types)
         given = None if weight is None else check_weight(weight)
 
         def replace() -> None:
             known = self._check_known(id)
-            old = self._changes.get(known).weight
-            self._changes.make([(known, expression, old if given is None else given, form)])
+            old = changes.get(known).weight
+            changes.make([(known, str(expression), old if given is None else given, form)])
 
-        self._changes.change(replace)
+        changes.change(replace)
 
     def batch(self) -> AbstractContextManager[Self]:
         """Changes inside the block are made together at its end: durable by one write, visible to matches all at once,

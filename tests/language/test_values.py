@@ -76,6 +76,7 @@ GOOD: dict[str, tuple[str, bool | None]] = {
         "CASE WHEN (a > 5) THEN 'x' WHEN (b > 3) THEN 'y' END = 'y'",
         True,
     ),
+    "CASE WHEN .5 < a THEN .5 ELSE .25 END < .5": ("CASE WHEN (0.5 < a) THEN 0.5 ELSE 0.25 END < 0.5", False),
     "CASE a WHEN 3 THEN TRUE ELSE FALSE END": ("CASE WHEN (a = 3) THEN TRUE ELSE FALSE END = TRUE", True),
     "CASE WHEN a IN (1, b) OR s IS NULL OR NOT on THEN 1 ELSE 2 END = 2": (
         "CASE WHEN ((a IN (1, b)) OR isnull(s) OR (NOT on)) THEN 1 ELSE 2 END = 2",

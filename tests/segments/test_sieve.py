@@ -83,7 +83,7 @@ def test_the_same_at_the_smallest_thresholds() -> None:
 
 def test_more_clauses_pass_than_are_kept_and_more_rows_than_there_is_room_for() -> None:
     with using({**BY_ATTRIBUTE, "sieve_share": 1e9, "first_room": 8}):
-        own, twin = pair([f"a >= {i % 7} AND b >= {i % 11}" for i in range(3_000)])
+        own, twin = pair([f"a >= {i % 7} AND b >= {i % 11} AND a < {100 + i}" for i in range(3_000)])
         for given in ({"a": 5, "b": 9}, {"a": 5}, {"a": 0, "b": 0}, {"b": 3}, {}):
             assert own.match(given) == list(twin.match_batch([given]))[0]
         assert sieve_of(own) is not None
@@ -93,7 +93,7 @@ def test_only_clauses_whose_needed_attribute_is_there_are_read() -> None:
     names = [(i % 300, (7 * i + 1) % 300, (11 * i + 5) % 300) for i in range(6_000)]
     with using(BY_ATTRIBUTE):
         own = Matcher(threads=1)
-        own.add_many([(i, f"n{a} = 1 AND n{b} = 1 AND n{c} <= 3") for i, (a, b, c) in enumerate(names)])
+        own.add_many([(i, f"n{a} = 1 AND n{b} = 1 AND n{c} <= {3 + i}") for i, (a, b, c) in enumerate(names)])
         assert own.match({"n0": 1, "n1": 1, "n5": 1}) == [i for i, x in enumerate(names) if set(x) <= {0, 1, 5}] != []
         assert sieve_of(own) is not None
     counters = own._matching.counters

@@ -11,6 +11,7 @@ import pytest
 from serving import JSON_LINES, Running, running
 
 import dibs
+from dibs.segments import compile
 
 
 def lines(*rows: Any) -> bytes:
@@ -52,6 +53,20 @@ def test_one_subscription_from_put_to_delete(clean: httpx.Client, served: Runnin
     assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
     assert missing.json()["detail"] == str(dibs.UnknownId("alice"))
     assert "alice" not in served.matcher
+
+
+def test_a_text_is_read_once(clean: httpx.Client, served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    read_row = compile.read_row
+    monkeypatch.setattr(compile, "read_row", lambda text: texts.append(text) or read_row(text))
+    for body in ({}, {"owner": "ann"}, {"owner": "bob"}, {"weight": 2.0}):  # new, details come, they change, they go
+        put(clean, "a", f"price < {len(texts)}", **body)
+    assert texts == [f"price < {i}" for i in range(4)]
+    rows = ({"id": id, "expression": f"price < {i}", "owner": "ann"} for i, id in enumerate("abc", 4))
+    clean.post("/v1/subscriptions", content=lines(*rows), headers=JSON_LINES)
+    assert texts == [f"price < {i}" for i in range(7)]
+    assert put(clean, "a", "price <", owner="ann").status_code == 422
+    assert served.matcher.match({"price": 4.5}) == ["b", "c"]
 
 
 def test_integers_and_strange_texts_are_ids(clean: httpx.Client, served: Running) -> None:

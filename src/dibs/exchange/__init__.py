@@ -137,7 +137,8 @@ def _state(matcher: Matcher) -> tuple[int, list[_Stored]]:
     for layer in snapshot.layers:
         s, rows = layer.segment, layer.gone.find_kept()
         if len(rows):
-            parts.append(_Stored(s.ids.ids, s.texts, s.weights, s.versions, None, rows))
+            texts = s.texts_at(np.arange(len(s)))
+            parts.append(_Stored(s.ids.ids, texts, s.weights, s.versions, None, rows))
     return snapshot.version, sorted(parts, key=lambda p: not pa.types.is_integer(p.ids.type))
 
 

@@ -113,9 +113,12 @@ class PreFilter:
         alive = self.in_use
         if alive is None:
             return "all subscriptions are tried"
-        rows = [each for each in alive.rows if each is not None]
         total = sum(map(len, alive.segments))
-        dead = sum(len(each) - int(each.sum()) for each in rows)
+        dead = sum(
+            int((~each[own.clauses_at(np.arange(len(own)))]).sum())
+            for own, each in zip(alive.segments, alive.rows)
+            if each is not None
+        )
         return f"{dead:,} of {total:,} subscriptions cannot match with the documents that are there, and are not tried"
 
     def _follow(self, segments: Sequence[Segment], state: State) -> Alive | None:
@@ -169,7 +172,7 @@ def _joins_of(segments: Sequence[Segment], rows: Sequence[NDArray[np.bool_] | No
         if alive is None:
             found.update(segment.joins)
             continue
-        offsets, places = segment.joins_by_row
+        offsets, places = segment.joins_by_clause
         mentioned = np.unique(places[np.repeat(alive, np.diff(offsets))])
         found.update(segment.joins[place] for place in mentioned.tolist())
     return frozenset(found)
@@ -283,7 +286,7 @@ class Questions:
 
     def find_lacking(self, snapshot: Snapshot, first: int, end: int) -> NDArray[np.bool_]:
         """By row: whether none of these documents (some may be gone) has an attribute that one must have."""
-        lacking = np.zeros(len(self.segment), np.bool_)
+        lacking = np.zeros(len(self.segment.clauses), np.bool_)
         for name, rows in self.required.items():
             if not _has_value(snapshot.kind[snapshot.columns[name], first:end]):
                 lacking[rows] = True
@@ -319,7 +322,7 @@ def _are_there(state: State, rows: Ints) -> NDArray[np.bool_]:
 def read_questions(segment: Segment) -> Questions | None:
     """None: its subscriptions ask nothing."""
     clauses, domains = segment.clauses, segment.domains
-    offsets, _places = segment.joins_by_row
+    offsets, _places = segment.joins_by_clause
     rows = np.flatnonzero(np.diff(offsets[: clauses.conjunctions + 1]))
     if not len(rows):
         return None

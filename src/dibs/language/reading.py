@@ -204,12 +204,13 @@ class _Chunk:
             columns += self._identities(first + hole)
         _, some, which = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
         made = np.empty(len(some), np.int32)
+        literals = {hole: self._literals(first[some] + hole) for hole in of_constants}
         for i, place in enumerate(first[some].tolist()):
             called = {hole: given[name[place + hole]] for hole in of_names}
             if any(each.upper() in NOT_FINITE for each in called.values()):  # which the grammar has advice for
                 made[i] = -1
                 continue
-            constants = {hole: self._literal(place + hole) for hole in of_constants}
+            constants = {hole: own[i] for hole, own in literals.items()}
             made[i] = names.setdefault(template.name(called, constants), len(names))
         found = made[which.reshape(-1)]
         name[first + pattern.name] = np.maximum(found, 0)
@@ -225,12 +226,14 @@ class _Chunk:
             return [number_slices(self.data, h.start[holes], h.size[holes])[0].astype(np.int64)]
         return [h.number[holes].view(np.int64), h.integer[holes]]
 
-    def _literal(self, hole: int) -> Literal:
-        h = self.holes
-        if h.kind[hole] == Kind.STRING:
-            start = int(h.start[hole])
-            return Literal(Kind.STRING, bytes(self.data.data[start : start + int(h.size[hole])]).decode())
-        return number_of(float(h.number[hole]), int(h.integer[hole]))
+    def _literals(self, holes: NDArray[np.int64]) -> list[Literal]:
+        """Of holes of one kind, as they are of one shape."""
+        h, view = self.holes, self.data.data
+        if len(holes) and h.kind[holes[0]] == Kind.STRING:
+            starts, ends = h.start[holes], h.start[holes] + h.size[holes]
+            texts = (bytes(view[start:end]).decode() for start, end in zip(starts.tolist(), ends.tolist()))
+            return [Literal(Kind.STRING, text) for text in texts]
+        return list(map(number_of, h.number[holes].tolist(), h.integer[holes].tolist()))
 
     @staticmethod
     def _look_up(

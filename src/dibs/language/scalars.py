@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, Union
 
 from dibs.jit.undisturbed import bring
@@ -282,15 +282,19 @@ class _Remembered:
 
     def __init__(self) -> None:
         self._read = lru_cache(KEPT)(_read_scalar)
-        self._known: dict[str, Scalar] = {}
+        self._known: dict[str, Scalar | partial[Scalar]] = {}
 
-    def remember(self, name: str, scalar: Scalar) -> None:
+    def remember(self, name: str, scalar: Scalar | partial[Scalar]) -> None:
+        """scalar: or what makes it; few are asked for."""
         if len(self._known) >= KEPT:
             self._known.clear()
         self._known[name] = scalar
 
     def __call__(self, name: str) -> Scalar:
-        return self._known.get(name) or self._read(name)
+        found = self._known.get(name)
+        if isinstance(found, partial):
+            found = self._known[name] = found()
+        return found or self._read(name)
 
 
 def _read_scalar(name: str) -> Scalar:

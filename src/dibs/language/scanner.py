@@ -136,8 +136,12 @@ class _Scanner:
         return self.raw[self.at + 1][0] in kinds
 
     def follows_dot(self) -> bool:
+        """Whether a path goes on here. In THEN .5 the dot is the number's."""
         kind, start, end = self.raw[self.at + 1]
-        return kind == SIGN and self.text[start:end] == "."
+        if kind != SIGN or self.text[start:end] != ".":
+            return False
+        after, begin, _ = self.raw[self.at + 2]
+        return start == self.raw[self.at][2] or after != NUMBER_PIECE or begin != end
 
     def touches(self, *kinds: int) -> bool:
         """Whether the next piece is of these kinds, with nothing in between."""

@@ -13,8 +13,10 @@ equal is not decided: a = 1 OR a = 1 is a IN (1, 1) here and a = 1 in the normal
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Generic, NamedTuple, TypeVar
 
 from dibs.errors import ExpressionError
@@ -36,8 +38,19 @@ from dibs.language.expression import (
 from dibs.language.flatten import is_conjunction, jumps, test_of
 from dibs.language.like import like_regex
 from dibs.language.normal_form import normal_form, normal_leaf
-from dibs.language.printer import CONDITION
-from dibs.language.scalars import Call, Field, Lambda, Scalar, Value, computed_name, is_computed, scalar_of, split_mark
+from dibs.language.printer import CONDITION, literal_text, name_text
+from dibs.language.scalars import (
+    Call,
+    Field,
+    Lambda,
+    Scalar,
+    Value,
+    computed_name,
+    is_computed,
+    scalar_of,
+    split_mark,
+    text_of,
+)
 from dibs.language.shapes import (
     A_DATE,
     A_LIST_OF_NUMBERS,
@@ -96,6 +109,9 @@ class TestTemplate(NamedTuple):
     sources: tuple[Source, ...]
 
 
+_name_text = lru_cache(maxsize=1 << 12)(name_text)
+
+
 class ComputedTemplate(NamedTuple):
     """The template of a computed attribute: that of the example, with holes in place of names and constants."""
 
@@ -103,19 +119,33 @@ class ComputedTemplate(NamedTuple):
     is_condition: bool
     names: dict[str, int]  # the holes of the example's names
     constants: dict[Literal, int]  # and of its constants
+    pieces: tuple[str | int, ...] | None  # its canonical text, and the holes in it; None: that depends on constants
 
     def name(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> str:
         """The attribute, where these stand in the holes."""
-        return computed_name(self._filled(self.scalar, names, constants), self.is_condition)
+        if self.pieces is None:
+            return computed_name(self._made(names, constants), self.is_condition)
+        said: list[str] = []
+        for piece in self.pieces:
+            if isinstance(piece, str):
+                said.append(piece)
+            else:
+                said.append(_name_text(names[piece]) if piece in names else literal_text(constants[piece]))
+        name = "".join(said)
+        scalar_of.remember(name, partial(self._made, names, constants))
+        return name
 
-    def _filled(self, scalar: Scalar, names: Mapping[int, str], constants: Mapping[int, Literal]) -> Scalar:
+    def _made(self, names: Mapping[int, str], constants: Mapping[int, Literal]) -> Scalar:
+        return self.filled(self.scalar, names, {hole: Value(literal) for hole, literal in constants.items()})
+
+    def filled(self, scalar: Scalar, names: Mapping[int, str], constants: Mapping[int, Scalar]) -> Scalar:
         if isinstance(scalar, Field):
             mark, name = split_mark(scalar.name)
             return Field(mark + names[self.names[name]]) if name in self.names else scalar
         if isinstance(scalar, Call):
-            return Call(scalar.function, tuple(self._filled(each, names, constants) for each in scalar.arguments))
+            return Call(scalar.function, tuple(self.filled(each, names, constants) for each in scalar.arguments))
         if isinstance(scalar, Value) and scalar.literal is not None and scalar.literal in self.constants:
-            return Value(constants[self.constants[scalar.literal]])
+            return constants[self.constants[scalar.literal]]
         return scalar
 
 
@@ -329,7 +359,23 @@ def _computed(attribute: str, example: _Example) -> ComputedTemplate | None:
                 if source.change != SAME or _key(node.literal) in example.second or node.literal.kind == Kind.TIME:
                     return None
                 constants[node.literal] = source.hole
-    return ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants) if example.holes else None
+    if not example.holes:
+        return None
+    made = ComputedTemplate(scalar, attribute[:2] == CONDITION, names, constants, None)
+    is_plain = all(literal.kind == Kind.NUMBER for literal in constants)  # a text may be a type, or a unit
+    return made._replace(pieces=_cut(made, attribute)) if is_plain else made
+
+
+def _cut(template: ComputedTemplate, attribute: str) -> tuple[str | int, ...]:
+    """The pieces of the example's attribute: what it would be with words in its holes that it does not have."""
+    mark = "x"
+    while mark in attribute:
+        mark += "x"
+    words = {hole: f"{mark}{hole}_" for hole in (*template.names.values(), *template.constants.values())}
+    fields = {hole: Field(words[hole]) for hole in template.constants.values()}
+    text = attribute[:2] + text_of(template.filled(template.scalar, words, fields))
+    pieces = re.split(rf"\b{mark}(\d+)_\b", text)
+    return tuple(int(piece) if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 _EQUALITIES = {Op.EQ: 1, Op.NE: 2, Op.IN: 3, Op.NOT_IN: 4}

@@ -18,6 +18,7 @@ from dibs.coding.domain import string_buffers
 from dibs.jit.kernel import kernel
 from dibs.jit.sorting import order_hashes
 from dibs.lazy import lazy
+from dibs.thresholds import thresholds
 
 WORD = 2**64 - 1
 SMALL = 1_000
@@ -78,6 +79,7 @@ class IdIndex:
         if len(ids) > SMALL:
             self._lookup()
         self.integers: NDArray[np.int64] | None = to_numpy(ids) if pa.types.is_integer(ids.type) else None
+        self._is_small = len(ids) <= thresholds.merged_at_once
         self.order: Any = None  # of texts, once it is worth it: see segments.id_lists
         self.given = 0  # texts that were asked for meanwhile
 
@@ -127,6 +129,8 @@ class IdIndex:
 
     def find(self, id: Id, hash: np.uint64 | None = None) -> int | None:
         """The row of the id; `hash`, if known already."""
+        if self._is_small:
+            return self._row_of.get(id)
         integers = self.integers
         if isinstance(id, str) == (integers is not None):
             return None
@@ -139,6 +143,11 @@ class IdIndex:
                 return row
             at += 1
         return None
+
+    @lazy
+    def _row_of(self) -> dict[Id, int]:
+        """Of a small segment, of which a matcher that grows one by one has many: each add looks into all of them."""
+        return {id: row for row, id in reversed(list(enumerate(self.ids.to_pylist())))}
 
     def find_all(self, ids: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Places in ids of those that are here, and their rows; the ids are of this segment's type."""

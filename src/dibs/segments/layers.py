@@ -40,6 +40,7 @@ from dibs.segments.upkeep import Job, Upkeep
 from dibs.thresholds import thresholds
 
 BUSY = 8  # times as many rows are merged at once while the background is at work on others
+UNREAD = 16  # times as many small segments are left alone while nobody reads: merging would delay who adds
 MERGE_IDLE_FACTOR = 10  # a merge of everything that is not needed comes after so many times as long as the last took
 A_ROW = 2e-6  # seconds of merging a row, about, before it was measured
 A_LOOK = 1.0  # seconds between two looks of readers for work in the background
@@ -128,7 +129,7 @@ class Layers:
             if len(state.waiting) > thresholds.changes_for_a_segment:  # so that no reader has much to do
                 state = self._flush(state)
             self.state = state
-        if ids or segments:
+        if ids or segments or len(state.layers) > UNREAD * thresholds.most_small_segments:
             self.upkeep.wake()
         if time.monotonic() - self._last_read < ACTIVE_READER_SECONDS:
             time.sleep(0)  # a thread that only adds would keep the interpreter from those that match, 5 ms at a time

@@ -1,6 +1,7 @@
 """A segment: subscriptions that were compiled together, with their own domains and index. It never changes.
 
-Row r of everything (ids, texts, weights, clauses) is one subscription. The ids are all integers or all strings.
+Row r of ids, weights and versions is one subscription. The ids are all integers or all strings. Row r of clauses and
+texts is its own, too, or, where many are alike, that of the runs of rows that have it (segments.repeated).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dibs.coding.computed.verifying import Verifier
 from dibs.coding.domain import Domains
 from dibs.coding.lookup import lookup_of
 from dibs.coding.merge import merge_domains, move_clauses
+from dibs.coding.repeats import RowRuns, Spreading
 from dibs.coding.values import EventValues
 from dibs.index import AUTO, Index, Pairs, Sink, create
 from dibs.index.auto.access_sets import complements
@@ -39,6 +41,7 @@ from dibs.language.table import Facet
 from dibs.lazy import lazy
 from dibs.segments.compile import Compiled
 from dibs.segments.ids import IdIndex
+from dibs.segments.repeated import NO_RUNS, share
 from dibs.thresholds import thresholds
 
 
@@ -66,11 +69,13 @@ class Segment:
     clauses: Clauses
     made: Union[Index, Unmade]  # see `index`
     residuals: Residuals | None = None  # tests of the pairs that the index finds
+    repeats: RowRuns | None = None  # the rows of each clause; None: each row has its own
+    spellings: RowRuns | None = None  # the rows of each text; the same
     single: Any = field(init=False, repr=False, default=None)  # its part of the tables of segments.single.plan
     is_renewed: bool = field(init=False, repr=False, default=False)  # its file is of an older language
 
     def __len__(self) -> int:
-        return len(self.clauses)
+        return len(self.versions)
 
     @lazy
     def index(self) -> Index:
@@ -86,12 +91,32 @@ class Segment:
         coded = code_events(events, self.domains)
         if not len(coded.attribute) and self.clauses.ask_for_values:  # a small segment and a few events share little
             return Pairs([], 0, 0)
+        spreading = None if self.repeats is None or sink is None else Spreading(self.repeats, sink)
         if self.residuals is None:
-            return self.index.match(coded, threads, sink)
-        return _verify(self.index, coded, Verifier(self.residuals, events), threads, sink)
+            pairs = self.index.match(coded, threads, spreading or sink)
+        else:
+            pairs = _verify(self.index, coded, Verifier(self.residuals, events), threads, spreading or sink)
+        return pairs if self.repeats is None else _spread(pairs, self.repeats, spreading)
+
+    def ask_index(self, coded: CodedEvents) -> Pairs:
+        """What the index finds for an event, before tests that are made last, by row."""
+        pairs = self.index.match(coded, 1)
+        return pairs if self.repeats is None else _spread(pairs, self.repeats, None)
+
+    def clauses_at(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The clause of each row, which its tests that are made last are counted by, too."""
+        return rows if self.repeats is None else self.repeats.at(rows)
+
+    @property
+    def clauses_by_row(self) -> Clauses:
+        """With as many as there are rows."""
+        return self.clauses if self.repeats is None else self.clauses.take(self.repeats.at(np.arange(len(self))))
+
+    def texts_at(self, rows: NDArray[Any]) -> pa.Array:
+        return self.texts.take(from_numpy(rows if self.spellings is None else self.spellings.at(rows)))
 
     def match_constants(self, events: EventValues, threads: int) -> Pairs:
-        """The rows that match if all their joins are as they would like to have them."""
+        """The clauses (not the rows) that match if all their joins are as they would like to have them."""
         index = self._index_of_constants
         pairs = index.match(code_events(events, self.domains), threads)
         do_pending(index)
@@ -146,16 +171,16 @@ class Segment:
         return tuple(sorted(self.joins_of(np.arange(len(self)))))
 
     @lazy
-    def joins_by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row r mentions the joins of the places [offsets[r], offsets[r + 1]) of the second array, which are places in
-        `joins`; some perhaps twice."""
+    def joins_by_clause(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Clause r mentions the joins of the places [offsets[r], offsets[r + 1]) of the second array, which are places
+        in `joins`; some perhaps twice."""
         known = {name: number for number, name in enumerate(self.joins)}
         attributes = self.domains.attributes
         place = np.fromiter((known.get(name, -1) for name, _ in attributes), np.int64, len(attributes))
         of_step = place[self.clauses.attribute]
-        row = np.repeat(np.arange(len(self)), np.diff(self.clauses.offsets))
-        offsets = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(np.bincount(row[of_step >= 0], minlength=len(self)), out=offsets[1:])
+        row = np.repeat(np.arange(len(self.clauses)), np.diff(self.clauses.offsets))
+        offsets = np.zeros(len(self.clauses) + 1, np.int64)
+        np.cumsum(np.bincount(row[of_step >= 0], minlength=len(self.clauses)), out=offsets[1:])
         return offsets, of_step[of_step >= 0]
 
     def joins_of(self, rows: NDArray[np.int64]) -> set[str]:
@@ -163,7 +188,8 @@ class Segment:
         numbers = [number for number, (name, _) in enumerate(self.domains.attributes) if is_join(name)]
         if not numbers:
             return set()
-        own = self.clauses.attribute[runs(self.clauses.offsets[rows], np.diff(self.clauses.offsets)[rows])]
+        own = self.clauses_at(rows)
+        own = self.clauses.attribute[runs(self.clauses.offsets[own], np.diff(self.clauses.offsets)[own])]
         return {self.domains.attributes[number][0] for number in np.intersect1d(own, numbers).tolist()}
 
     @property
@@ -178,6 +204,7 @@ class Segment:
             "clauses": self.clauses.nbytes,
             "index": self.index.nbytes,
             "residuals": 0 if self.residuals is None else self.residuals.nbytes,
+            "repeats": sum(runs.first.nbytes for runs in (self.repeats, self.spellings) if runs is not None),
         }
 
 
@@ -199,6 +226,13 @@ def _verify(index: Index, events: CodedEvents, verifier: Verifier, threads: int,
         pairs = index.match(events, threads, None)
     chunks = [verifier.pairs(*chunk) for chunk in pairs.chunks]
     return replace(pairs, chunks=chunks, count=found + sum(len(event) for event, _ in chunks))
+
+
+def _spread(pairs: Pairs, repeats: RowRuns, spreading: Spreading | None) -> Pairs:
+    """Pairs of events and clauses as those of events and rows. Who looks at a clause looks at all its rows."""
+    chunks = [repeats.spread(chunk) for chunk in pairs.chunks]
+    count = sum(len(event) for event, _ in chunks) + (0 if spreading is None else spreading.count)
+    return replace(pairs, chunks=chunks, count=count, candidates=pairs.candidates + count - pairs.count)
 
 
 class Choice(NamedTuple):
@@ -255,13 +289,17 @@ def build(
         clauses, place = join_alternatives(clauses, joins, gapless)
         rows = rows[place]
         residuals = join([(residuals, np.argsort(place))], len(clauses))
+    shared = share(clauses, residuals, lambda: texts.take(from_numpy(rows)))
+    if shared is not None:
+        clauses, residuals, rows = shared.clauses, shared.residuals, rows[shared.place]
     if not np.array_equal(rows, np.arange(len(ids))):
         order = from_numpy(rows)
-        ids, texts = ids.take(order), texts.take(order)
+        ids, texts = ids.take(order), texts.take(order) if shared is None else shared.texts
         weights = None if weights is None else weights[rows]
         versions = versions[rows]
     index = choice.build(domains, clauses, like)
-    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, index, residuals)
+    runs = NO_RUNS if shared is None else shared.runs
+    return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, index, residuals, *runs)
 
 
 class Joined:
@@ -271,32 +309,44 @@ class Joined:
     def __init__(self, parts: Sequence[tuple[Segment, NDArray[np.int64]]]):
         self._parts = parts
         self._domains, moves = merge_domains([s.domains for s, _ in parts])
-        moving = [(s.clauses, rows, move) for (s, rows), move in zip(parts, moves)]
+        moving = [(s.clauses, s.clauses_at(rows), move) for (s, rows), move in zip(parts, moves)]
         self._clauses, self._place = move_clauses(moving, len(self._domains.attributes))
+        self._residuals = None
+        if any(s.residuals is not None for s, _ in parts):
+            self._residuals = join(self._tests_by_row(), len(self._place))
+        self._runs: tuple[RowRuns | None, RowRuns | None] = NO_RUNS
+        shared = share(self._clauses, self._residuals, self._texts_by_row)
+        if shared is not None:
+            self._clauses, self._residuals, self._runs = shared.clauses, shared.residuals, shared.runs
+            self._place = self._place[shared.place]
+        self._texts = self._texts_by_row() if shared is None else shared.texts
         order = from_numpy(self._place)
         self._ids = IdIndex(pa.concat_arrays([s.ids.ids.take(from_numpy(rows)) for s, rows in parts]).take(order))
-        self._texts = pa.concat_arrays([s.texts.take(from_numpy(rows)) for s, rows in parts]).take(order)
         self._versions = np.concatenate([s.versions[rows] for s, rows in parts])[self._place]
         self._weights = None
         if any(s.weights is not None for s, _ in parts):
             self._weights = np.concatenate([s.weights_at(rows) for s, rows in parts])[self._place]
-        self._residuals = None
-        if any(s.residuals is not None for s, _ in parts):
-            self._residuals = join(list(zip((s.residuals for s, _ in parts), self._all_rows())), len(self._place))
 
     def index_rows(self, choice: Choice, like: Segment | None = None) -> Segment:
         """The segment (like: see Choice.build; else the largest part)."""
         like = like or max((s for s, _ in self._parts), key=len)
         index = choice.build(self._domains, self._clauses, like)
         own = self._versions, self._domains, self._clauses, index, self._residuals
-        return Segment(self._ids, self._texts, self._weights, *own)
+        return Segment(self._ids, self._texts, self._weights, *own, *self._runs)
 
-    def _all_rows(self) -> list[NDArray[np.int64]]:
-        """Where all rows of each part have gone; -1: nowhere."""
+    def _texts_by_row(self) -> pa.Array:
+        return pa.concat_arrays([s.texts_at(rows) for s, rows in self._parts]).take(from_numpy(self._place))
+
+    def _tests_by_row(self) -> list[tuple[Residuals | None, NDArray[np.int64]]]:
+        """The tests of each part by row, and where all its rows have gone; -1: nowhere."""
         found = []
         for (segment, rows), gone_to in zip(self._parts, self.rows()):
-            found.append(np.full(len(segment), -1, np.int64))
-            found[-1][rows] = gone_to
+            to = np.full(len(segment), -1, np.int64)
+            to[rows] = gone_to
+            tests = segment.residuals
+            if tests is not None and segment.repeats is not None:
+                tests = tests.take(segment.repeats.at(np.arange(len(segment))))
+            found.append((tests, to))
         return found
 
     def rows(self) -> list[NDArray[np.int64]]:

@@ -46,6 +46,12 @@ class Subscription(NamedTuple):
 Change = tuple[Id, Union[str, None], float, Union["Form", None]]  # text None: it goes; weight; form, as below
 
 
+class ReadText(str):
+    """A text that was read, with what it says: who is given it does not read it again."""
+
+    form: Form
+
+
 class Waiting(NamedTuple):
     text: str
     weight: float
@@ -77,7 +83,9 @@ class State:
             raise UnknownId(id)
         segment, row = self.layers[found[0]].segment, found[1]
         weight = float(segment.weights_at(np.array([row]))[0])
-        return Subscription(id, segment.texts[row].as_py(), weight, int(segment.versions[row]))
+        spellings = segment.spellings
+        text = segment.texts[row if spellings is None else int(spellings.first.searchsorted(row, "right")) - 1].as_py()
+        return Subscription(id, text, weight, int(segment.versions[row]))
 
     def _find(self, id: Id) -> tuple[int, int] | None:
         """The layer and the row of an id that is there and does not wait."""

@@ -22,10 +22,9 @@ from dibs.arguments import Id
 from dibs.errors import DibsError, DuplicateId, ExpressionError, Problem, Rejected, SubscriptionErrors, UnknownId
 from dibs.language.joins import attributes_of_event
 from dibs.language.sql import parse
-from dibs.language.types import check_types
 from dibs.matcher import Matcher
 from dibs.matches import id_order
-from dibs.segments.compile import form_of
+from dibs.segments.state import ReadText
 from dibs.service.details import Detail, Details
 from dibs.service.problems import Refusal
 from dibs.service.settings import Limits
@@ -226,14 +225,21 @@ class Subscriptions:
                 self._make([replace(old, paused=paused)], [old])
             return self.get(id)
 
-    def _make(self, new: list[Detail], old: list[Detail], before: Callable[[], None] | None = None) -> None:
-        """Of subscriptions that were checked; old: those of their ids that are there. before: what belongs to the same
-        change of the matcher, which may raise."""
+    def _make(
+        self,
+        new: list[Detail],
+        old: list[Detail],
+        read: dict[Id, ReadText] | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        """Of subscriptions that were checked; old: those of their ids that are there; read: texts that were read
+        already. before: what belongs to the same change of the matcher, which may raise."""
+        texts: dict[Id, str] = {**read} if read else {}
         there = {detail.id: detail for detail in old}
         now = time.time_ns() // 1_000
         for detail in new:
-            if not detail.is_plain:
-                form_of(detail.expression, types=check_types(self.matcher.types))  # before anything is written
+            if not detail.is_plain and detail.id not in texts:  # before anything is written
+                texts[detail.id] = self.matcher.read(detail.expression)
         new = [replace(d, version=self.matcher.version + 1, time=now) if d.paused else d for d in new]
         kept = [detail for detail in new if not detail.is_plain]
         if kept:
@@ -242,14 +248,14 @@ class Subscriptions:
             if before is not None:
                 before()
             for detail in new:
-                was = there.get(detail.id)
+                was, text = there.get(detail.id), texts.get(detail.id, detail.expression)
                 matches = was is not None and not was.paused
                 if detail.paused and matches:
                     self.matcher.remove(detail.id)
                 elif not detail.paused and matches:
-                    self.matcher.replace(detail.id, detail.expression, detail.weight)
+                    self.matcher.replace(detail.id, text, detail.weight)
                 elif not detail.paused:
-                    self.matcher.add(detail.id, detail.expression, detail.weight)
+                    self.matcher.add(detail.id, text, detail.weight)
         for detail in kept:
             self.details.finish(detail, detail.version if detail.paused else self.matcher.get(detail.id).version)
         plain = [d.id for d in new if d.is_plain and d.id in there and not there[d.id].is_plain]
@@ -280,13 +286,14 @@ class Subscriptions:
     ) -> tuple[int, int]:
         there = {id: found for id in (*put, *removed) if (found := self._find(id)) is not None}
         good: list[Detail] = []
+        read: dict[Id, ReadText] = {}
         plain_new: list[tuple[int, Detail]] = []  # the matcher reads many at once, and finds the bad ones
         quick = all(detail.is_plain for _, detail in put.values())  # else details are written first
         for id, (place, detail) in put.items():
             try:
                 self.check_size(detail.expression)
                 if id in there or not quick:
-                    form_of(detail.expression, types=check_types(self.matcher.types))
+                    read[id] = self.matcher.read(detail.expression)
                     good.append(detail)
                 else:
                     plain_new.append((place, detail))
@@ -310,7 +317,7 @@ class Subscriptions:
 
         if rejected and on_error == "raise" and not plain_new:
             raise SubscriptionErrors(sorted(rejected, key=lambda r: r.position))
-        self._make(good, [there[d.id] for d in good if d.id in there], add_and_remove)
+        self._make(good, [there[d.id] for d in good if d.id in there], read, add_and_remove)
         forgotten = [d.id for d in gone if not d.is_plain]
         if forgotten:
             self.details.forget(forgotten)

@@ -84,7 +84,7 @@ class Access:
 
 
 def access_keys(segment: Segment) -> Access:
-    c, d = segment.clauses, segment.domains
+    c, d = segment.clauses_by_row, segment.domains
     names = [name for name, _ in d.attributes]
     step = np.full(len(c), -1, np.int64)  # the predicate that each row is reached through
     needs_value = _needs_value(c)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.domain import NUMBER_BASE
+from dibs.coding.clauses import Clauses
+from dibs.coding.domain import NUMBER_BASE, Domains
 from dibs.language.table import Facet
 from dibs.segments.layer import Layer
 from dibs.storage.versions import NUMBERS, STRINGS, TIMES
@@ -34,14 +35,14 @@ def count_kinds(kinds: Iterable[dict[str, int]], asked: Collection[Asked]) -> di
 
 
 def _count(layer: Layer, asked: Collection[Asked]) -> dict[Asked, int]:
-    c, d = layer.segment.clauses, layer.segment.domains
+    c, d = layer.segment.clauses_by_row, layer.segment.domains
     names = {name for name, _ in asked}
     places = [place for place, (name, _) in enumerate(d.attributes) if name in names]
     own = np.flatnonzero(np.isin(c.attribute, places))
     row = np.searchsorted(c.offsets, own, "right") - 1
     left = ~np.isin(row, layer.gone.list_rows())
     own, row = own[left], row[left]
-    attribute, bits = c.attribute[own], _bits(layer, own)
+    attribute, bits = c.attribute[own], _bits(c, d, own)
     found = {}
     for name, bit in asked:
         named = np.isin(attribute, [place for place in places if d.attributes[place][0] == name])
@@ -49,9 +50,8 @@ def _count(layer: Layer, asked: Collection[Asked]) -> dict[Asked, int]:
     return found
 
 
-def _bits(layer: Layer, own: NDArray[np.int64]) -> NDArray[np.int64]:
+def _bits(c: Clauses, d: Domains, own: NDArray[np.int64]) -> NDArray[np.int64]:
     """The kinds of the constants of some predicates: those of their spans that do not reach over kinds."""
-    c, d = layer.segment.clauses, layer.segment.domains
     several = c.hi[own] < 0
     counts = np.where(several, -c.hi[own], 1).astype(np.int64)
     of = np.repeat(np.arange(len(own)), counts)

@@ -152,7 +152,10 @@ def _rows(folder: Path, stored: StoredSegment, gone: NDArray[np.int64]) -> Check
     ids = from_numpy(arrays["ids"]) if "ids" in arrays else strings_of("ids", arrays)
     weights = arrays.get("weights")
     weights = np.full(len(ids), DEFAULT_WEIGHT) if weights is None else weights
-    rows = CheckedRows(ids, strings_of("texts", arrays), weights, arrays["versions"])
+    texts = strings_of("texts", arrays)
+    if "spellings" in arrays:
+        texts = texts.take(from_numpy(np.repeat(np.arange(len(texts)), np.diff(arrays["spellings"]))))
+    rows = CheckedRows(ids, texts, weights, arrays["versions"])
     if len(ids) != stored.rows or (len(gone) and not 0 <= gone.min() <= gone.max() < stored.rows):
         raise FormatError(f"{path} has {len(ids):,} rows, which is not what {HEAD} and the removed rows say")
     return rows.at(np.setdiff1d(np.arange(len(ids)), gone))

@@ -20,6 +20,7 @@ from dibs.arrays import from_numpy, from_strings, to_numpy
 from dibs.coding.clauses import Clauses
 from dibs.coding.computed.residuals import Residuals
 from dibs.coding.domain import Domains
+from dibs.coding.repeats import RowRuns
 from dibs.errors import DamagedError, FormatError
 from dibs.index import create, restore
 from dibs.index.options import from_array
@@ -86,7 +87,14 @@ def save(segment: Segment, path: Path) -> int:
     if segment.residuals is not None:
         arrays |= {f"residuals.{n}": getattr(segment.residuals, n) for n in Residuals.ARRAYS}
         arrays |= string_parts("residual_forms", from_strings(segment.residuals.names))
-    about: dict[str, Any] = {"index": segment.index.name, "rows": len(segment)}
+    about: dict[str, Any] = {"index": segment.index.name}
+    if segment.repeats is None:
+        about["rows"] = len(segment)
+    else:  # whoever takes each row to have a clause of its own misses `rows`, and says that it is another version
+        about["repeated_rows"] = len(segment)
+        arrays["repeats"] = segment.repeats.first
+        if segment.spellings is not None:
+            arrays["spellings"] = segment.spellings.first
     about |= {"conjunctions": segment.clauses.conjunctions, "language": LANGUAGE}
     return write_file(path, "segment", about, arrays)
 
@@ -107,13 +115,16 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         domains = Domains(attributes=attributes, **own)
         id_index = IdIndex(ids, arrays["id_hashes"], arrays["id_rows"])
         texts, versions = strings_of("texts", arrays), arrays["versions"]
-        name, rows = about["index"], about["rows"]
+        repeats, spellings = (RowRuns(arrays[n]) if n in arrays else None for n in ("repeats", "spellings"))
+        name, rows = about["index"], about["rows" if repeats is None else "repeated_rows"]
         residuals = None
         if "residuals.row" in arrays:
-            residuals = Residuals(strings_of("residual_forms", arrays).to_pylist(), **part("residuals."), rows=rows)
+            forms = strings_of("residual_forms", arrays).to_pylist()
+            residuals = Residuals(forms, **part("residuals."), rows=len(clauses))
     except (KeyError, TypeError) as e:  # sound, but with other parts than ours: a format whose number was not changed
         raise FormatError(f"{path} was made by another version of Dibs ({e!r}): make the index again") from e
-    if not len(ids) == len(texts) == len(versions) == len(clauses) == rows:
+    spans = [(len(clauses), repeats), (len(texts), spellings)]
+    if not len(ids) == len(versions) == rows or not all(_covers(its, size, rows) for size, its in spans):
         raise DamagedError(path, f"its parts differ in length; {ADVICE}")
     if about.get("language", 1) > LANGUAGE:
         raise FormatError(f"{path} was made by a later version of Dibs: open it with that one, or make the index again")
@@ -124,9 +135,18 @@ def load(path: Path, head: int | None = None, settings: dict[str, Any] | None = 
         index = create(name, clauses, **((settings or {}) | options))
     else:
         index = restore(name, clauses, part("index."), **(settings or {}))
-    segment = Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index, residuals)
+    shared = residuals, repeats, spellings
+    segment = Segment(id_index, texts, arrays.get("weights"), versions, domains, clauses, index, *shared)
     segment.is_renewed = is_older
     return segment
+
+
+def _covers(runs: RowRuns | None, size: int, rows: int) -> bool:
+    """Whether there are as many as there are runs of rows, none of them empty; None: as many as rows."""
+    if runs is None:
+        return size == rows
+    first = runs.first
+    return len(first) == size + 1 and first[0] == 0 and first[-1] == rows and bool((np.diff(first) > 0).all())
 
 
 def save_removed(rows: NDArray[np.int64], path: Path) -> int:

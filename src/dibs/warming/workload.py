@@ -24,6 +24,7 @@ from dibs.coding.batch import CodedEvents, code_events
 from dibs.coding.clauses import Clauses, code_clauses
 from dibs.coding.events import read_events
 from dibs.coding.merge import merge_domains, move_clauses
+from dibs.coding.repeats import RowRuns, Spreading, find_repeats
 from dibs.coding.values import Range
 from dibs.index import AUTO, create, restore
 from dibs.index.auto.planner import Auto
@@ -96,7 +97,11 @@ def coding() -> None:
                 code_events(values, domains).single_valued()
         merged, moves = merge_domains([domains, domains])
         rows = np.arange(len(clauses))
-        move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
+        twice, _ = move_clauses([(clauses, rows, move) for move in moves], len(merged.attributes))
+        first = find_repeats(twice, None)
+        assert first is not None
+        repeats, pairs = RowRuns(np.arange(len(clauses) + 1, dtype=np.int32) * 2), (first[:3], first[:3])
+        Spreading(repeats, lambda event, row: None)(*repeats.spread(pairs))
     domains, _ = code_clauses(compile_forms([normal_form(parse(ALMOST_THERE))]).table)
     code_events(read_events([{"note": "a" * 1_000}], ["note"]), domains)
 
@@ -162,7 +167,8 @@ def _use(matcher: Matcher) -> None:
             matcher.match(EVENT)
     _ask(matcher)
     matcher.add_many([(1_000 + i, text) for i, text in enumerate(TEXTS * 4)])
-    column = TEXTS * 70  # more than are merged at once: what comes next is scanned
+    # Distinct ones, and more than are merged at once: what comes next is scanned.
+    column = [f"({text}) AND size <> {i}" for i, text in enumerate(TEXTS * 70)]
     matcher.add_table(pa.table({"id": [f"t{i}" for i in range(len(column))], "expression": column}))
     _ask(matcher)
     matcher.add("late", "price < 600")
@@ -312,7 +318,7 @@ LAST: dict[str, Callable[[], None]] = {"life": life, "past": past}  # when all o
 
 
 def run(part: str) -> None:
-    """Runs a part: one of PARTS, one of LAST, or the name of another structure."""
+    """RowRuns a part: one of PARTS, one of LAST, or the name of another structure."""
     if part in PARTS:
         PARTS[part]()
     else:

@@ -95,7 +95,7 @@ class Residuals:
                 place[self.row[start:end]] = np.arange(end - start)
         return found
 
-    def tests_of(self, form: int, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    def tests_of(self, form: int, rows: NDArray[Any]) -> NDArray[np.int64]:
         """The test of this form that each row has, counted from the first, or -1."""
         place = self._places[form]
         if place is not None:
@@ -103,6 +103,17 @@ class Residuals:
         own = self.row[self.offsets[form] : self.offsets[form + 1]]
         at = np.minimum(np.searchsorted(own, rows), len(own) - 1)
         return np.where(own[at] == rows, at, -1)
+
+    def take(self, rows: NDArray[np.int64]) -> Residuals:
+        """Those of some rows, of which some may be the same."""
+        found = [self.tests_of(form, rows) for form in range(len(self.names))]
+        own = [np.flatnonzero(tests >= 0) for tests in found]
+        at = np.concatenate([start + tests[its] for start, tests, its in zip(self.offsets.tolist(), found, own)])
+        holes = np.array([len(form.holes) for form in self.forms], np.int64)
+        form = self.form[at]
+        values = runs_of(self.first_value[form] + (at - self.offsets[form]) * holes[form], holes[form])
+        columns = {n: getattr(self, n)[values if n in ("number", "integer", "whole") else at] for n in self.ARRAYS}
+        return Residuals(self.names, **{**columns, "row": np.concatenate(own)}, rows=len(rows))
 
     @lazy
     def firsts(self) -> list[NDArray[np.int64]]:

@@ -133,7 +133,7 @@ class Singles:
             segment = layer.segment
             if offsets[i] == offsets[i + 1] and segment.clauses.ask_for_values:
                 continue
-            found = segment.index.match(_coded_event(space, offsets[i], offsets[i + 1]), 1)
+            found = segment.ask_index(_coded_event(space, offsets[i], offsets[i + 1]))
             found.count_costs(self._counters)
             for event, row in found.chunks:
                 if layer.gone.bits is not None:

@@ -93,6 +93,8 @@ def _match_event(plan, space, size, most_values):
         if last > first or flags & ASKS_FOR_VALUES == 0:
             start = progress[PAIRS]
             status = _match_layer(layer, space, number, points)
+            if status == DONE:
+                status = _spread(part_at(layer, LayerTable, "repeats"), row, start, progress)
             if status != DONE:
                 break
             _drop_gone(part_at(layer, LayerTable, "gone"), row, start, progress)
@@ -211,6 +213,27 @@ def _scan(layer, space, number):
     progress[PAIRS] = found
     progress[CANDIDATES] += len(scanned)
     clear(first, last, events.attribute, slots.lo, slots.hi, slots.more)
+
+
+@phase(inline=False)
+def _spread(repeats, row, start, progress):
+    """The rows of each clause in its place, where several have one: from the last on, as each has one at least."""
+    if len(repeats) == 0:
+        return DONE
+    end = start
+    for i in range(start, progress[PAIRS]):
+        end += np.int64(repeats[row[i] + 1]) - repeats[row[i]]
+    if end > len(row):
+        return FULL
+    at = end
+    for i in range(progress[PAIRS] - 1, start - 1, -1):
+        clause = np.int64(row[i])
+        for r in range(repeats[clause + 1] - 1, repeats[clause] - 1, -1):
+            at -= 1
+            row[at] = r
+    progress[CANDIDATES] += end - progress[PAIRS]
+    progress[PAIRS] = end
+    return DONE
 
 
 @phase

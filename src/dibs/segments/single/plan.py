@@ -107,6 +107,7 @@ class Part:
             clusters=empty(Clusters) if bits is None else bits.bits.clusters,
             bit_rows=_NONE if bits is None else bits.rows,
             scanned=parts.scanned,
+            repeats=_NONE if segment.repeats is None else segment.repeats.first,
             ids=_NO_IDS if segment.ids.integers is None else segment.ids.integers,
             gone=_NOT_GONE,
             flags=flags,

@@ -25,7 +25,10 @@ class EventTests:
     def keep(self, segment: Segment, rows: NDArray[np.int32]) -> NDArray[np.bool_] | None:
         """Which rows of a segment stay; None: the batch knows what to do with the event."""
         tests = segment.residuals
-        if tests is None or not tests.is_tested[rows].any():
+        if tests is None:
+            return np.ones(len(rows), np.bool_)
+        rows = segment.clauses_at(rows)
+        if not tests.is_tested[rows].any():
             return np.ones(len(rows), np.bool_)
         if self._is_declared:
             return None

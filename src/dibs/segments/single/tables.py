@@ -73,6 +73,7 @@ class LayerTable(NamedTuple):
     clusters: Clusters
     bit_rows: NDArray[np.int32]  # the row of each clause that is filed for bits
     scanned: NDArray[np.int32]  # rows that are tested one by one
+    repeats: NDArray[np.int32]  # the first row of each clause, and the end, where several rows have one: coding.repeats
     ids: NDArray[np.int64]  # of rows, if they are integers
     gone: NDArray[np.uint8]  # see segments.gone
     flags: int  # of those below
