@@ -170,9 +170,10 @@ def _fields(scalar: Scalar) -> Iterator[str]:
 
 
 def map_fields(scalar: Scalar, renamed: Callable[[str], str]) -> Scalar:
-    """The same of other attributes."""
+    """The same of other attributes, at the same time."""
     if isinstance(scalar, Field):
-        return Field(renamed(scalar.name))
+        is_own = scalar.name == PRESENT or bound_at(scalar.name) is not None
+        return scalar if is_own else Field(renamed(scalar.name))
     if isinstance(scalar, Call):
         return Call(scalar.function, tuple(map_fields(argument, renamed) for argument in scalar.arguments))
     if isinstance(scalar, Lambda):
