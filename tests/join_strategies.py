@@ -23,6 +23,7 @@ from dibs.language.joins import (
     name_of,
 )
 from dibs.language.sql import parse
+from dibs.language.subqueries import MAX_ALTERNATIVES
 from strategies import ATTRIBUTES, OPERATORS, USUAL_KIND, events, expressions, literals, predicates
 
 YES = literal(True)
@@ -114,10 +115,16 @@ def conditions(max_leaves: int = 5) -> st.SearchStrategy[Expression]:
     return st.one_of(several, several, several, several, tree, tree, tree, tree, wide)
 
 
+def _is_narrow(condition: Expression) -> bool:
+    """Whether joins may stand within it."""
+    join = Join(EXISTS, condition)
+    return not join.joins_within or join.alternatives <= MAX_ALTERNATIVES
+
+
 @st.composite
 def join_predicates(draw: st.DrawFn) -> Expression:
     """A predicate on a join, as parse gives them."""
-    condition = canonical(draw(conditions()))
+    condition = draw(conditions().map(canonical).filter(_is_narrow))
     function = draw(st.sampled_from([EXISTS, EXISTS, EXISTS, *COUNTS, *ENDS, *EXTREMES, *TOTALS]))
     negated = draw(st.booleans())
     if function == EXISTS:
