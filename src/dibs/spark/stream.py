@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from dibs import engine
 from dibs.arguments import OnError, check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
+from dibs.language.types import Types, check_types
 from dibs.spark.fed import Feed
 from dibs.spark.feeds import Topic, feed_of, refuse_order
 from dibs.spark.frames import is_connect
@@ -66,6 +67,7 @@ def stream(
     state: str | os.PathLike[str] | None = None,
     history: Any = None,
     strict: bool = False,
+    types: Mapping[str, str] | None = None,
 ) -> RunningStream:
     """Starts matching a streaming DataFrame of events, and returns the running query.
 
@@ -106,6 +108,8 @@ def stream(
                    DataFrame is History(documents).
     strict         as for `match`; without it, what does not fit the events is warned of, and in the `mistakes` of each
                    batch's metrics.
+    types          of attributes, where they are declared, for subscriptions that are a table, a topic or a frame: as
+                   for a Matcher, and the same when it is started again. A folder has its own.
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
@@ -115,7 +119,9 @@ def stream(
     if trigger is not None and trigger not in ALL_AT_ONCE and not INTERVAL.fullmatch(str(trigger)):
         raise ArgumentError(f'trigger is "available-now", a time as "10 seconds", or None, not {show(trigger)}')
     wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
-    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
+    declared = None if types is None else check_types(types)
+    given = (on_error, order, history, strict, declared)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, *given)
     batches.on_batch = on_batch
     try:
         writer = events.writeStream.foreachBatch(stop_quietly(batches.run)).option(
@@ -158,6 +164,7 @@ def backfill(
     state: str | os.PathLike[str] | None = None,
     history: Any = None,
     strict: bool = False,
+    types: Mapping[str, str] | None = None,
 ) -> BatchMetrics:
     """Stored events, a batch DataFrame, through the same job: what `stream` would have given with the subscriptions as
     they are now, as its batch 0. Run again with the same checkpoint, it gives the same again."""
@@ -165,7 +172,9 @@ def backfill(
         raise DibsError("the events of a backfill are a batch DataFrame (spark.read): use stream for a streaming one")
     _refuse_connect(events, "backfill", "match(events, ...) gives the same matches, for you to write")
     wanted = find_wanted(events, event_id, attributes, carry, event_time, keep, top)
-    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, on_error, order, history, strict)
+    declared = None if types is None else check_types(types)
+    given = (on_error, order, history, strict, declared)
+    batches, feed = _prepare(events, subscriptions, sink, checkpoint, state, wanted, *given)
     try:
         if feed is not None:
             feed.start(stay=False)
@@ -189,6 +198,7 @@ def _prepare(
     order: str | Sequence[str] | None,
     history: Any,
     strict: bool,
+    types: Types | None,
 ) -> tuple[MicroBatches, Feed | None]:
     """Everything but the query. What is wrong with the arguments is told here, before anything is started."""
     check_on_error(on_error)
@@ -206,7 +216,7 @@ def _prepare(
         if growing is not None:
             growing.check(events, {find_query(checkpoint), os.fspath(checkpoint)})
         engine.compile_kernels()  # for all kernels: those of the workers too, which get them from here
-        living, feed = _living(events, subscriptions, folder, ledger, on_error, order)
+        living, feed = _living(events, subscriptions, folder, ledger, on_error, order, types)
     except BaseException:
         ledger.close()
         raise
@@ -232,10 +242,14 @@ def _living(
     ledger: Ledger,
     on_error: OnError,
     order: str | Sequence[str] | None,
+    types: Types | None,
 ) -> tuple[Living, Feed | None]:
     if isinstance(subscriptions, (str, os.PathLike)):
         refuse_order(order)
         folder = Path(local_path(subscriptions) or os.fspath(subscriptions)).absolute()
+        is_compiled = store.is_durable(folder) or (folder / store.HEAD).exists() or has_versions(subscriptions)
+        if types is not None and is_compiled:
+            raise ArgumentError(f"types= is for subscriptions of a table, a topic or a frame: {folder} has its own")
         if store.is_durable(folder):
             return DurableFolder(folder, state, ledger.last()), None
         if (folder / store.HEAD).exists():
@@ -243,7 +257,7 @@ def _living(
         if has_versions(subscriptions):
             return Compiled(place_of(subscriptions), state), None
         subscriptions = Table(os.fspath(subscriptions))
-    feed = feed_of(subscriptions, events.sparkSession, state, on_error, order)
+    feed = feed_of(subscriptions, events.sparkSession, state, on_error, order, types)
     try:
         return DurableFolder(feed.folder, state, ledger.last()), feed
     except BaseException:
