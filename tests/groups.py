@@ -32,6 +32,7 @@ SPARK = {
         "spark/test_joins_spark.py",
         "spark/test_living_stream.py",
         "spark/test_pipeline.py",
+        "spark/test_windows_spark.py",
         "spark/test_spark_stream.py",
     ),
 }

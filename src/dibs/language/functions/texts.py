@@ -181,7 +181,8 @@ def split(text: str, pattern: str, most: int = -1) -> Array | None:
     most = int(most) if most > 0 else LONGEST + 1
     if not pattern and text:
         return Array((*text[: most - 1], text[most - 1 :]) if most < len(text) else tuple(text))
-    parts, at = [], 0
+    parts: list[Plain] = []
+    at = 0
     for match in found.finditer(text):
         if len(parts) == most - 1:
             break
