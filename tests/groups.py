@@ -11,6 +11,7 @@ from xdist.workermanage import WorkerController
 SPARK = {
     "spark": (
         "spark/test_compile.py",
+        "spark/test_conditions_spark.py",
         "spark/test_differential_spark.py",
         "spark/test_first_use.py",
         "spark/test_functions_spark.py",
@@ -31,6 +32,7 @@ SPARK = {
         "spark/test_joins_spark.py",
         "spark/test_living_stream.py",
         "spark/test_pipeline.py",
+        "spark/test_windows_spark.py",
         "spark/test_spark_stream.py",
     ),
 }

@@ -27,7 +27,8 @@ from dibs.language.expression import (
     Truth,
     literal,
 )
-from dibs.language.printer import TRUTHS
+from dibs.language.printer import TRUTHS, to_sql
+from dibs.language.scalars import is_computed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,8 @@ def duckdb_literal(constant: Literal) -> str:
 
 def duckdb_sql(node: Expression) -> str:
     """The expression in DuckDB's dialect, which has other functions and no default escape in LIKE."""
+    if is_computed(getattr(node, "attribute", "")):
+        return f"({in_duckdb_words(to_sql(node))})"
     match node:
         case And(children):
             return "(" + " AND ".join(map(duckdb_sql, children)) + ")"
@@ -79,11 +82,21 @@ def duckdb_sql(node: Expression) -> str:
     raise AssertionError(node)
 
 
+# CONCAT by another name, as DuckDB's leaves NULLs out.
+_GIVEN = ["abcdefghijklmnop"[:count] for count in range(1, 17)]
+_CONCAT = "CREATE MACRO joined " + ", ".join(f"({', '.join(names)}) AS {' || '.join(names)}" for names in _GIVEN)
+
+
+def in_duckdb_words(text: str) -> str:
+    return text.replace(" <=> ", " IS NOT DISTINCT FROM ").replace("concat(", "joined(")
+
+
 def kept_by_duckdb(expressions: Sequence[Expression], rows: pa.Table) -> Kept:
     plain = rows.set_column(rows.column_names.index("t"), "t", rows["t"].cast(pa.timestamp("us")))
     numbered = plain.append_column("row", pa.array(range(len(rows))))
     with duckdb.connect() as connection:
         connection.register("numbered", numbered)
+        connection.execute(_CONCAT)
         return {
             (row, number)
             for number, expression in enumerate(expressions)

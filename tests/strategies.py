@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+import dibs
 from batches import Case, random_case
 from cases import truth
 from dibs.coding.values import Range
@@ -38,6 +39,7 @@ from dibs.language.expression import (
     StringTest,
     literal,
 )
+from dibs.language.sql import parse
 
 # Predicates and events mostly agree on the kind of an attribute, or nearly all comparisons would be unknown.
 USUAL_KIND = {"a": Kind.NUMBER, "b": Kind.STRING, "c.d": Kind.TIME, "x y": Kind.BOOLEAN, "select": Kind.NUMBER}
@@ -357,9 +359,55 @@ def typed_predicate(random: Random) -> Predicate:
     return IsNull(name, negated)
 
 
+# What is computed, by kind, in words that DuckDB, Spark and Dibs read alike; {n} is filled with a value of the kind.
+# Only small numbers are computed with: no overflow, and no NaN.
+COMPUTED_TEXTS = {
+    "n": [
+        "n", "n", "n", "({n} + {n})", "({n} - {n})", "({n} * {n})", "(- {n})", "abs({n})", "length({s})", "(n % 3)",
+        "coalesce({n}, {n})", "CASE WHEN {c} THEN {n} ELSE {n} END", "nullif({n}, {n})", "CAST({c} AS INT)", "3", "-2",
+        "instr({s}, 'b')", "(year({t}) - 2000)", "month({t})", "day({t})", "hour({t})", "minute({t})", "sign({n})",
+    ],
+    "s": [
+        "s", "word", "lower({s})", "upper(word)", "reverse(word)", "({s} || {s})", "concat({s}, {s})", "left({s}, 2)",
+        "right({s}, 1)", "replace({s}, 'a', 'bb')", "coalesce({s}, {s})", "if({c}, {s}, {s})", "nullif({s}, {s})",
+        "'a'", "'ab'", "ltrim({s})", "substring({s}, 2, 2)",
+    ],
+    "t": [
+        "t", "t", "coalesce({t}, {t})", "date_trunc('month', t)", "date_trunc('hour', t)", "(t + INTERVAL 1 DAY)",
+        "(t - INTERVAL 90 MINUTE)", "CASE WHEN {c} THEN {t} ELSE {t} END", "TIMESTAMP '2024-02-29 12:00:00'",
+    ],
+    "c": [
+        "flag", "({n} < {n})", "({n} = {n})", "({n} <> {n})", "({s} >= {s})", "({s} = {s})", "({t} > {t})",
+        "({s} LIKE '%a_')", "(NOT {c})", "({c} AND {c})", "({c} OR {c})", "({n} IN ({n}, 1, 2))",
+        "({n} BETWEEN {n} AND {n})", "({s} BETWEEN 'a' AND {s})", "contains({s}, {s})",
+    ],
+}  # fmt: skip
+_TESTS = [
+    "{n} < {n}", "{n} >= {n}", "{n} = {n}", "{n} <> {n}", "{s} = {s}", "{s} < {s}", "{t} >= {t}", "{t} <> {t}",
+    "{n} IN (1, {n})", "{n} BETWEEN {n} AND {n}", "{s} LIKE 'a%'", "{s} NOT LIKE '%b'", "({n} + {n}) IS NULL",
+    "{n} IS DISTINCT FROM {n}", "{s} IS NOT DISTINCT FROM {s}", "{t} BETWEEN {t} AND {t}", "{s} IN ('ab', {s})",
+]  # fmt: skip
+
+
+def typed_text(random: Random, text: str = "", depth: int = 3) -> str:
+    """A test of what is computed from the typed columns."""
+    text = text or random.choice(_TESTS)
+    while (place := text.find("{")) >= 0:
+        kind = text[place + 1]
+        choices = COMPUTED_TEXTS[kind]
+        chosen = random.choice(choices if depth else [each for each in choices if "{" not in each])
+        text = text[:place] + typed_text(random, chosen, depth - 1) + text[place + 3 :]
+    return text
+
+
 def typed_expression(random: Random, depth: int = 3) -> Expression:
-    """AND, OR, NOT and IS TRUE, at most so deep, over predicates on the typed columns."""
+    """AND, OR, NOT and IS TRUE, at most so deep, over predicates on the typed columns, and on what is computed."""
     shape = random.choice(["predicate", "and", "or", random.choice(["not", "truth"])]) if depth else "predicate"
+    if shape == "predicate" and random.random() < 0.4:
+        text = typed_text(random)
+        while dibs.validate(text):  # of constants alone
+            text = typed_text(random)
+        return parse(text)
     if shape == "predicate":
         return typed_predicate(random)
     if shape == "not":

@@ -51,6 +51,7 @@ from dibs.items import check_id, check_item, check_weight, sought_id
 from dibs.language.joins import joins_in
 from dibs.language.present import Now, datetime_at, read_now
 from dibs.language.sql import Validation, parse
+from dibs.language.types import Types, check_types
 from dibs.segments.state import Subscription
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Client:
         except (httpx.InvalidURL, ValueError) as error:
             raise ArgumentError(f"url must be the address of a service, not {show(url)}: {error}") from None
         self._http: httpx.Client = http
+        self._declared: Types | None = None
         self.url = url
 
     # ---- subscriptions ----
@@ -350,12 +352,19 @@ class Client:
         if not isinstance(event, Mapping):
             raise EventError(f"an event is a dict of attributes, not {type(event).__name__}")
         text = self.expression(id)
-        expression = parse(text)
+        types = self._types()
+        expression = parse(text, types)
         if next(joins_in(expression), None) is None:
-            return explain(expression, event, id, now=present)
+            return explain(expression, event, id, now=present, types=types)
         body = json_of({"event": dict(event), "expression": text} | _present(now))
         told = orjson.loads(self._ask("POST", "/v1/explain", body, JSON).content)
         return explain_as_told(expression, event, id, told)
+
+    def _types(self) -> Types:
+        """The declared types of the tenant, which never change."""
+        if self._declared is None:
+            self._declared = check_types(orjson.loads(self._ask("GET", "/v1/whoami").content).get("types"))
+        return self._declared
 
     def validate(self, expression: str) -> Validation:
         """What is wrong with an expression, as dibs.validate says it; the service may bound its size."""

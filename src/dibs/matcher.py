@@ -192,7 +192,7 @@ class Matcher(Subscriptions):
         given: Mapping[str, Any] = event if isinstance(event, Mapping) else bring(TEXTS).read_event(event)
         joins = None
         if next(joins_in(expression), None) is not None:
-            joins = (self._matching or self.use_engine()).find_witnesses(expression, given)
+            joins = (self._matching or self.use_engine()).find_witnesses(expression, given, present)
         explain: Callable[..., Explanation] = bring("dibs.explain").explain
         return explain(expression, given, id, joins, present, self._types)
 

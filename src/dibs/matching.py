@@ -187,10 +187,10 @@ class Matching:
         wanted = self.find_wanted([layer.segment for layer in self.snapshot().layers])
         return read_events(events, wanted, attributes, types=self.types).events
 
-    def find_witnesses(self, expression: Expression, event: Mapping[str, Any]) -> Any:
+    def find_witnesses(self, expression: Expression, event: Mapping[str, Any], now: Present = None) -> Any:
         """What explain says of the joins of an expression."""
         self.history.follow()
-        return explain_join(joins_in(expression), event, self.history.state)
+        return explain_join(joins_in(expression), event, self.history.state, now)
 
     def forget_names(self) -> None:
         """Those that subscriptions once mentioned."""

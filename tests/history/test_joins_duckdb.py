@@ -3,6 +3,7 @@ grows. (`history` has one column, of the alias' name, that holds the document.) 
 
 from __future__ import annotations
 
+import datetime as dt
 from random import Random
 
 import duckdb
@@ -46,3 +47,41 @@ def test_as_duckdb_says(seed: int) -> None:
 def test_events_that_are_remembered(retain: int | None) -> None:
     """Each event sees those before it, as far as they are retained: one by one, as a batch, and opened again."""
     assert wrong(60, 25, seed=retain or 5, retain=retain) == []
+
+
+# Of names behind {}, the event's; {d} and {x} are the documents.
+SEQUENCES = {
+    "a, b, c": "{}type = 'c' AND EXISTS (SELECT 1 FROM {d} WHERE d.type = 'b' AND d.user = {}user AND d.time <= {}time"
+    " AND d.time >= {}time - INTERVAL 5 MINUTES AND EXISTS (SELECT 1 FROM {x} WHERE x.type = 'a' AND x.user = d.user"
+    " AND x.time <= d.time AND x.time >= d.time - INTERVAL 5 MINUTES))",
+    "b and no a since": "{}type = 'c' AND EXISTS (SELECT 1 FROM {d} WHERE d.type = 'b' AND d.user = {}user"
+    " AND NOT EXISTS (SELECT 1 FROM {x} WHERE x.type = 'a' AND x.user = d.user AND x.time > d.time))",
+    "dearer than all before": "EXISTS (SELECT 1 FROM {d} WHERE d.user = {}user AND d.price > {}price"
+    " AND d.price > (SELECT MAX(x.price) FROM {x} WHERE x.user = d.user AND x.time < d.time))",
+    "one of many": "(SELECT COUNT(*) FROM {d} WHERE d.type = {}type AND (SELECT COUNT(*) FROM {x} WHERE"
+    " x.user = d.user AND x.price = {}price) >= 2) >= 3",
+    "all are followed": "{}type <> 'a' AND NOT EXISTS (SELECT 1 FROM {d} WHERE d.user = {}user AND d.type = 'a'"
+    " AND NOT EXISTS (SELECT 1 FROM {x} WHERE x.type = 'b' AND x.user = d.user AND x.time >= d.time))",
+}
+
+
+@pytest.mark.parametrize("size", [40, 300])
+def test_sequences(size: int) -> None:
+    """Joins within joins, over events of which each sees those before it."""
+    random = Random(size)
+    users = [f"u{random.randrange(max(2, size // 25))}" for _ in range(size)]
+    minutes = sorted(random.randrange(size) for _ in range(size))
+    times = [dt.datetime(2024, 5, 1) + dt.timedelta(minutes=minute) for minute in minutes]
+    columns = {"user": users, "type": random.choices("abc", k=size), "price": random.choices(range(9), k=size)}
+    events = pa.table({**columns, "time": pa.array(times, pa.timestamp("us"))})
+    with dibs.Matcher() as m, duckdb.connect() as connection:
+        connection.register("numbered", events.append_column("row", pa.array(range(size))))
+        for name, text in SEQUENCES.items():
+            m.add(name, text.format(*[""] * 4, d="history d", x="history x"))
+        found = [set(ids) for ids in m.match_batch(events, remember=True)]
+        for name, text in SEQUENCES.items():
+            seen = {alias: f"(SELECT * FROM numbered s WHERE s.row < e.row) {alias}" for alias in "dx"}
+            query = f"SELECT row FROM numbered e WHERE {text.format(*['e.'] * 4, **seen)}"
+            kept = {row for (row,) in connection.execute(query).fetchall()}
+            assert kept == {row for row, names in enumerate(found) if name in names}, name
+            assert 0 < len(kept) < size

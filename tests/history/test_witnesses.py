@@ -46,7 +46,7 @@ def check(names: list[str], event: dict[str, Any], history: list[dict[str, Any]]
         join = join_of(name)
         assert told_keys(values) == told_keys(join_values(join, read, kept)), reason
         for number in re.findall(r"\bdocument (\d+)", reason):
-            assert is_met(join, read, kept[int(number)]), reason
+            assert is_met(join, read, kept[int(number)], kept), reason
 
 
 @given(subscriptions(), st.lists(documents(), max_size=5), documents())

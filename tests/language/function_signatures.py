@@ -37,6 +37,8 @@ _TEXTS = {
     "small": r"""
         «length char_length character_length len»({string})
         instr({string}, {part})
+        size(split({string}, '«, b a* b+ [.] (a|b)c? \\s»'))
+        size(split({string}, '', {small}))
         locate({part}, {string})
         locate({part}, {string}, {small})
         position({part} IN {string})
@@ -80,6 +82,9 @@ _TEXTS = {
         replace({string}, {part}, {string})
         replace({string}, {part})
         split_part({string}, {part}, {nonzero})
+        split({string}, '«, b a* [ab]»')[0]
+        split({string}, '«, b b*»', {small})[0]
+        element_at(split({string}, 'b', 2), -1)
         regexp_extract({string}, '(a|b)(c?)', «1 2»)
         regexp_extract({string}, '[a-z]+', 0)
         regexp_extract({string}, '(b+)')

@@ -56,6 +56,10 @@ CONDITIONS = {
     "year(us) = 2024": [{"us": 1714564800000000}],
     "item.price > 5": [{"item": {"price": "6"}}, {"item.price": 6}, {"item": [{"price": 1}, {"price": "7"}]}],
     "price IS NULL": [{}, {"price": None}, {"other": "x"}],
+    "if(price > '5', TRUE, FALSE)": [{"price": "6"}, {"price": 7}],
+    "CASE code WHEN 4625 THEN 1 ELSE 2 END = 1": [{"code": 4625}, {"code": "4625"}],
+    "coalesce(at BETWEEN '2024-05-01' AND '2024-05-02', FALSE)": [{"at": "2024-05-01T12:00:00Z"}],
+    "greatest(price, '7') = 9 OR nullif(price, '8') = 10": [{"price": "9"}, {"price": 10}],
     "at - s > INTERVAL 1 MINUTE": [{"at": "2024-05-01T12:02:00Z", "s": 1714564800}],
 }
 EVENTS = [event for events in CONDITIONS.values() for event in events]
@@ -92,6 +96,8 @@ WRONG = [
     "price BETWEEN 1 AND 'x'",
     "EXISTS (SELECT 1 FROM history d WHERE d.price > 'x')",
     "hour(price) = 1",
+    "if(price > 'x', TRUE, FALSE)",
+    "CASE at WHEN 'soon' THEN 1 END = 1",
 ]
 
 
@@ -162,6 +168,8 @@ def test_native_columns(matchers: list[Matcher]) -> None:
             "day = '2024-05-01'",
             "price IN ('5', 6)",
             "price BETWEEN '5' AND 6",
+            "if(price > '5', TRUE, FALSE)",
+            "coalesce(at BETWEEN '2024-05-01' AND '2024-05-02', FALSE)",
         }
 
 

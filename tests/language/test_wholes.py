@@ -111,7 +111,7 @@ def test_many_elements_are_tried_and_too_many_are_not(monkeypatch: pytest.Monkey
         ("a -> 1", "-> is not expected here"),
         ("is_present(a + 1)", "is_present takes an attribute"),
         ("lower(array('x')) = 'x'", "lower takes a string here, not an array"),
-        ("EXISTS d (size(d.a) = 1)", "arrays as wholes are not supported inside a join over history"),
+        ("EXISTS d (size(d.a || a) = 1)", "size takes an array here, not a string"),
     ],
 )
 def test_problems(text: str, message: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from serving import running
 
+import dibs
 from command_line import found, run
 from dibs.errors import FormatError
 from dibs.matcher import Matcher
@@ -32,6 +33,12 @@ def test_a_tenant(tmp_path: Path) -> None:
         assert client.post("/v1/backtest", json={"expression": "price = '6'"}).json()["count"] == 1
         missed = client.post("/v1/misses", json={"event": {"price": 1, "at": 1714564800}}).json()
         assert [(row["attribute"], row["subscriptions"]) for row in missed["misses"]] == [("price", ["a"])]
+        with dibs.Client(served.url, served.token()) as own:
+            told = own.explain("a", event)
+            assert (
+                told.matched and told.to_dict() == client.post("/v1/explain", json={"event": event, "id": "a"}).json()
+            )
+            assert not own.explain("b", {"at": 5}).matched
     with Matcher.open(tmp_path / "searches") as matcher:
         assert matcher.types == TYPES
 
@@ -52,6 +59,8 @@ def test_commands(tmp_path: Path) -> None:
     assert run("explain", "-s", subscriptions, "--id", "a", "-e", json.dumps(rows[0]), *types).exit_code == 0
     assert run("explain", "-s", subscriptions, "--id", "a", "-e", json.dumps(rows[0])).exit_code == 1
     assert run("validate", "price > 'x'", *types).exit_code == 1
+    assert run("compile", "-s", subscriptions, "--out", tmp_path / "index", *types).exit_code == 0
+    assert found(run("match", "-s", tmp_path / "index", "--events", events)) == [["a"], ["a"], []]
     assert run("validate", "price > 'x'").exit_code == 0
     assert "is no type" in run("match", *given, "--types", "price=int").output
     table = tmp_path / "events.csv"

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Found = set[tuple[Any, Any]]  # (event, subscription)
-TAGS = ["EXISTS d (d.tags = tags AND d.n >= n)", "(SELECT COUNT(*) FROM history d WHERE d.tags = tags) >= 3"]
+TAGS = [
+    "EXISTS d (d.tags = tags AND d.n >= n)",
+    "(SELECT COUNT(*) FROM history d WHERE d.tags = tags) >= 3",
+    "EXISTS d (d.tags = tags AND EXISTS e (e.tags = tags AND e.n > d.n))",  # the next one among those, too
+    "EXISTS d (d.n = n AND size(d.tags) = size(tags))",
+]
 
 
 def table_of(random: Random, count: int, first: int = 0) -> pa.Table:

@@ -61,6 +61,9 @@ def test_one_equality_of_each_conjunction_is_the_key() -> None:
     assert found.document_attributes == {"user", "sku", "price"}
     either = keys_of("EXISTS d ((d.a = x OR d.b = y) AND d.c > 1)")
     assert either.pairs == (Pair("x", "a"), Pair("y", "b"))
+    within = keys_of("EXISTS d (d.user = user AND EXISTS e (e.type = d.type AND e.ip = ip))")
+    assert set(within.pairs) == {Pair("user", "user"), Pair("ip", "ip")} and not within.unkeyed
+    assert within.document_attributes == {"user", "type", "ip"}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,7 @@ def test_one_equality_of_each_conjunction_is_the_key() -> None:
         "EXISTS d (d.result = 'fail')",
         "EXISTS d (d.time = time - INTERVAL 1 DAYS)",
         "FORALL d (d.a = a)",
+        "EXISTS d (d.a = a AND EXISTS e (e.b = d.b))",
     ],
 )
 def test_joins_without_a_key_are_told(text: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dibs.errors import ArgumentError
 from dibs.matcher import Matcher
-from dibs.spark import compile, match, stream
+from dibs.spark import backfill, compile, match, stream
 from dibs.thresholds import using
 
 if TYPE_CHECKING:
@@ -86,3 +86,18 @@ def test_a_stream(spark: SparkSession, tmp_path: Path) -> None:
         query.processAllAvailable()
     rows = pq.read_table(tmp_path / "out").to_pylist()
     assert sorted((r["event_id"], r["subscription_id"]) for r in rows) == sorted([*RIGHT, (1, "cheap")])
+
+
+def test_subscriptions_of_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """The folder that a stream or a backfill keeps for them has the types."""
+    events = spark.createDataFrame([(r["id"], r["price"], r["s"]) for r in ROWS], "id INT, price STRING, s BIGINT")
+    given = spark.createDataFrame(SUBSCRIPTIONS, "id STRING, expression STRING")
+    for _ in range(2):  # and when it is begun again
+        backfill(events, given, tmp_path / "out", tmp_path / "checkpoint", types=TYPES)
+        rows = pq.read_table(tmp_path / "out").to_pylist()
+        assert sorted((r["event_id"], r["subscription_id"]) for r in rows) == RIGHT
+    with pytest.raises(ArgumentError, match="types"):
+        backfill(events, given, tmp_path / "out", tmp_path / "checkpoint", types={"price": "string"})
+    Matcher.open(tmp_path / "folder").close()
+    with pytest.raises(ArgumentError, match="has its own"):
+        backfill(events, tmp_path / "folder", tmp_path / "out2", tmp_path / "checkpoint2", types=TYPES)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dibs.cli.csv_tables import declared_types
+from dibs.cli.events import TYPES_HELP
 from dibs.cli.outcome import OnError, outcome, say
 from dibs.cli.subscriptions import HISTORY_HELP, load_file
 
@@ -27,9 +29,10 @@ def compile(
     on_error: Annotated[OnError, typer.Option(help="What to do with bad subscriptions.")] = OnError.raise_,
     index: Annotated[str, typer.Option(help="The index to match with.")] = "auto",
     history: Annotated[str | None, typer.Option(help=HISTORY_HELP + " They are saved along.")] = None,
+    types: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE,...", help=TYPES_HELP)] = None,
 ) -> None:
     with outcome():
-        matcher, left_out = load_file(subscriptions, on_error, index, None)
+        matcher, left_out = load_file(subscriptions, on_error, index, None, types=declared_types(types))
         if history is not None:
             matcher.history.load(history)
         matcher.save(out)

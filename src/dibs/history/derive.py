@@ -4,14 +4,13 @@ Each join that some subscription mentions is answered at most once for an event,
 that share it: this is the join table of section 4.2 of the paper, whose profile bit vectors are the index over the
 subscriptions, in which a join is an attribute like any other.
 
-Joins are answered by kernels (coded/), or, where these do not take one, by the reference. Of those with values that are
-computed from the event and a document together, kernels find the documents for which that is done.
+How they are answered is in answering.py.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,16 @@ from numpy.typing import NDArray
 from dibs.coding.events import read_events
 from dibs.coding.events.json import json_content
 from dibs.coding.values import EventValues
-from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, with_answers
-from dibs.history.coded.candidates import PairedJoins
+from dibs.history.answering import Answerer
 from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.history import History, Key, states_of_remembered
-from dibs.history.keys import Derived, cell_of, cells_of, events_between, join_events, plain_values, with_derived
-from dibs.history.plan import Candidates, Costs, Needed, Sizes, find_needed_joins, plan_of
+from dibs.history.keys import events_between, join_events, with_derived
+from dibs.history.plan import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
 from dibs.history.state import Part, State
-from dibs.language.joins import COUNT, EXISTS, text_of
-from dibs.reference import ValuesByName
-from dibs.reference.joins import compared, is_met, values_of_found
+from dibs.language.joins import text_of
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
 
@@ -43,11 +39,9 @@ class Joins:
     def __init__(self, names: tuple[str, ...], costs: Costs, prefilter: PreFilter):
         self.names = names
         self._prefilter = prefilter
-        self.plans = [plan_of(name) for name in names]
-        self.answering = Answering(self.plans)
-        self.paired = PairedJoins(self.plans, self.answering.left)
-        self.compiled = [self.answering.compiled, *([self.paired.compiled] if self.paired.places else [])]
-        self._left = sorted(set(self.answering.left) - set(self.paired.places))
+        self._answerer = Answerer(names)
+        self.plans = self._answerer.plans
+        self.compiled = self._answerer.compiled
         self._costs = costs
 
     def derive(
@@ -71,7 +65,7 @@ class Joins:
         needed = self._needed(values, candidates, segments, None if turn is not None else alive, all_of)
         begin = time.perf_counter()
         if turn is None:
-            result = self._answer(values, needed, [state], self._snapshot(state))
+            result = self._answerer.answer(values, needed, [state], self._snapshot(state))
         else:
             result = self._answer_in_turn(values, needed, turn, alive, all_of)
         took = time.perf_counter() - begin
@@ -111,41 +105,10 @@ class Joins:
         slow = [text_of(plan.join) for plan in self.plans if plan.tests_all]
         if slow:
             lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
-        if self._left:
-            some = text_of(self.plans[self._left[0]].join)
-            lines.append(f"answered without kernels: {len(self._left):,}, as {some}")
-        if self.paired.places:
-            some = text_of(self.plans[self.paired.places[0]].join)
-            lines.append(f"computed for each document that may do: {len(self.paired.places):,}, as {some}")
-        return lines
+        return [*lines, *self._answerer.tell()]
 
     def _snapshot(self, state: State) -> Snapshot:
         return state.coded.at(state, *self.compiled)
-
-    def _answer(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
-    ) -> EventValues:
-        """states: one for all events, or one for each."""
-        found = self._answer_by_reference(values, needed, states) if self._left else []
-        if self.paired.places:
-            found += self._answer_pairs(values, needed, states, snapshot)
-        codes = np.array([values.names.codes[name] for name in self.answering.names], np.int32)  # type: ignore[attr-defined]
-        joins = self.answering.bind(snapshot)[0].joins
-        size = max(1, thresholds.derived_at_once // max(len(codes), 1))
-        parts = []
-        for first in range(0, values.events, size):
-            end = min(first + size, values.events)
-            some = events_between(values, first, end) if values.events > size else values
-            view = (
-                one_view(states[0], end - first, snapshot.base)
-                if len(states) == 1
-                else view_of(states[first:end], snapshot.base)
-            )
-            memo = self.answering.memo(states[0]) if len(states) == 1 else NO_MEMO
-            own = None if needed is None else needed[first:end][:, self.answering.taken]
-            parts.append((first, *self.answering.answer(some, snapshot, view, own, memo)))
-        none = np.zeros(len(values.names), np.bool_)
-        return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
 
     def _answer_in_turn(
         self,
@@ -157,8 +120,7 @@ class Joins:
     ) -> EventValues:
         """Each event with the documents before it. Those of a chunk of events become rows together, and an event sees
         only so many of them; after a chunk, the indexes follow."""
-        left = [self.plans[place] for place in self.answering.left]
-        states = turn.states(values, sorted({name for plan in left for name in plan.attributes}))
+        states = turn.states(values, self._answerer.asked_by_reference())
         if not states:
             return values
         questions = [] if alive is None else alive.compiled
@@ -178,66 +140,12 @@ class Joins:
             if alive is not None:
                 living = self._of_alive(alive.find_joins(snapshot), all_of[first:end])
                 own = living if own is None else own if living is None else own & living
-            done.append(self._answer(events_between(values, first, end), own, states[first:end], snapshot))
+            some = events_between(values, first, end)
+            done.append(self._answerer.answer(some, own, states[first:end], snapshot))
             for compiled in self.compiled:
                 snapshot = snapshot.with_indexes(compiled.indexes)
         turn.snapshot = snapshot
         return join_events(values, done)
-
-    def _answer_by_reference(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State]
-    ) -> list[Derived]:
-        """The answers that the kernels do not give: every document is looked at."""
-        answers: list[Derived] = []
-        plans = [(place, self.plans[place]) for place in self._left]
-        wanted = {name for _, plan in plans for name in plan.event_attributes}
-        asked = sorted({name for _, plan in plans for name in plan.attributes})
-        events = plain_events(values, wanted)
-        documents: dict[int, ValuesByName] = {}
-        fixed: dict[tuple[int, int], list[ValuesByName]] = {}  # state, join: what all events find alike
-        for number, event in enumerate(events):
-            place_of_state = 0 if len(states) == 1 else number
-            state = states[place_of_state]
-            for place, plan in plans:
-                if needed is not None and not needed[number, place]:
-                    continue
-                found = fixed.get((place_of_state, place))
-                if found is None:
-                    rows = (plain_document(state, row, asked, documents) for row in state.rows())
-                    found = [document for document in rows if is_met(plan.join, event, document)]
-                if plan.is_fixed:
-                    fixed[place_of_state, place] = found
-                code = values.names.codes[plan.name]  # type: ignore[attr-defined]
-                answers += [(number, code, cell_of(v)) for v in values_of_found(plan.join, event, found)]
-        return answers
-
-    def _answer_pairs(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
-    ) -> list[Derived]:
-        """The answers for which something is computed from event and document together."""
-        one = len(states) == 1
-        view = one_view(states[0], values.events, snapshot.base) if one else view_of(states, snapshot.base)
-        answers: list[Derived] = []
-        for place, event, row in self.paired.find(values, snapshot, view, needed):
-            plan = self.plans[place]
-            code = values.names.codes[plan.name]  # type: ignore[attr-defined]
-            asked = range(values.events) if needed is None else np.flatnonzero(needed[:, place]).tolist()
-            ends = np.searchsorted(event, np.arange(values.events + 1)).tolist()
-            if plan.join.function == EXISTS:
-                answers += [(e, code, cell_of(ends[e + 1] > ends[e])) for e in asked]
-                continue
-            events = plain_events(values, plan.event_attributes)
-            documents: dict[int, ValuesByName] = {}
-            for e in asked:
-                state = states[0 if one else e]
-                rows = (row[ends[e] : ends[e + 1]] + snapshot.base).tolist()
-                if plan.join.function == COUNT:
-                    result: list[Any] = compared(plan.join, events[e], [len(rows)])
-                else:
-                    met = [plain_document(state, each, plan.attributes, documents) for each in rows]
-                    result = values_of_found(plan.join, events[e], met)
-                answers += [(e, code, cell_of(value)) for value in result]
-        return answers
 
     def _codes(self, values: EventValues) -> NDArray[np.bool_]:
         """Which names of a batch are joins."""
@@ -245,24 +153,6 @@ class Joins:
         codes = values.names.codes  # type: ignore[attr-defined]
         is_join[[codes[plan.name] for plan in self.plans]] = True
         return is_join
-
-
-def plain_events(values: EventValues, names: Collection[str]) -> list[dict[str, list[Any]]]:
-    """The values of these attributes of events as the reference has them."""
-    events: list[dict[str, list[Any]]] = [{} for _ in range(values.events)]
-    for name, by_event in cells_of(values, names).items():
-        for number, cells in by_event.items():
-            events[number][name] = plain_values(cells)
-    return events
-
-
-def plain_document(state: State, row: int, names: Sequence[str], known: dict[int, ValuesByName]) -> ValuesByName:
-    """A document as the reference has it. known: those that were asked for before."""
-    found = known.get(row)
-    if found is None:
-        cells = {name: state.column(name)[row - state.base] for name in names}
-        found = known[row] = {name: plain_values(own) for name, own in cells.items() if own}
-    return found
 
 
 class Remembering:

@@ -14,7 +14,9 @@ import numpy as np
 
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues, Range
+from dibs.history.answering import Answerer
 from dibs.history.coded.answers import Answering, one_view
+from dibs.history.coded.candidates import PairedJoins
 from dibs.history.coded.columns import order_bits
 from dibs.history.coded.program import Compiled, compile_plans
 from dibs.history.coded.store import read_documents
@@ -35,6 +37,7 @@ from dibs.language.joins import (
     Join,
     document_text,
 )
+from dibs.language.present import Present
 from dibs.language.printer import interval_text, is_condition, is_derived, is_paired, name_text, predicate_text
 from dibs.reference import OfNoKind, ValuesByName, find_key, satisfying
 from dibs.reference.joins import compared, extremes, is_met, is_true, pairs, result_of, values_of_found
@@ -51,13 +54,15 @@ class Found(NamedTuple):
     numbers: tuple[Any, ...] = ()  # of COUNT and totals: what they are
 
 
-def explain_join(names: Iterable[str], event: Mapping[str, Any], state: State) -> dict[str, Explained]:
-    """The joins of these names for one event."""
+def explain_join(
+    names: Iterable[str], event: Mapping[str, Any], state: State, now: Present = None
+) -> dict[str, Explained]:
+    """The joins of these names for one event. now: the time of the match."""
     plans = [plan_of(name) for name in dict.fromkeys(names)]
     if not plans:
         return {}
     wanted = {name for plan in plans for name in plan.event_attributes}
-    read = read_events([event], wanted, on_error="skip", types=state.types)
+    read = read_events([event], wanted, on_error="skip", now=now, types=state.types)
     values = {name: plain_values(cells[0]) for name, cells in cells_of(read, wanted).items() if 0 in cells}
     every = find_all(plans, read, values, state)
     return {plan.name: _explain(plan, values, found, state) for plan, found in zip(plans, every)}
@@ -78,10 +83,8 @@ def find_all(plans: Sequence[Plan], read: EventValues, values: ValuesByName, sta
         found[place] = Found(
             documents, tuple(plain_value((NUMBER, key)) for key in told) if is_number(plans[place]) else ()
         )
-    for place in answering.left:
+    for place, met in _left_to_others(plans, answering.left, read, values, state):
         plan = plans[place]
-        read_all = ((row, read_document(state, row, plan.attributes)) for row in state.rows())
-        met = {row: document for row, document in read_all if is_met(plan.join, values, document)}
         found[place] = Found(met, tuple(result_of(plan.join, list(met.values()))) if is_number(plan) else ())
     return [found[place] for place in range(len(plans))]
 
@@ -91,12 +94,40 @@ def is_number(plan: Plan) -> bool:
     return plan.join.function in (*COUNTS, *TOTALS)
 
 
+def _left_to_others(
+    plans: Sequence[Plan], left: Sequence[int], read: EventValues, values: ValuesByName, state: State
+) -> Iterator[tuple[int, dict[int, ValuesByName]]]:
+    """The documents that satisfy the joins at these places, which are tested one by one."""
+    paired = PairedJoins(plans, left, Answerer)
+    snapshot = state.coded.at(state, *paired.compiled)
+    for place, _, rows in paired.find(read, snapshot, one_view(state, 1, snapshot.base), [state]):
+        names = plans[place].attributes
+        yield place, {row: read_document(state, row, names) for row in (rows + snapshot.base).tolist()}
+    for place in sorted({*left} - {*paired.places}):
+        plan = plans[place]
+        every = all_documents(state, plan.attributes)
+        own = list(every.values())
+        yield place, {row: each for row, each in every.items() if is_met(plan.join, values, each, own)}
+
+
 @lru_cache(256)
 def bare_plans(names: tuple[str, ...]) -> tuple[list[Plan], tuple[Compiled, list[int]]]:
     """The plans of joins, without what is compared with their results; and these, compiled."""
     joins = [(name, plan_of(name).join._replace(event=None, operator=None, factor=None)) for name in names]
     plans = [plan_join(name, join) for name, join in joins]
     return plans, compile_plans(plans)
+
+
+def all_documents(state: State, names: Sequence[str]) -> dict[int, ValuesByName]:
+    """All documents, by number, as the reference has them."""
+    found: dict[int, ValuesByName] = {row: {} for row in state.rows()}
+    for first, values in read_documents(state, names, 0, state.end - state.base):
+        for name, by_document in cells_of(values, names).items():
+            for number, cells in by_document.items():
+                row = state.base + first + number
+                if row in found:
+                    found[row] = {**found[row], name: plain_values(cells)}
+    return found
 
 
 def read_document(state: State, row: int, names: Sequence[str]) -> ValuesByName:
@@ -122,7 +153,8 @@ def _reason(join: Join, event: ValuesByName, found: Found, state: State) -> str:
         if not found.documents:
             return f"none of {total} does" if len(state) else "there is no document"
         row, document = max(found.documents.items())
-        because = "; ".join(dict.fromkeys(_because(join.condition, document, event)))
+        every = list(all_documents(state, join.document_attributes).values()) if join.joins_within else []
+        because = "; ".join(dict.fromkeys(_because(join.condition, document, event, every)))
         return f"because of {_name(state, row)}" + (f": {because}" if because else "")
     asked, by = _shown(join.attribute or ""), _shown(join.by or "")
     if join.function == COUNT:
@@ -155,14 +187,17 @@ def _ends(join: Join, found: Found) -> Iterator[tuple[int, list[Any]]]:
             yield row, own
 
 
-def _because(condition: Expression, document: ValuesByName, event: ValuesByName) -> Iterator[str]:
-    """What makes a condition TRUE that is TRUE for this document. (Trees are not deep.)"""
+def _because(
+    condition: Expression, document: ValuesByName, event: ValuesByName, every: Sequence[ValuesByName]
+) -> Iterator[str]:
+    """What makes a condition TRUE that is TRUE for this document. every: all documents, if joins within ask for them.
+    (Trees are not deep.)"""
     match condition:
         case Or(children):
-            yield from _because(next(c for c in children if is_true(c, event, document)), document, event)
+            yield from _because(next(c for c in children if is_true(c, event, document, every)), document, event, every)
         case And(children):
             for child in children:
-                yield from _because(child, document, event)
+                yield from _because(child, document, event, every)
         case PairCompare(attribute, operator, _, offset):
             value, own = next(pairs(condition, event, document))
             yield f"{_shown(attribute)} {_value(own)} {operator} {_value(value)}{interval_text(offset or None)}"
@@ -172,6 +207,8 @@ def _because(condition: Expression, document: ValuesByName, event: ValuesByName)
             yield f"{'NOT ' * (operator == '<>')}{document_text(attribute, 'd')}"
         case IsNull(attribute) if is_paired(attribute):
             yield f"{document_text(attribute, 'd')} IS NOT NULL"
+        case predicate if is_paired(predicate.attribute):  # type: ignore[union-attr]
+            yield predicate_text(predicate, lambda name: document_text(name, "d"))  # type: ignore[arg-type]
         case IsNull(attribute):
             value = next(each for each in document[attribute] if not isinstance(each, OfNoKind))
             yield f"{_shown(attribute)} is {_value(value)}"

@@ -10,20 +10,46 @@ that all subscriptions share one. The tree of a subscription holds ordinary pred
 
 The condition of a join is a normal form (normal_form.py) over one document d: predicates with constants on attributes
 of d, and PairCompare. AND and OR inside it are sorted, so that the order in which people write them does not matter.
+
+A join within a join is an attribute of the pair of event and document, as what is computed from both is (pairing.py):
+the pair is the event that it is asked for, and `d.user` and `e.user` are its attributes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from dibs.jit.undisturbed import bring
-from dibs.language.expression import TRUE, And, Expression, Or, PairCompare, attributes, compare_by_class, predicates
+from dibs.language.expression import (
+    TRUE,
+    And,
+    Constant,
+    Expression,
+    Not,
+    Or,
+    PairCompare,
+    Truth,
+    attributes,
+    compare_by_class,
+    predicates,
+)
 from dibs.language.normal_form import normal_form
-from dibs.language.pairing import fields_of_pair, in_text
-from dibs.language.printer import EVERY, JOIN, is_join, is_paired, name_text, pieces
-from dibs.language.scalars import fields_of, is_computed, scalar_of, split_mark
+from dibs.language.pairing import (
+    Side,
+    below,
+    fields_of_pair,
+    in_text,
+    map_event_of_pair,
+    map_name,
+    named_in_pair,
+    of_pair,
+    sides_of_pair,
+)
+from dibs.language.printer import EVERY, JOIN, PAIRED, is_join, is_paired, name_text, pieces
+from dibs.language.scalars import asks_for_now, fields_of, is_computed, scalar_of, split_mark
 from dibs.language.scalars import text_of as text_of_scalar
 
 EXISTS, COUNT, MIN, MAX, MAX_BY, MIN_BY = "EXISTS", "COUNT", "MIN", "MAX", "MAX_BY", "MIN_BY"
@@ -57,16 +83,35 @@ class Join(NamedTuple):
             if isinstance(p, PairCompare):
                 found.append(p.event)
             elif is_paired(p.attribute):
-                found += fields_of_pair(p.attribute)[0]
+                found += read_of_pair(p.attribute)[0]
         return list(dict.fromkeys(found))
 
     @property
     def document_attributes(self) -> list[str]:
-        """The attributes of documents that it reads."""
+        """The attributes of documents that it reads, with those that joins within it ask for."""
         found = [name for name in (self.attribute, self.by) if name is not None]
         for p in predicates(self.condition):
-            found += fields_of_pair(p.attribute)[1] if is_paired(p.attribute) else [p.attribute]
+            found += read_of_pair(p.attribute)[1] if is_paired(p.attribute) else [p.attribute]
+            within = join_within(p.attribute)
+            found += within.document_attributes if within is not None else []
         return list(dict.fromkeys(found))
+
+    @property
+    def alternatives(self) -> int:
+        """How many conjunctions its condition is when it is multiplied out."""
+
+        def count(form: Expression) -> int:
+            if isinstance(form, And):
+                return math.prod(map(count, form.children))
+            return sum(map(count, form.children)) if isinstance(form, Or) else 1
+
+        return count(self.condition)
+
+    @property
+    def joins_within(self) -> list[Join]:
+        """The joins that it asks for each of its documents."""
+        found = (join_within(p.attribute) for p in predicates(self.condition))
+        return [join for join in found if join is not None]
 
 
 def joins_in(expression: Expression) -> Iterator[str]:
@@ -103,6 +148,57 @@ def paths_of(names: Iterable[str]) -> frozenset[str]:
     for all that there are."""
     paths = ("*" if name == EVERY else split_mark(name)[1] for name in names)
     return frozenset(path for path in paths if path[:1] != JOIN)
+
+
+def join_within(name: str) -> Join | None:
+    """The join that an attribute of a pair is, if it is one."""
+    return join_of(name[len(PAIRED) :]) if is_paired(name) and is_join(name[len(PAIRED) :]) else None
+
+
+def read_of_pair(name: str) -> tuple[list[str], list[str]]:
+    """What is read of the event and of the document for an attribute of the pair."""
+    within = join_within(name)
+    if within is None:
+        return fields_of_pair(name)
+    asked = within.event_attributes
+    return sides_of_pair(read_attributes(asked), any(map(asks_for_now, asked)))
+
+
+def place_join(join: Join, alias: str) -> str | Side:
+    """The attribute of the pair that a join is, which was read with the names of the text; or NONE or EVENT: it asks
+    nothing of the document."""
+    side = Side.NONE
+    for name in read_attributes(join.event_attributes):
+        side |= Side.EVENT if below(name, alias) is None else Side.DOCUMENT
+    if Side.DOCUMENT not in side:
+        return side
+    return _paired(map_event(join, lambda name: named_in_pair(name, alias)))
+
+
+def _paired(join: Join) -> str:
+    return PAIRED + name_of(join._replace(condition=_sort(join.condition)[1]))
+
+
+def map_event(join: Join, renamed: Callable[[str], str]) -> Join:
+    """The same join with other names for the attributes of the event."""
+
+    def of_event(field: str) -> str:
+        return map_event_of_pair(field, renamed)
+
+    def mapped(p: Expression) -> Expression:
+        if isinstance(p, (And, Or)):
+            return type(p)(tuple(map(mapped, p.children)))
+        if isinstance(p, PairCompare):
+            return p._replace(event=map_name(p.event, renamed))
+        if isinstance(p, (Constant, Not, Truth)) or not is_paired(p.attribute):
+            return p
+        within = join_within(p.attribute)
+        if within is None:
+            return p._replace(attribute=PAIRED + map_name(p.attribute[len(PAIRED) :], of_event))
+        return p._replace(attribute=_paired(map_event(within, of_event)))
+
+    event = None if join.event is None else map_name(join.event, renamed)
+    return join._replace(condition=mapped(join.condition), event=event)
 
 
 def canonical(condition: Expression) -> Expression:
@@ -150,6 +246,9 @@ def document_text(name: str, alias: str) -> str:
     """An attribute of the document of this alias, or what is computed from it, or from it and the event."""
     if not is_computed(name) and not is_paired(name):
         return f"{alias}.{name_text(name)}"
+    within = join_within(name)
+    if within is not None:
+        return text_of(map_event(within, lambda field: of_pair(field, f"{alias}.".__add__, str)))
     # Behind JOIN stands what is written as it is.
     return text_of_scalar(in_text(name, lambda field: f"{JOIN}{alias}.{name_text(field)}", lambda field: field))
 

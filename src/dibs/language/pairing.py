@@ -3,7 +3,7 @@
 A value that is computed from a document alone is an attribute of the document, and one that is computed from the event
 alone an attribute of the event. So `lower(d.user) = lower(user)` is a PairCompare of the two, as `d.user = user` is.
 What mixes both, as `abs(d.price - price) < 5`, is TRUE, FALSE or unknown for a pair: an attribute of the pair, whose
-name begins with PAIRED, over `d.price` and `e.price`.
+name begins with PAIRED, over `d.price` and `e.price`. The time of the match is an attribute of the event, NOW.
 """
 
 from __future__ import annotations
@@ -31,22 +31,26 @@ from dibs.language.expression import (
     StringTest,
 )
 from dibs.language.literals import time_of
-from dibs.language.printer import CONDITION, PAIRED, YES, is_paired
+from dibs.language.printer import COMPUTED, CONDITION, PAIRED, YES, is_paired
 from dibs.language.scalars import (
     Call,
     Field,
     Interval,
     Scalar,
     Value,
+    asks_for_now,
     computed_name,
     fields_of,
+    inputs_of,
     is_computed,
     map_fields,
     scalar_of,
+    split_mark,
 )
 from dibs.language.values import functions, kinds_of, text_value
 
 _DOCUMENT, _EVENT = "d.", "e."  # whose attribute it is, in what is computed for a pair
+NOW = COMPUTED + "now()"
 _MOVING = ("+", "-")
 
 
@@ -61,12 +65,13 @@ class Side(enum.IntFlag):
 
 def below(path: str, alias: str) -> str | None:
     """The attribute that a path names in a document of this alias; None: it is the event's."""
-    return path[len(alias) + 1 :] if path.startswith(alias + ".") else None
+    mark, path = split_mark(path)
+    return mark + path[len(alias) + 1 :] if path.startswith(alias + ".") else None
 
 
 def side_of(scalar: Scalar, alias: str) -> Side:
     side = Side.NONE
-    for name in fields_of(scalar):
+    for name in inputs_of(scalar):
         side |= Side.EVENT if below(name, alias) is None else Side.DOCUMENT
     return side
 
@@ -90,9 +95,14 @@ def is_boolean(scalar: Scalar) -> bool:
 
 def fields_of_pair(name: str) -> tuple[list[str], list[str]]:
     """The attributes of the event and those of the document that a value of a pair is computed from."""
-    found = fields_of(value_of(name[len(PAIRED) :]))
-    event = [field[len(_EVENT) :] for field in found if field.startswith(_EVENT)]
-    return event, [field[len(_DOCUMENT) :] for field in found if field.startswith(_DOCUMENT)]
+    own = name[len(PAIRED) :]
+    return sides_of_pair(fields_of(value_of(own)), asks_for_now(own))
+
+
+def sides_of_pair(names: list[str], asks_now: bool) -> tuple[list[str], list[str]]:
+    """Attributes of a pair as those of the event and those of the document."""
+    event = [name[len(_EVENT) :] for name in names if name.startswith(_EVENT)] + [NOW] * asks_now
+    return event, [name[len(_DOCUMENT) :] for name in names if name.startswith(_DOCUMENT)]
 
 
 def in_text(name: str, document: Callable[[str], str], event: Callable[[str], str]) -> Scalar:
@@ -100,17 +110,41 @@ def in_text(name: str, document: Callable[[str], str], event: Callable[[str], st
     if not is_paired(name):
         return map_fields(value_of(name), document)
 
-    def named(field: str) -> str:
-        if field.startswith(_DOCUMENT):
-            return document(field[len(_DOCUMENT) :])
-        return event(field[len(_EVENT) :])
+    return map_fields(value_of(name[len(PAIRED) :]), lambda field: of_pair(field, document, event))
 
-    return map_fields(value_of(name[len(PAIRED) :]), named)
+
+def of_pair(field: str, document: Callable[[str], str], event: Callable[[str], str]) -> str:
+    """An attribute of a pair under another name."""
+    if field.startswith(_DOCUMENT):
+        return document(field[len(_DOCUMENT) :])
+    return event(field[len(_EVENT) :])
+
+
+def map_name(name: str, renamed: Callable[[str], str]) -> str:
+    """An attribute, or what is computed, with other attributes."""
+    return name_of_value(map_fields(value_of(name), renamed))
+
+
+def map_event_of_pair(field: str, renamed: Callable[[str], str]) -> str:
+    """An attribute of a pair, where those of the event have other names."""
+    return of_pair(field, lambda name: name_in_pair(name, False), lambda name: name_in_pair(renamed(name), True))
 
 
 def name_in_pair(name: str, is_event: bool) -> str:
     """The name of an attribute of the event, or of the document, in what is computed for a pair."""
-    return (_EVENT if is_event else _DOCUMENT) + name
+    mark, path = split_mark(name)
+    return mark + (_EVENT if is_event else _DOCUMENT) + path
+
+
+def name_of_event(field: str) -> str | None:
+    """The attribute of the event that one of a pair is."""
+    return field[len(_EVENT) :] if field.startswith(_EVENT) else None
+
+
+def named_in_pair(name: str, alias: str) -> str:
+    """The same of a name of the text."""
+    own = below(name, alias)
+    return name_in_pair(name, True) if own is None else name_in_pair(own, False)
 
 
 # -- predicates ------------------------------------------------------------------------------------------------------
@@ -141,11 +175,7 @@ def _in_document(scalar: Scalar, alias: str) -> Scalar:
 
 
 def _paired(scalar: Scalar, alias: str) -> str:
-    def named(name: str) -> str:
-        own = below(name, alias)
-        return name_in_pair(name, True) if own is None else name_in_pair(own, False)
-
-    return PAIRED + name_of_value(map_fields(scalar, named))
+    return PAIRED + name_of_value(map_fields(scalar, lambda name: named_in_pair(name, alias)))
 
 
 def _holds(call: Call, negated: bool, alias: str) -> Expression:

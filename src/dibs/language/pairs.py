@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from dibs.language.conditions import ConditionReader
-from dibs.language.expression import UNKNOWN, And, Constant, Expression, Not, Or, Truth, attributes
-from dibs.language.operands import Operand, OperandReader
-from dibs.language.pairing import Side, below, place
+from dibs.language.expression import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    And,
+    Constant,
+    Expression,
+    IsNull,
+    Not,
+    Or,
+    PairCompare,
+    Predicate,
+    Truth,
+)
+from dibs.language.joins import COUNTS, place_join, read_attributes
+from dibs.language.operands import Operand
+from dibs.language.pairing import Side, below, place, value_of
 from dibs.language.predicates import Condition
-from dibs.language.printer import EVERY
+from dibs.language.printer import EVERY, PAIRED, is_join, is_paired
 from dibs.language.problems import Refused
-from dibs.language.scalars import Call, Field, Value, asks_for_now, fields_of, is_computed, scalar_of, sees_structure
+from dibs.language.scalars import Call, Field, Value, is_raw, sees_structure
+from dibs.language.subqueries import ALTERNATIVES, MAX_ALTERNATIVES, SubscriptionReader
 
+MAX_JOINS = 8  # one within the other
 _OUTSIDE = "write d.attribute for an attribute of the earlier document; what is asked of the event alone stands outside"
+_WHOLES = "compare single values, as in d.tag = tag: an attribute that is an array has all its elements"
 
 
-class PairReader(ConditionReader):
+class PairReader(SubscriptionReader):
     """What stands inside a join. Operands have the names of the text; predicates those of the document and the event
     (pairing.py)."""
 
     ends = ("end", ")")
 
-    def __init__(self, outer: OperandReader, alias: str):
+    def __init__(self, outer: SubscriptionReader, alias: str):
         super().__init__(outer.tokens, outer.problems)
         self.at, self.next = outer.at, outer.next
         self.numbers, self.types = outer.numbers, outer.types
         self.name = alias
+        self.depth = outer.depth + 1
+        if self.depth > MAX_JOINS:
+            place, advice = self.tokens[self.at - 1], "ask for fewer steps, or remember what the first ones match"
+            raise Refused(f"more than {MAX_JOINS} joins stand within each other", advice, place.start, place.end)
 
     def declared(self, attribute: str | None) -> str | None:
         return super().declared(attribute if attribute is None else below(attribute, self.name) or attribute)
@@ -33,14 +53,9 @@ class PairReader(ConditionReader):
         advice = f"write a condition, as in {self.name}.price > price"
         self.problems.add("the condition of the join is empty", advice, self.next.start, self.next.end)
 
-    def start_of_condition(self) -> Operand | Condition:
-        begin = self.at
-        token = self.next
-        if token.kind == "reserved" and token.word in ("EXISTS", "FORALL", "SELECT"):
-            advice = "join their conditions outside, as in EXISTS d (...) AND EXISTS d (...)"
-            refused = Refused("a subquery within a subquery is not supported", advice, token.start, token.end)
-            return self.read_broken(refused, begin)
-        return super().start_of_condition()
+    def read_quantified(self) -> Condition:
+        found = super().read_quantified()
+        return found._replace(expression=self.placed(found.expression, found.start, self.tokens[self.at - 1].end))
 
     def truth_test(self, child: Expression, negated: bool) -> Expression:
         word = self.next
@@ -78,25 +93,62 @@ class PairReader(ConditionReader):
         if isinstance(found, Constant):
             return found
         assert not isinstance(found, (Not, Truth))
-        if not self.is_allowed(found, start, end):
+        if is_join(found.attribute):
+            return self.placed_join(found, start, end)
+        if EVERY in read_attributes([found.attribute]):
+            self.problems.add("ANY(*) is not asked inside a join", "name the attribute", start, end)
             return UNKNOWN
         placed = place(found, self.name)
-        if not isinstance(placed, Side):
-            return placed
-        if placed == Side.EVENT:
+        if isinstance(placed, Side):
+            if placed == Side.EVENT:
+                self.problems.add("this asks nothing of the earlier document", _OUTSIDE, start, end)
+            return UNKNOWN
+        self.check_wholes(placed, start, end)
+        return placed
+
+    def placed_join(self, found: Predicate, start: int, end: int) -> Expression:
+        """A test of a join within this one, as one of the pair."""
+        join = self.joins[found.attribute]
+        if self.problems:  # it may be one of this join, whose condition is not known then
+            return UNKNOWN
+        if not _finds(join.condition):
+            advice = f"name what they have in common, as in x.user = {self.name}.user"
+            self.problems.add("a join within a join equates an attribute of its documents", advice, start, end)
+        elif join.alternatives > MAX_ALTERNATIVES:
+            message = f"a join within a join has more than {MAX_ALTERNATIVES} alternatives"
+            self.problems.add(message, ALTERNATIVES, start, end)
+        elif any(map(is_raw, read_attributes(join.event_attributes))):
+            self.problems.add("arrays as wholes are not compared by a join within a join", _WHOLES, start, end)
+        else:
+            placed = place_join(join, self.name)
+            if isinstance(placed, str):
+                return found._replace(attribute=placed)
             self.problems.add("this asks nothing of the earlier document", _OUTSIDE, start, end)
         return UNKNOWN
 
-    def is_allowed(self, found: Expression, start: int, end: int) -> bool:
-        """Whether documents can be asked this: they have attributes, and no arrays as wholes and no present time."""
-        for name in attributes(found):
-            scalar = scalar_of(name) if is_computed(name) else Field(name)
-            if asks_for_now(name):
-                advice = f"compare with an attribute of the event, as in {self.name}.time > time - INTERVAL 1 HOUR"
-                self.problems.add("the present time is not supported inside a join over history", advice, start, end)
-                return False
-            if sees_structure(scalar) or EVERY in fields_of(scalar):
-                advice = "compare single values, as in d.tag = tag: an attribute that is an array has all its elements"
-                self.problems.add("arrays as wholes are not supported inside a join over history", advice, start, end)
-                return False
-        return True
+    def check_wholes(self, placed: Expression, start: int, end: int) -> None:
+        """Pairs have attributes, and no arrays as wholes."""
+        if isinstance(placed, (And, Or)):
+            for child in placed.children:
+                self.check_wholes(child, start, end)
+            return
+        assert not isinstance(placed, (Constant, Not, Truth))
+        if is_paired(placed.attribute) and sees_structure(value_of(placed.attribute[len(PAIRED) :])):
+            message = "arrays as wholes are not compared with what an earlier document has"
+            self.problems.add(message, _WHOLES, start, end)
+
+    def is_null(self, operand: Operand, negated: bool) -> Expression:
+        if operand.attribute is None or not is_join(operand.attribute):
+            return super().is_null(operand, negated)
+        if self.joins[operand.attribute].function in COUNTS:
+            return TRUE if negated else FALSE
+        return IsNull(operand.attribute, negated)
+
+
+def _finds(condition: Expression) -> bool:
+    """Whether an equality with what is given leads to the documents that satisfy it."""
+    if isinstance(condition, And):
+        return any(map(_finds, condition.children))
+    if isinstance(condition, Or):
+        return all(map(_finds, condition.children))
+    return condition == FALSE or (isinstance(condition, PairCompare) and condition.operator == "=")

@@ -47,6 +47,7 @@ KEPT = 65_536  # computed values whose texts need not be read again
 ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "DIV", "||", "&", "|", "^", "<<", ">>"])
 COMPARISONS = frozenset(["=", "<>", "<", "<=", ">", ">=", "<=>"])
 LOGIC = frozenset(["AND", "OR"])
+_MAKING = ("ARRAY", "SPLIT")  # arrays
 INFIX = ARITHMETIC | COMPARISONS | LOGIC
 _PREFIX = {"NEGATIVE": "-", "~": "~", "NOT": "NOT "}
 
@@ -141,7 +142,7 @@ def sees_structure(scalar: Scalar) -> bool:
     if isinstance(scalar, Field):
         return scalar.name[:2] in (WHOLE, HAS_KEY)
     if isinstance(scalar, Call):
-        return scalar.function == "ARRAY" or any(map(sees_structure, scalar.arguments))
+        return scalar.function in _MAKING or any(map(sees_structure, scalar.arguments))
     return isinstance(scalar, Lambda)
 
 
@@ -170,9 +171,10 @@ def _fields(scalar: Scalar) -> Iterator[str]:
 
 
 def map_fields(scalar: Scalar, renamed: Callable[[str], str]) -> Scalar:
-    """The same of other attributes."""
+    """The same of other attributes, at the same time."""
     if isinstance(scalar, Field):
-        return Field(renamed(scalar.name))
+        is_own = scalar.name == PRESENT or bound_at(scalar.name) is not None
+        return scalar if is_own else Field(renamed(scalar.name))
     if isinstance(scalar, Call):
         return Call(scalar.function, tuple(map_fields(argument, renamed) for argument in scalar.arguments))
     if isinstance(scalar, Lambda):

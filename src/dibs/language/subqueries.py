@@ -4,17 +4,18 @@
     operand   = ( SELECT aggregate FROM history d [WHERE pairs] )  | number * operand  | operand * number
     aggregate = COUNT(*) | COUNT([DISTINCT] value) | MIN, MAX, SUM, AVG, STDDEV, STDDEV_POP (value)
                 | MAX_BY, MIN_BY (value, value)  | LAST, FIRST (value ORDER BY value)
-    pairs     = AND, OR, NOT, parentheses over predicates of sql.py, each with an attribute of d
+    pairs     = AND, OR, NOT, parentheses over predicates of sql.py, each with an attribute of d, and joins within
     value     = computed from attributes of d alone
 
-The alias d is any name; names without it are the event's. FORALL d (p) is NOT EXISTS d (NOT (p)). No subquery stands
-within another, so that the reader of what is inside is the only one that is ever opened.
+The alias d is any name; names without it are the event's. FORALL d (p) is NOT EXISTS d (NOT (p)). What stands inside is
+read by pairs.py.
 """
 
 from __future__ import annotations
 
 import math
 
+from dibs.jit.undisturbed import bring
 from dibs.language.advice import LAST_FORM as _LAST_FORM
 from dibs.language.advice import LAST_WORDS
 from dibs.language.conditions import ConditionReader
@@ -51,7 +52,6 @@ from dibs.language.joins import (
 )
 from dibs.language.operands import Operand
 from dibs.language.pairing import Side, below, is_boolean, name_of_value, side_of
-from dibs.language.pairs import PairReader
 from dibs.language.predicates import COMPARISONS, Condition
 from dibs.language.printer import YES, is_join
 from dibs.language.problems import Problems, Refused
@@ -67,6 +67,8 @@ AGGREGATES = {name: name for name in (COUNT, *EXTREMES, *ENDS, *TOTALS)} | {
     "LAST": MAX_BY,
     "FIRST": MIN_BY,
 }
+MAX_ALTERNATIVES = 32  # of a join that has others within it, or is within one
+ALTERNATIVES = "ask for them in several joins, joined by OR"
 _EXISTS_FORM = "write EXISTS (SELECT 1 FROM history d WHERE d.price > price), or EXISTS d (d.price > price)"
 _FORALL_FORM = "write FORALL d (d.price > price)"
 _TIMES_FORM = "write price < 0.9 * (SELECT MIN(d.price) FROM history d WHERE d.sku = sku)"
@@ -86,8 +88,13 @@ class SubscriptionReader(ConditionReader):
     def __init__(self, tokens: Tokens, problems: Problems):
         super().__init__(tokens, problems)
         self.joins: dict[str, Join] = {}
+        self.depth = 0  # how many joins this stands in
 
     def attribute_of(self, join: Join) -> str:
+        if join.joins_within and join.alternatives > MAX_ALTERNATIVES:
+            message = f"a join that asks a join has more than {MAX_ALTERNATIVES} alternatives"
+            place = self.tokens[self.at - 1]
+            raise Refused(message, ALTERNATIVES, place.start, place.end)
         name = name_of(join)
         self.joins.pop(name, None)
         self.joins[name] = join
@@ -313,7 +320,7 @@ class SubscriptionReader(ConditionReader):
 
     def pairs(self, alias: str) -> Expression:
         """The condition on pairs of an event and a document, up to the parenthesis that closes it."""
-        inside = PairReader(self, alias)
+        inside: SubscriptionReader = bring("dibs.language.pairs").PairReader(self, alias)  # which is one of these
         condition = inside.tree()
         self.at, self.next = inside.at, inside.next
         return TRUE if self.problems else condition  # a broken one may hold what cannot be written

@@ -77,6 +77,7 @@ _CHOOSING = {
 _CHAINED = ("AND", "OR", "||")
 QUANTIFIERS = ("EXISTS", "FORALL")
 _ELEMENT_FORM = "write tags[0], or items[0].price"
+_COMPARING = {"=", "<>", "<", "<=", ">", ">=", "<=>", "IN", "BETWEEN", "NULLIF", "GREATEST", "LEAST"}
 _FLAT = ("AND", "OR", "CONCAT")  # (a AND b) AND c is one AND of three
 PRESENT_WORDS = ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURDATE")
 _SPECIAL_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE")  # functions also without parentheses
@@ -326,6 +327,8 @@ class ValueReader(OperandReader):
         table = functions()
         known = table.FUNCTIONS[function]
         self.check_count(known, len(arguments), place)
+        if self.types and known.name in _COMPARING:
+            arguments = self.constants_as_declared(arguments, place)
         for number, argument in enumerate(arguments):
             if known.kinds_of(number) & table.Kinds.ARRAY and isinstance(argument, Field):
                 arguments[number] = argument = as_whole(argument)
@@ -347,6 +350,17 @@ class ValueReader(OperandReader):
             advice = "no condition on it is ever TRUE: write another constant"
             self.problems.add(f"{show_token(place)} of these constants is NULL", advice, place.start, place.end)
         return result if isinstance(result, Interval) else Value(table.literal_of(result))
+
+    def constants_as_declared(self, arguments: list[Scalar], place: Token) -> list[Scalar]:
+        """Constants that are compared with an attribute of a declared type, as ones of that type."""
+        named = (argument.name for argument in arguments if isinstance(argument, Field))
+        name = next((name for name in named if self.declared(name) is not None), None)
+        return [
+            Value(self.typed(name, argument.literal, place.start, place.end))
+            if isinstance(argument, Value) and argument.literal is not None
+            else argument
+            for argument in arguments
+        ]
 
     def kinds(self, scalar: Scalar) -> Any:
         """Which kinds its values may have, as far as types are declared."""

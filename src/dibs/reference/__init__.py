@@ -81,6 +81,11 @@ def evaluate(
     values = with_computed(values, asked, now)
     if joins:
         asked = [name for join in joins.values() for name in join.document_attributes]
-        documents = [with_computed(with_types(values_of(document), types), asked) for document in history]
+        documents = [values_of_document(document, asked, types) for document in history]
         values = {**values, **{name: join_values(join, values, documents) for name, join in joins.items()}}
     return truth_of_tree(expression, partial(truth_of, values=values))
+
+
+def values_of_document(document: Mapping[str, Any], asked: list[str], types: Types) -> ValuesByName:
+    given = {**with_types(values_of(document), types), **raw_values(document, read_attributes(asked))}
+    return with_computed(given, asked)

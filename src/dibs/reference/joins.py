@@ -11,13 +11,23 @@ code but the language.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dibs.coding.values import Range
 from dibs.language.expression import FLIPPED_OPERATOR, NEGATED_OPERATOR, Expression, Kind, PairCompare, Predicate
-from dibs.language.joins import COUNT, COUNT_DISTINCT, EXISTS, MAX_BY, MIN, TOTALS, Join
-from dibs.language.pairing import fields_of_pair, name_in_pair
+from dibs.language.joins import (
+    COUNT,
+    COUNT_DISTINCT,
+    EXISTS,
+    MAX_BY,
+    MIN,
+    TOTALS,
+    Join,
+    join_within,
+    read_of_pair,
+)
+from dibs.language.pairing import NOW, name_in_pair
 from dibs.language.printer import PAIRED, is_paired
 from dibs.reference.computed import with_computed
 from dibs.reference.predicates import range_ends, truth_of
@@ -27,7 +37,8 @@ from dibs.reference.values import OfNoKind, ValuesByName, find_key, key_beside
 
 
 def join_values(join: Join, values: ValuesByName, documents: Iterable[ValuesByName]) -> list[Any]:
-    return values_of_found(join, values, [document for document in documents if is_met(join, values, document)])
+    every = list(documents)
+    return values_of_found(join, values, [document for document in every if is_met(join, values, document, every)])
 
 
 def values_of_found(join: Join, values: ValuesByName, found: list[ValuesByName]) -> list[Any]:
@@ -67,28 +78,38 @@ def times(factor: float, value: Any) -> float:
         return factor * (math.inf if value > 0 else -math.inf)
 
 
-def is_met(join: Join, values: ValuesByName, document: ValuesByName) -> bool:
-    """Whether the condition of the join is TRUE for this pair."""
+def is_met(join: Join, values: ValuesByName, document: ValuesByName, every: Sequence[ValuesByName]) -> bool:
+    """Whether the condition of the join is TRUE for this pair. every: all documents."""
 
-    return is_true(join.condition, values, document)
+    return is_true(join.condition, values, document, every)
 
 
-def is_true(condition: Expression, values: ValuesByName, document: ValuesByName) -> bool:
+def is_true(condition: Expression, values: ValuesByName, document: ValuesByName, every: Sequence[ValuesByName]) -> bool:
     def truth_of_leaf(leaf: Predicate) -> bool | None:
         if isinstance(leaf, PairCompare):
             return any(pairs(leaf, values, document))
-        return truth_of(*in_pair(leaf, values, document)) if is_paired(leaf.attribute) else truth_of(leaf, document)
+        if is_paired(leaf.attribute):
+            return truth_of(*in_pair(leaf, values, document, every))
+        return truth_of(leaf, document)
 
     return truth_of_tree(condition, truth_of_leaf) is True
 
 
-def in_pair(leaf: Predicate, values: ValuesByName, document: ValuesByName) -> tuple[Predicate, ValuesByName]:
-    """A test of what is computed from both, as one of an event that has the attributes of both."""
-    events, documents = fields_of_pair(leaf.attribute)
+def in_pair(
+    leaf: Predicate, values: ValuesByName, document: ValuesByName, every: Sequence[ValuesByName]
+) -> tuple[Predicate, ValuesByName]:
+    """A test of what is computed from both, or of a join within the join, as one of an event that has the attributes of
+    both."""
+    events, documents = read_of_pair(leaf.attribute)
     both = {name_in_pair(name, True): values.get(name, []) for name in events}
     both |= {name_in_pair(name, False): document.get(name, []) for name in documents}
-    name = leaf.attribute[len(PAIRED) :]
-    return leaf._replace(attribute=name), with_computed(both, [name])
+    name, join = leaf.attribute[len(PAIRED) :], join_within(leaf.attribute)
+    own = leaf._replace(attribute=name)
+    now = name_in_pair(NOW, True)  # which is an attribute of the pair
+    if join is None:
+        return own, with_computed(both, [name], now)
+    both = {**both, **with_computed(both, join.event_attributes, now)}
+    return own, {name: join_values(join, both, every)}
 
 
 def pairs(leaf: PairCompare, values: ValuesByName, document: ValuesByName) -> Iterator[tuple[Any, Any]]:

@@ -96,7 +96,7 @@ A DESTINATION {"name", "kind": "webhook" | "stream" | "kafka", "target", "limit"
                                              "event", "count", "subscriptions" (the first 100)}; `event: lost`,
                                              data {"count"} when the reader is too slow. ?subscription= only those
     GET    /v1/stats                read     numbers of the tenant's matcher, its plan, load and latencies
-    GET    /v1/whoami               any      {"tenant", "roles", "limits"}
+    GET    /v1/whoami               any      {"tenant", "roles", "limits", "types": of attributes, as declared}
     GET    /v1/audit                admin    ?limit ?before -> {"entries": [{"number", "time", "token", "action",
                                              "id", "status"}]}
     GET    /health                  nobody   200 {"status": "ok"}: the process answers

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from dibs.arguments import OnError
 from dibs.errors import Rejected
+from dibs.language.types import Types
 from dibs.matcher import Matcher
 from dibs.spark.applying import Change, apply_changes
 from dibs.spark.frames import subscription_columns
@@ -45,9 +46,9 @@ class Feed(Protocol):
 class Fed:
     """The folder, and what was left out of it."""
 
-    def __init__(self, folder: Path, on_error: OnError) -> None:
+    def __init__(self, folder: Path, on_error: OnError, types: Types | None) -> None:
         self.folder, self._on_error = folder, on_error
-        self._matcher = Matcher.open(folder)
+        self._matcher = Matcher.open(folder, types=types)
         self._rejected = 0
 
     def apply(self, changes: Iterable[Change]) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from dibs.arguments import OnError
 from dibs.errors import ArgumentError, DibsError, Rejected, SubscriptionErrors, show
+from dibs.language.types import Types
 from dibs.spark.applying import become
 from dibs.spark.fed import Fed, Feed, Heard, collect_subscriptions
 from dibs.spark.frames import COLUMNS, name_columns, subscription_columns
@@ -62,18 +63,23 @@ class Topic:
 
 
 def feed_of(
-    subscriptions: Any, spark: SparkSession, state: Path, on_error: OnError, order: str | Sequence[str] | None
+    subscriptions: Any,
+    spark: SparkSession,
+    state: Path,
+    on_error: OnError,
+    order: str | Sequence[str] | None,
+    types: Types | None = None,
 ) -> Feed:
     folder = state / FOLDER
     if isinstance(subscriptions, DataFrame) and subscriptions.isStreaming:
-        return ChangeStream(subscriptions, folder, on_error, order)
+        return ChangeStream(subscriptions, folder, on_error, order, types)
     refuse_order(order)
     if isinstance(subscriptions, Topic):
-        return ChangeStream(subscriptions.read(spark), folder, on_error, None)
+        return ChangeStream(subscriptions.read(spark), folder, on_error, None, types)
     if isinstance(subscriptions, Table):
-        return TableFeed(subscriptions, spark, folder, on_error)
+        return TableFeed(subscriptions, spark, folder, on_error, types)
     if isinstance(subscriptions, DataFrame):
-        return FrameFeed(subscriptions, folder, on_error)
+        return FrameFeed(subscriptions, folder, on_error, types)
     raise ArgumentError(
         "the subscriptions of a stream are the path of a folder or table, a Table, a Topic or a DataFrame, not "
         f"{show(subscriptions)}; save a Matcher (Matcher.save) or open it as a folder (Matcher.open) and give its path"
@@ -91,9 +97,9 @@ def refuse_order(order: Any) -> None:
 class FrameFeed(Fed):
     """A batch DataFrame, read when the stream starts."""
 
-    def __init__(self, frame: DataFrame, folder: Path, on_error: OnError) -> None:
+    def __init__(self, frame: DataFrame, folder: Path, on_error: OnError, types: Types | None = None) -> None:
         subscription_columns(frame)
-        super().__init__(folder, on_error)
+        super().__init__(folder, on_error, types)
         self._frame = frame
 
     def start(self, stay: bool) -> None:
@@ -106,11 +112,18 @@ class FrameFeed(Fed):
 class ChangeStream(Fed):
     """A query of its own that applies changes as they come."""
 
-    def __init__(self, changes: DataFrame, folder: Path, on_error: OnError, order: str | Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        changes: DataFrame,
+        folder: Path,
+        on_error: OnError,
+        order: str | Sequence[str] | None,
+        types: Types | None = None,
+    ) -> None:
         changes = name_columns(changes)
         _check_columns(changes)
         self._ordering = find_order(changes, order)
-        super().__init__(folder, on_error)
+        super().__init__(folder, on_error, types)
         self._query: Any = None
         self._failed: DibsError | None = None
 

@@ -66,6 +66,7 @@ class StreamOptions(TypedDict, total=False):
     state: str | os.PathLike[str] | None
     history: Any
     strict: bool
+    types: Mapping[str, str] | None
 
 
 def check_names(given: Mapping[str, Any], known: type) -> None:

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
 from dibs import engine
-from dibs.arguments import OnError, check_callable, check_on_error, check_text
+from dibs.arguments import check_callable, check_on_error, check_text
 from dibs.errors import ArgumentError, DibsError, show
+from dibs.language.types import check_types
 from dibs.spark.fed import Feed
 from dibs.spark.feeds import Topic, feed_of, refuse_order
 from dibs.spark.frames import is_connect
@@ -99,6 +100,8 @@ def stream(
                    DataFrame is History(documents).
     strict         as for `match`; without it, what does not fit the events is warned of, and in the `mistakes` of each
                    batch's metrics.
+    types          of attributes, where they are declared, for subscriptions that are a table, a topic or a frame: as
+                   for a Matcher, and the same when it is started again. A folder has its own.
     """
     if not getattr(events, "isStreaming", False):
         raise DibsError("the events of a stream are a streaming DataFrame (spark.readStream): use backfill for a batch")
@@ -184,7 +187,7 @@ def _prepare(
         if growing is not None:
             growing.check(events, {find_query(checkpoint), os.fspath(checkpoint)})
         engine.compile_kernels()  # for all kernels: those of the workers too, which get them from here
-        living, feed = _living(events, subscriptions, folder, ledger, on_error, options.get("order"))
+        living, feed = _living(events, subscriptions, folder, ledger, options)
     except BaseException:
         ledger.close()
         raise
@@ -204,16 +207,16 @@ def _refuse_connect(events: DataFrame, name: str, instead: str) -> None:
 
 
 def _living(
-    events: DataFrame,
-    subscriptions: Any,
-    state: Path,
-    ledger: Ledger,
-    on_error: OnError,
-    order: str | Sequence[str] | None,
+    events: DataFrame, subscriptions: Any, state: Path, ledger: Ledger, options: StreamOptions
 ) -> tuple[Living, Feed | None]:
+    order, given = options.get("order"), options.get("types")
+    types = None if given is None else check_types(given)
     if isinstance(subscriptions, (str, os.PathLike)):
         refuse_order(order)
         folder = Path(local_path(subscriptions) or os.fspath(subscriptions)).absolute()
+        is_compiled = store.is_durable(folder) or (folder / store.HEAD).exists() or has_versions(subscriptions)
+        if types is not None and is_compiled:
+            raise ArgumentError(f"types= is for subscriptions of a table, a topic or a frame: {folder} has its own")
         if store.is_durable(folder):
             return DurableFolder(folder, state, ledger.last()), None
         if (folder / store.HEAD).exists():
@@ -221,7 +224,7 @@ def _living(
         if has_versions(subscriptions):
             return Compiled(place_of(subscriptions), state), None
         subscriptions = Table(os.fspath(subscriptions))
-    feed = feed_of(subscriptions, events.sparkSession, state, on_error, order)
+    feed = feed_of(subscriptions, events.sparkSession, state, options.get("on_error", "raise"), order, types)
     try:
         return DurableFolder(feed.folder, state, ledger.last()), feed
     except BaseException:

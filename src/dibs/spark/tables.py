@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dibs.arguments import OnError
 from dibs.errors import ArgumentError, DibsError, show
+from dibs.language.types import Types
 from dibs.spark.applying import become
 from dibs.spark.fed import Fed, Heard, collect_subscriptions, log
 from dibs.spark.frames import FORMATS, find_format, is_table_name
@@ -74,8 +75,10 @@ class _NotWhole(DibsError):
 
 
 class TableFeed(Fed):
-    def __init__(self, table: Table, spark: SparkSession, folder: Path, on_error: OnError) -> None:
-        super().__init__(folder, on_error)
+    def __init__(
+        self, table: Table, spark: SparkSession, folder: Path, on_error: OnError, types: Types | None = None
+    ) -> None:
+        super().__init__(folder, on_error, types)
         self._table, self._spark = table, spark
         self._stamp: object = None  # of the table as it was taken
         self._shrunk: object = None  # of one that was reported

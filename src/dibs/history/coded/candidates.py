@@ -1,15 +1,16 @@
-"""Joins with values that are computed from the event and a document together (language.pairing).
+"""Joins with values that are computed from the event and a document together (language.pairing), or with others within.
 
-Each conjunction is answered in two steps: kernels list the documents that satisfy what does not mix both, through
-indexes as always; for each of these pairs the values are computed, over columns, by what computes those of events
-(coding.computed): a pair is an event with the attributes of both.
+Each conjunction is answered in steps: kernels list the documents that satisfy what does not mix both, through indexes
+as always; for each of these pairs the values are computed, over columns, by what computes those of events
+(coding.computed): a pair is an event with the attributes of both. For the pairs that are left the joins within are
+answered, as for any events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,18 @@ from dibs.history.coded.columns import Snapshot
 from dibs.history.coded.known import Ints
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
 from dibs.history.coded.operands import operands_of
-from dibs.history.coded.program import Builder, conjunctions_of
+from dibs.history.coded.program import Builder, Compiled, conjunctions_of
+from dibs.history.keys import cells_of, plain_values
 from dibs.history.plan import Plan, conjunction_of
 from dibs.language.expression import TRUE, And, Compare, IsNull, Predicate
-from dibs.language.pairing import fields_of_pair, name_in_pair
-from dibs.language.printer import PAIRED, is_paired
+from dibs.language.joins import join_within, read_of_pair
+from dibs.language.pairing import NOW, name_in_pair
+from dibs.language.printer import PAIRED, YES, is_condition, is_paired
+from dibs.reference import truth_of
 from dibs.thresholds import thresholds
+
+if TYPE_CHECKING:
+    from dibs.history.state import State
 
 
 class _Listed(NamedTuple):
@@ -38,36 +45,71 @@ class _Listed(NamedTuple):
     place: int  # of the join among the plans
     number: int  # of the join that lists its candidates
     leaves: tuple[Predicate, ...]  # what is left to be computed for each of them
+    joins: tuple[Predicate, ...]  # and what is asked of joins within
+
+
+class Within(Protocol):
+    """What answers joins within joins (history.answering)."""
+
+    compiled: list[Compiled]
+
+    def answer(
+        self, values: EventValues, needed: NDArray[np.bool_] | None, states: Sequence[State], snapshot: Snapshot
+    ) -> EventValues: ...
+
+
+class _Pairs:
+    """What is read of events and documents to make pairs of them, and what that gives."""
+
+    def __init__(self, leaves: Sequence[Predicate]):
+        read = [read_of_pair(leaf.attribute) for leaf in leaves]
+        joins = [join for leaf in leaves if (join := join_within(leaf.attribute)) is not None]
+        self.events = sorted({name for events, _ in read for name in events})
+        self.documents = sorted({name for _, documents in read for name in documents})
+        self.names = tuple(sorted({leaf.attribute[len(PAIRED) :] for leaf in leaves}))
+        asked = (name for join in joins for name in join.event_attributes)
+        self.wanted = WantedNames([*self.names, *asked]).at_time_of(name_in_pair(NOW, True))
+
+    def compute(self, values: EventValues, snapshot: Snapshot, event: Ints, row: Ints) -> EventValues:
+        return compute_pairs(values, snapshot, event, row, self.events, self.documents, self.wanted)
 
 
 class PairedJoins:
     """Those of the plans at these places that can be answered so."""
 
-    def __init__(self, plans: Sequence[Plan], places: Sequence[int]):
+    def __init__(self, plans: Sequence[Plan], places: Sequence[int], answerer: Callable[[Sequence[str]], Within]):
         builder = Builder()
         self._parts: list[_Listed] = []
         for place in places:
             for form in conjunctions_of(plans[place].join.condition) or ():
                 tests = tuple(predicate for predicate in form if not is_paired(predicate.attribute))
                 number = builder.add_rows([conjunction_of(And(tests) if tests else TRUE, None)])
-                leaves = tuple(predicate for predicate in form if is_paired(predicate.attribute))
-                self._parts.append(_Listed(place, number, leaves))
+                paired = [predicate for predicate in form if is_paired(predicate.attribute)]
+                leaves = tuple(leaf for leaf in paired if join_within(leaf.attribute) is None)
+                joins = tuple(leaf for leaf in paired if join_within(leaf.attribute) is not None)
+                self._parts.append(_Listed(place, number, leaves, joins))
         self.places = sorted({part.place for part in self._parts})
-        names = [leaf.attribute for part in self._parts for leaf in part.leaves]
-        fields = [fields_of_pair(name) for name in names]
-        self._events = sorted({name for event, _ in fields for name in event})
-        self._documents = sorted({name for _, document in fields for name in document})
-        for name in self._documents:
+        self._computed = _Pairs([leaf for part in self._parts for leaf in part.leaves])
+        self._asked = _Pairs([leaf for part in self._parts for leaf in part.joins])
+        for name in (*self._computed.documents, *self._asked.documents):
             builder.add_name(name)
-        self.compiled = builder.compile()
-        self._wanted = WantedNames(name[len(PAIRED) :] for name in names)
+        self._compiled = builder.compile()
+        self._within = answerer(self._asked.names) if self._asked.names else None
+        self.compiled = [self._compiled] if self.places else []  # and those of the joins within
+        self.compiled += self._within.compiled if self._within is not None else []
 
     def find(
-        self, values: EventValues, snapshot: Snapshot, view: View, needed: NDArray[np.bool_] | None
+        self,
+        values: EventValues,
+        snapshot: Snapshot,
+        view: View,
+        states: Sequence[State],
+        needed: NDArray[np.bool_] | None = None,
     ) -> Iterator[tuple[int, Ints, Ints]]:
-        """(place, events, documents) of all pairs that satisfy a join, by event and document. needed: event, place."""
-        program, ends = self.compiled.bind(snapshot)
-        operands = operands_of(values, self.compiled, ends, snapshot)
+        """(place, events, documents) of all pairs that satisfy a join, by event and document. states: one for all
+        events, or one for each. needed: event, place."""
+        program, ends = self._compiled.bind(snapshot)
+        operands = operands_of(values, self._compiled, ends, snapshot)
         tally = room_for_totals(program.joins.function, snapshot.size)
         tests, conjunctions, joins, slots = program.tests, program.conjunctions, program.joins, program.slots
         seen = np.zeros(snapshot.size, np.int32)
@@ -80,7 +122,7 @@ class PairedJoins:
                 pairs
                 for part in self._parts
                 if part.place == place
-                for pairs in self._satisfy(part, asked, events, values, snapshot)
+                for pairs in self._satisfy(part, asked, events, values, snapshot, states)
             ]
             event, row = (np.concatenate([np.empty(0, np.int64), *each]) for each in (list(zip(*found)) or [(), ()]))
             order = np.lexsort((row, event))
@@ -89,7 +131,13 @@ class PairedJoins:
             yield place, event[is_new], row[is_new]
 
     def _satisfy(
-        self, part: _Listed, asked: Asked, events: Ints, values: EventValues, snapshot: Snapshot
+        self,
+        part: _Listed,
+        asked: Asked,
+        events: Ints,
+        values: EventValues,
+        snapshot: Snapshot,
+        states: Sequence[State],
     ) -> Iterator[tuple[Ints, Ints]]:
         """The pairs that satisfy a conjunction, some at a time."""
         asked.seen[:] = 0
@@ -103,11 +151,13 @@ class PairedJoins:
             row = list_candidates(asked, events[first:end], part.number, offsets).astype(np.int64)
             event = np.repeat(events[first:end], counts[first:end])
             if part.leaves and len(event):
-                both = compute_pairs(values, snapshot, event, row, self._events, self._documents, self._wanted)
-                held = np.ones(len(event), np.bool_)
-                for leaf in part.leaves:
-                    held &= _holds(both, leaf)
-                event, row = event[held], row[held]
+                both = self._computed.compute(values, snapshot, event, row)
+                event, row = _kept(both, part.leaves, event, row)
+            if part.joins and len(event):
+                assert self._within is not None
+                both = self._asked.compute(values, snapshot, event, row)
+                own = states if len(states) == 1 else [states[each] for each in event.tolist()]
+                event, row = _kept(self._within.answer(both, None, own, snapshot), part.joins, event, row)
             yield event, row
             first = end
 
@@ -138,8 +188,7 @@ def compute_pairs(
         u = both.unreadable
         lost = Unreadable(np.append(u.event, pair[bad]).astype(np.int32), np.append(u.name, code[bad]).astype(np.int32))
         both = replace(both, unreadable=lost)
-    assert wanted.computed is not None
-    return compute(both, wanted.computed)
+    return both if wanted.computed is None else compute(both, wanted.computed)
 
 
 def _of_events(values: EventValues, event: Ints, place: Ints, wanted: WantedNames) -> EventValues:
@@ -168,10 +217,15 @@ def _of_events(values: EventValues, event: Ints, place: Ints, wanted: WantedName
     offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
     data = s.data[np.repeat(s.offsets[at] - offsets[:-1], sizes) + np.arange(offsets[-1])]
     made["strings"] = Strings(pair, name, offsets, data)
-    ranges = np.array([(e, c) for e, c, _ in values.ranges], np.int32).reshape(-1, 2)
-    _, pair, name = repeat(Unreadable(np.append(u.event, ranges[:, 0]), np.append(u.name, ranges[:, 1])))
+    _, pair, name = repeat(u)
     made["unreadable"] = Unreadable(pair, name)
-    return EventValues(len(event), wanted.names, **made)
+    ranges = [
+        (int(p), int(place[code]), found)
+        for e, code, found in values.ranges
+        if place[code] >= 0
+        for p in range(start[e], start[e] + size[e])
+    ]
+    return EventValues(len(event), wanted.names, ranges=ranges, **made)
 
 
 def _of_documents(snapshot: Snapshot, column: int, row: Ints, code: int) -> Iterator[tuple[Ints, ...]]:
@@ -185,15 +239,28 @@ def _of_documents(snapshot: Snapshot, column: int, row: Ints, code: int) -> Iter
     yield pair, np.full(len(pair), code), *(each[at] for each in snapshot.extra)
 
 
+def _kept(both: EventValues, leaves: Sequence[Predicate], event: Ints, row: Ints) -> tuple[Ints, Ints]:
+    """The pairs that satisfy all of these."""
+    held = np.ones(len(event), np.bool_)
+    for leaf in leaves:
+        held &= _holds(both, leaf)
+    return event[held], row[held]
+
+
 def _holds(both: EventValues, leaf: Predicate) -> NDArray[np.bool_]:
-    """Which pairs satisfy a test of what was computed: a condition, or IS [NOT] NULL."""
-    code = both.names.codes[leaf.attribute[len(PAIRED) :]]  # type: ignore[attr-defined]
+    """Which pairs satisfy a test of what was computed, or of what joins within gave."""
+    name = leaf.attribute[len(PAIRED) :]
+    code = both.names.codes[name]  # type: ignore[attr-defined]
     held = np.zeros(both.events, np.bool_)
-    if isinstance(leaf, Compare):
+    if isinstance(leaf, Compare) and is_condition(name) and leaf.literal == YES:
         b = both.booleans
         held[b.event[(b.name == code) & (b.value == (leaf.operator == "="))]] = True
         return held
-    assert isinstance(leaf, IsNull)
+    if not isinstance(leaf, IsNull):
+        own = leaf._replace(attribute=name)
+        for pair, cells in cells_of(both, [name])[name].items():
+            held[pair] = truth_of(own, {name: plain_values(cells)}) is True
+        return held
     for rows in (both.numbers, both.strings, both.times, both.booleans):
         held[rows.event[rows.name == code]] = True
     if leaf.negated:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dibs.jit.undisturbed import bring
-from dibs.language.functions.plain import Number, Plain, is_integer
+from dibs.language.functions.plain import Array, Number, Plain, is_integer
 from dibs.language.functions.table import function
 from dibs.language.regex import MAX_PROGRAM, compile_regex
 
@@ -171,6 +171,25 @@ def replace_matches(text: str, pattern: str, by: str) -> str | None:
         if size > LONGEST:
             return None
     return "".join([*pieces, text[at:]])
+
+
+@function("SPLIT", "S S N?", "L", "the parts, where the regular expression cuts the text; at most so many, if above 0")
+def split(text: str, pattern: str, most: int = -1) -> Array | None:
+    found = _regex(pattern)
+    if found is None or not is_integer(most):
+        return None
+    most = int(most) if most > 0 else LONGEST + 1
+    if not pattern and text:
+        return Array((*text[: most - 1], text[most - 1 :]) if most < len(text) else tuple(text))
+    parts: list[Plain] = []
+    at = 0
+    for match in found.finditer(text):
+        if len(parts) == most - 1:
+            break
+        if match.end():  # an empty match at the beginning cuts nothing off
+            parts.append(text[at : match.start()])
+            at = match.end()
+    return Array((*parts, text[at:]))
 
 
 def _expand(by: str, match: Any) -> str | None:

@@ -39,7 +39,7 @@ async def ready(call: Call) -> Answer:
 async def whoami(call: Call) -> Answer:
     identity = call.identity
     about = {"tenant": identity.tenant, "token": identity.token, "roles": sorted(identity.roles)}
-    return Answer.of(about | {"limits": call.tenant.limits.show()})
+    return Answer.of(about | {"limits": call.tenant.limits.show(), "types": call.tenant.matcher.types})
 
 
 async def stats(call: Call) -> Answer:

@@ -1,7 +1,8 @@
 """By which attributes joins equate events and documents: what brings the two together.
 
 Of each conjunction of a join one equality of a document's attribute with the event's is enough: a document that does
-not satisfy it makes no difference. A join that has a conjunction without one speaks of every document.
+not satisfy it makes no difference. A join that has a conjunction without one speaks of every document. So does one
+whose joins within do: `x.user = d.user` leads from document to document, `x.user = user` from the event.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dibs.history.coded.program import conjunctions_of
-from dibs.language.expression import Expression, PairCompare
-from dibs.language.joins import ENDS, document_text, join_of, read_attributes, text_of
+from dibs.language.expression import PairCompare, Predicate
+from dibs.language.joins import ENDS, Join, document_text, join_of, paths_of, read_attributes, text_of
+from dibs.language.pairing import name_of_event
 from dibs.language.printer import name_text
 
 
@@ -59,7 +61,7 @@ def find_keys(names: Iterable[str]) -> Keys:
     choices: list[list[Pair]] = []
     unkeyed = []
     for join in joins.values():
-        found = _choices(join.condition)
+        found = _choices(join)
         if found is None:
             unkeyed.append(text_of(join))
         else:
@@ -69,24 +71,40 @@ def find_keys(names: Iterable[str]) -> Keys:
     return Keys(
         tuple(pair for pair, _ in sorted(chosen.items(), key=lambda item: (-item[1], item[0]))),
         tuple(unkeyed),
-        tuple(text_of(join) for join in joins.values() if join.function in ENDS),
-        frozenset(read_attributes(name for join in joins.values() for name in join.event_attributes)),
-        frozenset(read_attributes(name for join in joins.values() for name in join.document_attributes)),
+        tuple(text_of(join) for join in joins.values() if _is_ordered(join)),
+        paths_of(read_attributes(name for join in joins.values() for name in join.event_attributes)),
+        paths_of(read_attributes(name for join in joins.values() for name in join.document_attributes)),
         len(joins),
     )
 
 
-def _choices(condition: Expression) -> list[list[Pair]] | None:
-    """For each conjunction the equalities, of which one is enough; None: some conjunction has none."""
-    conjunctions = conjunctions_of(condition)
+def _is_ordered(join: Join) -> bool:
+    return join.function in ENDS or any(map(_is_ordered, join.joins_within))
+
+
+def _choices(join: Join, depth: int = 0) -> list[list[Pair]] | None:
+    """For each conjunction the equalities, of which one is enough; None: some conjunction has none. depth: how many
+    joins it stands in."""
+    conjunctions = conjunctions_of(join.condition)
     if conjunctions is None:
         return None
     choices = [
-        [Pair(p.event, p.attribute) for p in conjunction if isinstance(p, PairCompare) and _equates(p)]
+        [Pair(event, p.attribute) for p in conjunction if (event := _equated(p, depth)) is not None]
         for conjunction in conjunctions
     ]
+    for within in join.joins_within:
+        choices += _choices(within, depth + 1) or [[]]
     return choices if all(choices) else None
 
 
-def _equates(predicate: PairCompare) -> bool:
-    return predicate.operator == "=" and predicate.offset is None
+def _equated(predicate: Predicate, depth: int) -> str | None:
+    """The attribute of the event that a document's is equated with."""
+    if not isinstance(predicate, PairCompare) or predicate.operator != "=" or predicate.offset is not None:
+        return None
+    name = predicate.event
+    for _ in range(depth):
+        own = name_of_event(name)
+        if own is None:
+            return None
+        name = own
+    return name

@@ -111,6 +111,7 @@ PARTS: dict[str, dict[str, dict[str, JobKey]]] = {
             "keep": JobKey(list, "columns of the events that stand beside each match", []),
             "top": JobKey(int, "only so many matches per event, those of the highest weight"),
             "on_error": JobKey(str, "what to do with bad subscriptions", "raise", choices=("raise", "skip")),
+            "types": JobKey(dict, 'of attributes, for subscriptions of a table or topic: price = "number"', {}),
         }
     },
     "spark": {

@@ -120,6 +120,7 @@ def _arguments(job: JobFile, spark: SparkSession, streaming: bool) -> dict[str, 
         "keep": job.job["keep"],
         "top": job.job["top"],
         "on_error": job.job["on_error"],
+        "types": job.job["types"] or None,
     }
 
 
