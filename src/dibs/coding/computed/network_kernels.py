@@ -19,21 +19,28 @@ def read_addresses(offsets, data, ends, keys):
     groups = np.empty(_GROUPS, np.int64)
     ends[0] = 0
     for i in range(len(offsets) - 1):
-        at = ends[i]
-        if _read_address(data, offsets[i], offsets[i + 1], groups):
-            first = 6
-            for g in range(6):
-                if groups[g] != (0xFFFF if g == 5 else 0):
-                    first = 0
-            if first == 0:
-                keys[at] = _TILDE
-                at += 1
-            for g in range(first, _GROUPS):
-                for k in range(4):
-                    digit = (groups[g] >> (12 - 4 * k)) & 15
-                    keys[at] = digit + (_ZERO if digit < 10 else _SMALL_A - 10)
-                    at += 1
-        ends[i + 1] = at
+        ends[i + 1] = ends[i] + read_key(data, offsets[i], offsets[i + 1], keys, ends[i], groups)
+
+
+@phase(inline=False)
+def read_key(data, start, end, keys, to, groups):
+    """The size of the key of a text, which is written to keys from `to` on; 0: it is no address. There is room for KEY
+    bytes."""
+    if not _read_address(data, start, end, groups):
+        return np.int64(0)
+    at, first = to, 6
+    for g in range(6):
+        if groups[g] != (0xFFFF if g == 5 else 0):
+            first = 0
+    if first == 0:
+        keys[at] = _TILDE
+        at += 1
+    for g in range(first, _GROUPS):
+        for k in range(4):
+            digit = (groups[g] >> (12 - 4 * k)) & 15
+            keys[at] = digit + (_ZERO if digit < 10 else _SMALL_A - 10)
+            at += 1
+    return at - to
 
 
 @phase
