@@ -10,12 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.arrange import writable
-from dibs.coding.computed.columns import evaluate
 from dibs.coding.computed.few import compute_few
 from dibs.coding.computed.naming import ComputedNames
 from dibs.coding.computed.program import Program, empty_column
 from dibs.coding.computed.program_layout import MOST_COMBINATIONS
-from dibs.coding.computed.running import compute_rows, fill_left, with_room
+from dibs.coding.computed.running import compute_rows, evaluate, fill_left, with_room
 from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
 from dibs.jit.undisturbed import bring

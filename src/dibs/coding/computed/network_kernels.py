@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import kernel, phase
+from dibs.jit.kernel import phase
 
 KEY = 33  # bytes of a key, at most
 _DOT, _COLON, _ZERO, _SMALL_A, _LARGE_A, _TILDE = 46, 58, 48, 97, 65, 126
 _GROUPS = 8
 _BAD = -1
-
-
-@kernel
-def read_addresses(offsets, data, ends, keys):
-    """Text i is data[offsets[i]:offsets[i + 1]], and its key keys[ends[i]:ends[i + 1]] afterwards, of no bytes if it is
-    no address. There is room for KEY bytes each."""
-    groups = np.empty(_GROUPS, np.int64)
-    ends[0] = 0
-    for i in range(len(offsets) - 1):
-        ends[i + 1] = ends[i] + read_key(data, offsets[i], offsets[i + 1], keys, ends[i], groups)
 
 
 @phase(inline=False)

@@ -55,6 +55,7 @@ from dibs.language.time_kernels import days_of
 
 _UNITS = UNIT_SIZES
 _SECOND, _DAY = UNIT_SIZES[SECOND], UNIT_SIZES[DAY]
+_DIGITS = 20  # of an integer, with its sign
 _LONGEST = 4096  # bytes of a text that is put together here
 YEAR, QUARTER, MONTH, DAY_OF_MONTH, DAY_OF_WEEK, WEEKDAY, DAY_OF_YEAR, HOUR, MINUTE, SECONDS = range(10)
 _ZERO, _MINUS, _T, _BLANK = 48, 45, 84, 32
@@ -221,6 +222,26 @@ def join_texts(v, a, b, n, left, data, free):
                 data[at] = data[k]
                 at += 1
         v.start[i], v.end[i], free[0] = to, at, at
+
+
+@phase(inline=False)
+def write_texts(v, a, n, left, data, free):
+    """Values as strings: whole numbers; strings are some already, and all else has rules of its own."""
+    for r in range(n):
+        i, to = a + r, free[0]
+        if v.kind[i] == NUMBER and v.whole[i] and to + _DIGITS <= len(data):
+            value, at = v.integer[i], to + _DIGITS
+            while at == to + _DIGITS or value != 0:
+                digit = value % 10 if value >= 0 else (10 - value % 10) % 10
+                at -= 1
+                data[at] = _ZERO + digit
+                value = (value - digit) // 10 if value >= 0 else -((-(value + digit)) // 10)
+            if v.integer[i] < 0:
+                at -= 1
+                data[at] = _MINUS
+            v.kind[i], v.start[i], v.end[i], free[0] = STRING, at, to + _DIGITS, to + _DIGITS
+        else:
+            left[r] |= v.kind[i] != NULL and v.kind[i] != STRING
 
 
 # ---- times ----

@@ -54,6 +54,7 @@ from dibs.coding.computed.program_layout import (
     SAME,
     SIGNS,
     STRING,
+    TEXT_OF,
     TIME,
     TIME_PART,
     TODAY,
@@ -66,6 +67,7 @@ from dibs.coding.computed.program_layout import (
     Literals,
     Machine,
 )
+from dibs.language.expression import Kind, Literal
 from dibs.language.functions.plain import Moment, Plain, plain_of
 from dibs.language.functions.times import MONTHS, SIZES
 from dibs.language.scalars import Call, Field, Interval, Scalar, Value
@@ -109,7 +111,7 @@ _STEPS: dict[str, tuple[int, int, int]] = {
 }
 _FOLDED = {"AND": AND, "OR": OR, "COALESCE": COALESCE, "NVL": COALESCE, "||": CONCAT, "CONCAT": CONCAT}
 _EXTREMES = {"GREATEST": GREATEST, "LEAST": LEAST}
-_MAKES_TEXTS = (LITERAL, LOWER, UPPER, CONCAT, IP_KEY)
+_MAKES_TEXTS = (LITERAL, LOWER, UPPER, CONCAT, IP_KEY, TEXT_OF)
 
 
 class Program(NamedTuple):
@@ -190,6 +192,8 @@ class _Writer:
             self._step(AND, 0, 2)
         elif function == "CASE":
             self._case(arguments)
+        elif function == "CAST" and arguments[1] == Value(Literal(Kind.STRING, "STRING")):
+            self._all(arguments[:1], TEXT_OF, 0, 1)
         elif function in ("DATE_TRUNC", "TIMESTAMPDIFF"):
             self._with_unit(function, arguments)
         else:

@@ -29,6 +29,7 @@ from dibs.coding.computed.other_steps import (
     shift,
     take_part,
     transform_text,
+    write_texts,
 )
 from dibs.coding.computed.program_layout import (
     AND,
@@ -63,6 +64,7 @@ from dibs.coding.computed.program_layout import (
     RIGHT,
     SAME,
     STRING,
+    TEXT_OF,
     TIME_PART,
     TRUNCATE,
     TRUTH,
@@ -139,6 +141,8 @@ def run(code, first, last, n, places, width, columns, holes, literals, data, mac
             join_texts(v, top, top + stride, n, left, data, machine.free)
         elif op >= LOWER and op <= IP_KEY:
             transform_text(op, v, top, n, left, data, machine.free, machine.groups)
+        elif op == TEXT_OF:
+            write_texts(v, top, n, left, data, machine.free)
         elif op >= TIME_PART:
             take_part(op - TIME_PART, v, top, n, left, data)
         elif op >= DAYS_BETWEEN and op <= UNITS and op != TRUNCATE:

@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dibs.coding.computed.program import Program, empty_column, literals_of, machine, program_of
-from dibs.coding.computed.program_layout import Column, Machine
-from dibs.coding.computed.vectors import NULL, STRING, Vector, choose, nulls, of_plain, to_plain
+from dibs.coding.computed.program_layout import Column
+from dibs.coding.computed.vectors import STRING, Vector, choose, empty, nulls, of_plain, to_plain
 from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
 from dibs.language.functions.plain import Plain
-from dibs.language.scalars import Scalar
+from dibs.language.scalars import Field, Scalar, inputs_of
 
 BLOCK = 128  # rows at once, of which the upper values of a stack stay in the nearest cache
 ROOM = 1 << 22  # bytes of texts that the rows of a block make on their way
@@ -75,13 +75,18 @@ def fill_left(result: Vector, left: NDArray[np.bool_], scalar: Scalar, fields: M
     return choose(~left, result, of_plain(values).take(place))
 
 
-def evaluate_vectors(scalar: Scalar, fields: Mapping[str, Vector], rows: int) -> Vector | None:
-    """The column of a computed value, from those of its fields; None: it has no program."""
+def evaluate(scalar: Scalar, fields: Mapping[str, Vector], rows: int) -> Vector:
+    """The column of a computed value, from those of its fields. What has no program is computed row by row, and not
+    function by function: of texts that grow on their way there is one at a time then."""
+    if isinstance(scalar, Field):
+        return fields[scalar.name]
+    fields = {name: fields[name] for name in inputs_of(scalar)}
     program = program_of(scalar, list(fields))
     if program is None or any(vector.months is not None for vector in fields.values()):
-        return None
-    column, data, places = _joined(list(fields.values()), rows)
-    result, left = compute_rows(program, column, *with_room(data, program), places)
+        result, left = empty(rows), np.ones(rows, np.bool_)
+    else:
+        column, data, places = _joined(list(fields.values()), rows)
+        result, left = compute_rows(program, column, *with_room(data, program), places)
     if left.any():
         at = np.flatnonzero(left)
         result = fill_left(result, left, scalar, {name: vector.take(at) for name, vector in fields.items()})
@@ -111,6 +116,3 @@ def _joined(vectors: Sequence[Vector], rows: int) -> tuple[Column, NDArray[np.ui
     if not vectors:
         return empty_column(0), contents[0], places
     return Column(*columns, np.concatenate(starts), np.concatenate(ends)), np.concatenate(contents), places
-
-
-__all__ = ["BLOCK", "NULL", "Machine", "compute_rows", "evaluate_vectors", "fill_left", "with_room"]

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.computed.columns import evaluate
 from dibs.coding.computed.computing import FieldColumns, keys_of
 from dibs.coding.computed.program import Program, literals_of, machine
 from dibs.coding.computed.program_layout import HIGH_OPEN, HOLDS, LEFT_OVER, LOW_OPEN, TRUTH, Combinations
 from dibs.coding.computed.residuals import Residuals
-from dibs.coding.computed.running import BLOCK, with_room
+from dibs.coding.computed.running import BLOCK, evaluate, with_room
 from dibs.coding.computed.vectors import BOOLEAN, NUMBER, Vector, of_plain
 from dibs.coding.values import EventValues, Names, number_key
 from dibs.jit.undisturbed import bring
