@@ -64,8 +64,8 @@ from dibs.coding.computed.program_layout import (
     UNIX,
     UPPER,
     Column,
-    Literals,
     Machine,
+    ProgramLiterals,
 )
 from dibs.language.expression import Kind, Literal
 from dibs.language.functions.plain import Moment, Plain, plain_of
@@ -249,7 +249,7 @@ def empty_column(rows: int) -> Column:
     )
 
 
-def literals_of(values: Sequence[Plain]) -> Literals:
+def literals_of(values: Sequence[Plain]) -> ProgramLiterals:
     """Plain values as constants of programs."""
     made, texts = empty_column(len(values)), b""
     for i, value in enumerate(values):
@@ -267,7 +267,7 @@ def literals_of(values: Sequence[Plain]) -> Literals:
             made.kind[i], made.integer[i] = TIME, value.microseconds
         elif isinstance(value, Interval):
             made.kind[i], made.integer[i] = INTERVAL, value.microseconds
-    return Literals(made, np.frombuffer(texts, np.uint8).copy())
+    return ProgramLiterals(made, np.frombuffer(texts, np.uint8).copy())
 
 
 def machine(rows: int) -> Machine:

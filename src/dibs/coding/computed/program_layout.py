@@ -46,7 +46,7 @@ class Column(NamedTuple):
     end: NDArray[np.int64]
 
 
-class Literals(NamedTuple):
+class ProgramLiterals(NamedTuple):
     """The constants of programs but for numbers in holes."""
 
     column: Column

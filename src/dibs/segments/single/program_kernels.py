@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from dibs.coding.arrange import BOOLEAN, NUMBER, STRING
 from dibs.coding.computed.number_steps import key_of, put_key
 from dibs.coding.computed.program_kernels import run
-from dibs.coding.computed.program_layout import MOST_COMBINATIONS, MOST_STEPS, NULL, TIME, Column, Literals, Machine
+from dibs.coding.computed.program_layout import (
+    MOST_COMBINATIONS,
+    MOST_STEPS,
+    NULL,
+    TIME,
+    Column,
+    Machine,
+    ProgramLiterals,
+)
 from dibs.jit.groups import Clean, Columns, Sized
 from dibs.jit.kernel import phase
 from dibs.jit.scanning import PADDING
@@ -33,7 +41,7 @@ class Programs(NamedTuple):
     field_of: NDArray[np.int32]  # of each wanted name: its field, or -1
     is_made: NDArray[np.uint8]  # of each wanted name: whether a program computes it
     present: int  # the field that is the time of the match, or -1
-    literals: Literals
+    literals: ProgramLiterals
 
 
 class Running(NamedTuple):
