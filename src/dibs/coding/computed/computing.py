@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -203,15 +203,18 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
     return replace(values, **made) if made else values
 
 
+class NumberArrays(NamedTuple):
+    number: NDArray[np.float64]
+    integer: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+
+
 def keys_of(vector: Vector, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
     """Numbers as EventValues has them."""
-    number, whole, integer = vector.number[rows], vector.whole[rows], vector.integer[rows]
-    near = np.where(whole, integer.astype(np.float64), number)
-    is_nan = np.isnan(near)
-    rest = np.where(whole & (near < 2.0**63), integer - np.where(whole & (near < 2.0**63), near, 0).astype(np.int64), 0)
-    top = whole & (near >= 2.0**63)
-    rest = np.where(top, integer - np.iinfo(np.int64).max - 1, rest)
-    return np.where(is_nan, np.inf, near) + 0.0, np.where(is_nan, 1, rest).astype(np.int16)
+    value, rest = np.empty(len(rows), np.float64), np.empty(len(rows), np.int16)
+    numbers = NumberArrays(vector.number, vector.integer, vector.whole)
+    bring("dibs.coding.computed.result_kernels").fill_keys(numbers, rows, value, rest)
+    return value, rest
 
 
 def _append_texts(s: Strings, texts: list[tuple[Any, ...]]) -> Strings:
