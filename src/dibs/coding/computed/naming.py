@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import orjson
@@ -35,6 +36,7 @@ class ComputedNames:
         """own_time: the attribute that is the time of the match. only: those of the names that are meant."""
         codes = {name: code for code, name in enumerate(names)}
         self._names, self._own_time = names, own_time
+        self.in_call: Any = None  # what segments.single.programs makes of them
         own = self._own = [name for name in names if is_computed(name) and (only is None or name in only)]
         self.scalars = [scalar_of(name) for name in own]
         if own_time is not None:

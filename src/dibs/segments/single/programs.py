@@ -12,7 +12,14 @@ from dibs.segments.single.program_kernels import Programs
 
 
 def programs_of(computed: ComputedNames, names: int) -> Programs:
-    """Those of the computed values that have one. names: how many are wanted."""
+    """Those of the computed values that have one, made once for many plans. names: how many are wanted."""
+    if computed.in_call is None:
+        computed.in_call = _make(computed, names)
+    made: Programs = computed.in_call
+    return made
+
+
+def _make(computed: ComputedNames, names: int) -> Programs:
     codes, ends, name, fields, field_ends = [np.empty((0, 2), np.int32)], [0], [], list[int](), [0]
     literals: list[Plain] = []
     number: dict[int, int] = {}  # of each field, by its name's
