@@ -11,6 +11,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -134,7 +135,7 @@ def measure_many(count: int) -> None:
             add(matcher, texts)
         first, second = (run(matcher, events) for matcher in matchers)
         assert first == second or "networks" in name
-        before, after = in_turns([lambda m=m: run(m, events) for m in matchers], 1)  # type: ignore[misc]
+        before, after = in_turns([partial(run, matcher, events) for matcher in matchers], 1)
         print(
             f"{name:28}{before / EVENTS * 1e6:9.3f}{after / EVENTS * 1e6:9.3f}{after / before:7.2f} times", flush=True
         )
@@ -174,7 +175,7 @@ def measure_own(count: int) -> None:
             add(matcher, [form.format(**each) for each in numbers])
             seconds.append((time.process_time() - begin) / count * 1e6)
         found, plain = (run(matcher, events) for matcher in matchers)
-        works = [lambda m=m: run(m, events) for m in matchers]  # type: ignore[misc]
+        works = [partial(run, matcher, events) for matcher in matchers]
         after, before = (t / events.num_rows * 1e6 for t in in_turns(works, 1))
         print(
             f"{name:10}{after:9.2f} us an event, plain {before:9.2f}: {after / before:5.2f} times; "

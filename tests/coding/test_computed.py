@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def test_a_single_event_is_computed_within_its_call(monkeypatch: pytest.MonkeyPa
     matcher = dibs.Matcher()
     matcher.add_many(enumerate(texts))
     matcher.match_batch([{}])
-    events = [
+    events: list[dict[str, Any]] = [
         {"price": 10, "qty": [11, 1], "name": "Phone"},
         {"a": [1, 5], "b": [2, 9], "at": "2024-02-29T09:59:59Z", "host": "10.1.2.3"},
         {"a": "B", "b": 2, "name": ["x", "Y"], "price": None},
@@ -190,8 +191,8 @@ def has_program(name: str) -> bool:
     fields = [Field(str(i)) for i in range(max(FUNCTIONS[name].least, 1))]
     with_two = [*fields, Field("more")]
     unit = Value(Literal(Kind.STRING, "DAY"))
-    cast = [Field("0"), Value(Literal(Kind.STRING, "STRING"))]
-    tried = (fields, with_two, [unit, *fields[1:]], cast)
+    cast: list[Scalar] = [Field("0"), Value(Literal(Kind.STRING, "STRING"))]
+    tried: tuple[Sequence[Scalar], ...] = (fields, with_two, [unit, *fields[1:]], cast)
     return any(program_of(Call(name, tuple(own)), [field.name for field in with_two]) is not None for own in tried)
 
 

@@ -111,8 +111,14 @@ def _joined(vectors: Sequence[Vector], rows: int) -> tuple[Column, NDArray[np.ui
             used += len(contents[-1])
         starts.append(start)
         ends.append(end)
-    names = ("kind", "number", "integer", "whole")
-    columns = [np.concatenate([getattr(v, name) for v in vectors]) if vectors else None for name in names]
     if not vectors:
         return empty_column(0), contents[0], places
-    return Column(*columns, np.concatenate(starts), np.concatenate(ends)), np.concatenate(contents), places
+    column = Column(
+        np.concatenate([vector.kind for vector in vectors]),
+        np.concatenate([vector.number for vector in vectors]),
+        np.concatenate([vector.integer for vector in vectors]),
+        np.concatenate([vector.whole for vector in vectors]),
+        np.concatenate(starts),
+        np.concatenate(ends),
+    )
+    return column, np.concatenate(contents), places

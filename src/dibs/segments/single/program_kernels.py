@@ -52,7 +52,7 @@ class Running(NamedTuple):
     columns: Column  # the values of the event that are fields, in their places; and the time of the match
     next: Annotated[NDArray[np.int32], Sized("values")]  # of a value: 1 + another one of its field, or 0
     first: Annotated[NDArray[np.int32], Clean("nodes")]  # of a field: 1 + one of its values, or 0
-    count: Annotated[NDArray[np.int32], Clean("nodes")]
+    count: Annotated[NDArray[np.int32], Clean("nodes")]  # type: ignore[assignment]  # hides tuple.count
     place: Annotated[NDArray[np.int64], Sized(MOST_STEPS)]  # of the fields of a program: the value that it reads
 
 
