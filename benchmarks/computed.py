@@ -215,14 +215,14 @@ def asked_of_duckdb(name: str, numbers: list[dict[str, Any]], events: pa.Table, 
         return ""
     if name == "circle" or len(numbers) * 20 > 50_000_000:
         return ""
-    some = events.slice(0, 20)
+    asked = events.slice(0, 20)
     columns = {key: [each[key] for each in numbers] for key in ("k", "c", "d", "f")}
     rules = pa.table(columns)
     test = "abs(e.price - r.c) < r.d" if name == "abs" else "e.price * r.f <= r.c"
     begin = time.process_time()
-    count = duckdb.sql(f"SELECT count(*) FROM some e, rules r WHERE e.category = 'c' || r.k AND {test}").fetchone()
+    count = duckdb.sql(f"SELECT count(*) FROM asked e, rules r WHERE e.category = 'c' || r.k AND {test}").fetchone()
     assert rules.num_rows and count is not None
-    return f"; DuckDB {(time.process_time() - begin) / some.num_rows * 1e6:9.1f} us"
+    return f"; DuckDB {(time.process_time() - begin) / asked.num_rows * 1e6:9.1f} us"
 
 
 if __name__ == "__main__":
