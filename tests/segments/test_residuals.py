@@ -9,16 +9,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import dibs
-from dibs.coding.computed.columns import FORMS
+from dibs.coding.computed.running import evaluate
 from dibs.coding.computed.vectors import of_plain, to_plain
 from dibs.coding.computed.verifying import Verifier
 from dibs.language.functions.places import geo_distance
 from dibs.language.normal_form import normal_form
+from dibs.language.scalars import Call, Field
 from dibs.language.sql import parse
 from dibs.matcher import Matcher
 from dibs.reference import matches
@@ -226,8 +226,8 @@ def test_distances_are_the_same_bits_everywhere() -> None:
     places = [[random.uniform(-95, 95), random.uniform(-185, 185)] for _ in range(600)]
     places += [[0, 0], [90, 180], [-90, -180], [math.nan, 0], [52, 13]]
     pairs = [(*a, *b) for a, b in zip(places, random.sample(places, len(places)))]
-    found, done = FORMS["GEO_DISTANCE"](*(of_plain(list(column)) for column in zip(*pairs)))  # type: ignore[misc]
-    assert np.all(done)
+    fields = {str(i): of_plain(list(column)) for i, column in enumerate(zip(*pairs))}
+    found = evaluate(Call("GEO_DISTANCE", tuple(map(Field, fields))), fields, len(pairs))
     wanted = [geo_distance(*pair) for pair in pairs]
     assert to_plain(found) == wanted and any(wanted) and None in wanted
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.computed.columns import evaluate
+from dibs.coding.computed.running import evaluate
 from dibs.coding.computed.vectors import NUMBER, Vector
 from dibs.language.functions.places import DEGREE, RADIUS
 from dibs.language.scalars import Call, Field, Scalar, inputs_of

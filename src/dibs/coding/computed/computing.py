@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dibs.coding.computed.columns import evaluate
+from dibs.coding.arrange import writable
 from dibs.coding.computed.few import compute_few
-from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.naming import ComputedNames
+from dibs.coding.computed.program import Program, empty_column
+from dibs.coding.computed.program_layout import MOST_COMBINATIONS
+from dibs.coding.computed.running import compute_rows, evaluate, fill_left, with_room
 from dibs.coding.computed.vectors import BOOLEAN, INTERVAL, NULL, NUMBER, STRING, TIME, Vector, empty, nulls
 from dibs.coding.values import EventValues, Strings, Unreadable, without_names
+from dibs.jit.undisturbed import bring
 from dibs.language.present import Instants, read_clock
+from dibs.lazy import lazy
 from dibs.thresholds import thresholds
 
 
@@ -31,10 +36,17 @@ def compute(values: EventValues, names: ComputedNames, now: Instants = None) -> 
         names = names.by_columns
     columns = FieldColumns(values, names.is_field)
     parts = []
-    for scalar, code, fields, codes in zip(names.scalars, names.codes, names.fields, names.field_codes):
+    scalars = zip(names.scalars, names.programs, names.codes, names.fields, names.field_codes)
+    for scalar, program, code, fields, codes in scalars:
         event, rows, bad = columns.combine(codes)
-        vectors = {field: columns.vector(c, r) for field, c, r in zip(fields, codes, rows)}
-        result = evaluate(scalar, vectors, len(event))
+        if program is None:
+            vectors = {field: columns.vector(own) for field, own in zip(fields, rows)}
+            result = evaluate(scalar, vectors, len(event))
+        else:
+            result, left = compute_rows(program, columns.cells, *columns.bytes_for(program), rows)
+            if left.any():
+                own = {field: columns.vector(own[left]) for field, own in zip(fields, rows)}
+                result = fill_left(result, left, scalar, own)
         parts.append((code, event, result, bad))
     return _append(values, parts)
 
@@ -57,29 +69,33 @@ class FieldColumns:
         n, s, t, b, u = values.numbers, values.strings, values.times, values.booleans, values.unreadable
         picked = [np.flatnonzero(is_field[rows.name]) for rows in (n, s, t, b)]
         size = sum(map(len, picked))
-        column = empty(size)
-        self.name, event = np.empty(size, np.int32), np.empty(size, np.int32)
+        cells = self.cells = empty_column(size)
+        self._kernels: Any = bring("dibs.coding.computed.program_kernels")
+        self._name, self._event = np.empty(size, np.int32), np.empty(size, np.int32)
+        self._text_row = np.empty(size, np.int64)  # of a string
         at = 0
-        text_rows = np.full(size, -1, np.int64)
         kinds: tuple[Any, ...] = (n, s, t, b)
         for kind, rows, own in zip((NUMBER, STRING, TIME, BOOLEAN), kinds, picked):
             part = slice(at, at + len(own))
-            at += len(own)
-            self.name[part], event[part], column.kind[part] = rows.name[own], rows.event[own], kind
+            self._name[part], self._event[part], cells.kind[part] = rows.name[own], rows.event[own], kind
             if kind == NUMBER:
-                _fill_numbers(column, part, n.value[own], n.rest[own])
+                self._kernels.fill_numbers(writable(n.value), writable(n.rest), own, cells, at)
             elif kind == STRING:
-                text_rows[part] = own
+                cells.start[part], cells.end[part], self._text_row[part] = s.offsets[own], s.offsets[own + 1], own
             else:
-                column.integer[part] = (t.microseconds if kind == TIME else b.value)[own]
-        order = np.lexsort((event, self.name))
-        self.name, self.event = self.name[order], event[order]
-        self.column = Vector(
-            column.kind[order], column.number[order], column.integer[order], column.whole[order], column.text
-        )
-        self.text_rows = text_rows[order]
-        self.strings = s
+                cells.integer[part] = (t.microseconds if kind == TIME else b.value)[own]
+            at += len(own)
+        self._first, self._order = self._kernels.sort_by_name(self._name, len(is_field))
+        self._strings = s
+        self._bytes: dict[bool, tuple[NDArray[np.uint8], int]] = {}
         self.unknown = self._find_unknown(values, u, is_field)
+
+    def bytes_for(self, program: Program) -> tuple[NDArray[np.uint8], int]:
+        """See with_room."""
+        if program.makes_texts not in self._bytes:
+            s = self._strings
+            self._bytes[program.makes_texts] = with_room(s.data[: s.offsets[-1]], program)
+        return self._bytes[program.makes_texts]
 
     @staticmethod
     def _find_unknown(values: EventValues, u: Unreadable, is_field: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
@@ -93,66 +109,61 @@ class FieldColumns:
                 found.setdefault(name, []).append(event)
         return {name: np.unique(np.array(events)) for name, events in found.items()}
 
-    def combine(self, codes: list[int]) -> tuple[NDArray[np.int32], list[NDArray[np.int64]], NDArray[np.int64]]:
+    def combine(self, codes: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
         """For each combination of values of these attributes: its event, and of each attribute the place of its value
         (-1: it has none). And the events whose value is unknown, which have no combination."""
+        places = np.full((len(codes), self.events), -1, np.int64)
+        counts = np.zeros((len(codes), self.events), np.int32)
+        most = 0
+        for k, code in enumerate(codes):
+            own = self._order[self._first[code] : self._first[code + 1]]
+            most = max(most, self._kernels.place_values(own, self._event, places[k], counts[k]))
         bad = np.zeros(self.events, np.bool_)
-        starts, counts = [], []
         for code in codes:
-            first, last = np.searchsorted(self.name, [code, code + 1])
-            count = np.bincount(self.event[first:last], minlength=self.events)
-            starts.append(first + np.cumsum(count) - count)
-            counts.append(count)
             if code in self.unknown:
                 bad[self.unknown[code]] = True
-        total = np.ones(self.events, np.float64)
-        for count in counts:
-            total *= np.maximum(count, 1)
+        if most <= 1 and not bad.any():
+            return np.arange(self.events, dtype=np.int32), places, np.flatnonzero(bad)
+        return self._combine_several(codes, np.maximum(counts, 1), places, bad)
+
+    def _combine_several(
+        self, codes: list[int], counts: NDArray[np.int32], places: NDArray[np.int64], bad: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """The same where events have several values of one attribute."""
+        total = np.prod(counts.astype(np.float64), axis=0)
         bad |= total > MOST_COMBINATIONS
         of_event = np.where(bad, 0, total).astype(np.int64)
         event = np.repeat(np.arange(self.events, dtype=np.int32), of_event)
         ends = np.cumsum(of_event)
         number = np.arange(len(event)) - np.repeat(ends - of_event, of_event)  # of the combination within its event
-        rows = []
-        for start, count in zip(starts, counts):
-            several = np.maximum(count, 1)[event]
-            place = start[event] + number % several
+        rows = np.empty((len(codes), len(event)), np.int64)
+        for k, code in enumerate(codes):
+            own = self._order[self._first[code] : self._first[code + 1]]
+            own = own[np.argsort(self._event[own], kind="stable")]
+            starts = np.searchsorted(self._event[own], np.arange(self.events))
+            several = counts[k][event]
+            at = np.minimum(starts[event] + number % several, len(own) - 1)
+            rows[k] = np.where(places[k][event] >= 0, own[at], -1) if len(own) else -1
             number = number // several
-            rows.append(np.where(count[event] > 0, place, -1))
         return event, rows, np.flatnonzero(bad)
 
-    def vector(self, code: int, rows: NDArray[np.int64]) -> Vector:
-        missing = rows < 0
-        there = np.where(missing, 0, rows)
-        if not len(self.name):
+    def vector(self, rows: NDArray[np.int64]) -> Vector:
+        """The values at these places, or NULL."""
+        missing, cells = rows < 0, self.cells
+        if missing.all():
             return empty(len(rows))
-        column = self.column
-        kind = np.where(missing, NULL, column.kind[there]).astype(np.uint8)
+        there = np.where(missing, 0, rows)
+        kind = np.where(missing, NULL, cells.kind[there]).astype(np.uint8)
         text, has_text = nulls(len(rows)), kind == STRING
         if has_text.any():
-            text = self._strings().take(pa.array(np.where(has_text, self.text_rows[there], 0), mask=~has_text))
-        whole = column.whole[there] & ~missing
-        return Vector(kind, column.number[there], column.integer[there], whole, text)
+            text = self._texts.take(pa.array(np.where(has_text, self._text_row[there], 0), mask=~has_text))
+        return Vector(kind, cells.number[there], cells.integer[there], cells.whole[there] & ~missing, text)
 
-    def _strings(self) -> pa.Array:
-        if not hasattr(self, "_text"):
-            s = self.strings
-            buffers = [None, pa.py_buffer(np.ascontiguousarray(s.offsets)), pa.py_buffer(np.ascontiguousarray(s.data))]
-            self._text = pa.Array.from_buffers(pa.large_string(), len(s.event), buffers)
-        return self._text
-
-
-def _fill_numbers(column: Vector, part: slice, value: NDArray[np.float64], rest: NDArray[np.int16]) -> None:
-    is_nan = np.isinf(value) & (rest != 0)
-    number = np.where(is_nan, np.nan, value)
-    whole = (np.floor(number) == number) & (number >= -(2.0**63)) & (number <= 2.0**63)
-    near = np.where(whole & (number < 2.0**63), number, 0.0).astype(np.int64)
-    over = number == 2.0**63  # an integer below it, or one that is too large
-    integer = near + rest
-    integer = np.where(over, np.iinfo(np.int64).max + (rest.astype(np.int64) + 1), integer)
-    whole &= ~over | (rest < 0)
-    column.number[part], column.whole[part] = number, whole
-    column.integer[part] = np.where(whole, integer, 0)
+    @lazy
+    def _texts(self) -> pa.Array:
+        s = self._strings
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(s.offsets)), pa.py_buffer(np.ascontiguousarray(s.data))]
+        return pa.Array.from_buffers(pa.large_string(), len(s.event), buffers)
 
 
 # ---- results ----
@@ -192,15 +203,18 @@ def _append(values: EventValues, parts: list[_Part]) -> EventValues:
     return replace(values, **made) if made else values
 
 
+class NumberArrays(NamedTuple):
+    number: NDArray[np.float64]
+    integer: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+
+
 def keys_of(vector: Vector, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
     """Numbers as EventValues has them."""
-    number, whole, integer = vector.number[rows], vector.whole[rows], vector.integer[rows]
-    near = np.where(whole, integer.astype(np.float64), number)
-    is_nan = np.isnan(near)
-    rest = np.where(whole & (near < 2.0**63), integer - np.where(whole & (near < 2.0**63), near, 0).astype(np.int64), 0)
-    top = whole & (near >= 2.0**63)
-    rest = np.where(top, integer - np.iinfo(np.int64).max - 1, rest)
-    return np.where(is_nan, np.inf, near) + 0.0, np.where(is_nan, 1, rest).astype(np.int16)
+    value, rest = np.empty(len(rows), np.float64), np.empty(len(rows), np.int16)
+    numbers = NumberArrays(vector.number, vector.integer, vector.whole)
+    bring("dibs.coding.computed.result_kernels").fill_keys(numbers, rows, value, rest)
+    return value, rest
 
 
 def _append_texts(s: Strings, texts: list[tuple[Any, ...]]) -> Strings:

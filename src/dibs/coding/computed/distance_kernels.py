@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from dibs.jit.kernel import kernel, phase
+from dibs.jit.kernel import phase
 from dibs.language.functions.places import DEGREE, RADIUS
-
-
-@kernel
-def measure(lat, lon, lat_2, lon_2, metres):
-    """Fills in the distance of each pair of places, or NaN where one is none. All arrays are of one length."""
-    known = np.full(4, math.nan)
-    for i in range(len(metres)):
-        metres[i] = distance(lat[i], lon[i], lat_2[i], lon_2[i], known)
 
 
 @phase(inline=False)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.naming import ComputedNames
+from dibs.coding.computed.program_layout import MOST_COMBINATIONS
 from dibs.coding.computed.wholes import decode
 from dibs.coding.values import EventValues, number_key
 from dibs.language.functions import evaluate

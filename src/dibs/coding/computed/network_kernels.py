@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.jit.kernel import kernel, phase
+from dibs.jit.kernel import phase
 
 KEY = 33  # bytes of a key, at most
 _DOT, _COLON, _ZERO, _SMALL_A, _LARGE_A, _TILDE = 46, 58, 48, 97, 65, 126
@@ -12,28 +12,25 @@ _GROUPS = 8
 _BAD = -1
 
 
-@kernel
-def read_addresses(offsets, data, ends, keys):
-    """Text i is data[offsets[i]:offsets[i + 1]], and its key keys[ends[i]:ends[i + 1]] afterwards, of no bytes if it is
-    no address. There is room for KEY bytes each."""
-    groups = np.empty(_GROUPS, np.int64)
-    ends[0] = 0
-    for i in range(len(offsets) - 1):
-        at = ends[i]
-        if _read_address(data, offsets[i], offsets[i + 1], groups):
-            first = 6
-            for g in range(6):
-                if groups[g] != (0xFFFF if g == 5 else 0):
-                    first = 0
-            if first == 0:
-                keys[at] = _TILDE
-                at += 1
-            for g in range(first, _GROUPS):
-                for k in range(4):
-                    digit = (groups[g] >> (12 - 4 * k)) & 15
-                    keys[at] = digit + (_ZERO if digit < 10 else _SMALL_A - 10)
-                    at += 1
-        ends[i + 1] = at
+@phase(inline=False)
+def read_key(data, start, end, keys, to, groups):
+    """The size of the key of a text, which is written to keys from `to` on; 0: it is no address. There is room for KEY
+    bytes."""
+    if not _read_address(data, start, end, groups):
+        return np.int64(0)
+    at, first = to, 6
+    for g in range(6):
+        if groups[g] != (0xFFFF if g == 5 else 0):
+            first = 0
+    if first == 0:
+        keys[at] = _TILDE
+        at += 1
+    for g in range(first, _GROUPS):
+        for k in range(4):
+            digit = (groups[g] >> (12 - 4 * k)) & 15
+            keys[at] = digit + (_ZERO if digit < 10 else _SMALL_A - 10)
+            at += 1
+    return at - to
 
 
 @phase

@@ -1,178 +1,306 @@
-"""Tests that are made last, of numbers, by a small machine: see program.py.
-
-A value is (kind, whole, integer, number) as in a Vector, and one of a stack; what is not a number is NULL.
-"""
+"""The machine that runs programs (program.py), over blocks of rows: a step is done for all rows of a block before the
+next one begins, so that to find out which step it is costs nothing."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from dibs.coding.computed.distance_kernels import distance
-from dibs.coding.computed.program import (
-    ABS,
-    ADD,
-    CONSTANT,
-    DEPTH,
+from dibs.coding.computed.number_steps import (
+    combine_bits,
+    compare,
+    compute,
+    copy_value,
+    divide_whole,
+    key_of,
+    put_key,
+    set_float,
+    transform,
+)
+from dibs.coding.computed.other_steps import (
+    ask,
+    choose,
+    choose_one,
+    find_extreme,
+    join_texts,
+    join_truths,
+    pass_days,
+    put_text,
+    shift,
+    take_part,
+    transform_text,
+    write_texts,
+)
+from dibs.coding.computed.program_layout import (
+    AND,
+    BITS_NOT,
+    BOOLEAN,
+    COALESCE,
+    COMPARED,
+    CONCAT,
+    DAYS_BETWEEN,
     DIVIDE,
+    FAILS,
     FIELD,
     GEO_DISTANCE,
-    NEGATIVE,
-    SQRT,
-    SUBTRACT,
-    TESTS,
+    GREATEST,
+    HIGH_OPEN,
+    HOLDS,
+    HOLE,
+    IF,
+    IP_KEY,
+    IS_NOT_NULL,
+    LEAST,
+    LEFT_OVER,
+    LITERAL,
+    LOW_OPEN,
+    LOWER,
+    NOT,
+    NULL,
+    NULLIF,
+    NUMBER,
+    OR,
+    QUOTIENT,
+    RIGHT,
+    SAME,
+    STRING,
+    TEXT_OF,
+    TIME_PART,
+    TRUNCATE,
+    TRUTH,
+    UNITS,
 )
-from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH
 from dibs.jit.kernel import kernel, phase
-from dibs.language.expression import Kind
 
-_NUMBER = int(Kind.NUMBER)
-_TWO_63 = 2.0**63
-_LEAST = np.int64(-(2**63))
+
+@phase(inline=False)
+def run(code, first, last, n, places, width, columns, holes, literals, data, machine):
+    """The steps from `first` to `last`, for the first n rows of the machine: results are at the bottom of its stack. Of
+    field k a row has the value at columns[places[k * width + place]]; below 0: none. No program is deeper than DEPTH,
+    and bytes are written only where there is room."""
+    v, left, stride = machine.stack, machine.left, len(machine.left)
+    for r in range(n):
+        left[r] = False
+    top = -stride
+    for step in range(first, last):
+        op, argument = np.int64(code[step, 0]), np.int64(code[step, 1])
+        if op == FIELD:
+            top += stride
+            for r in range(n):
+                at = places[argument * width + machine.place[r]]
+                if at >= 0:
+                    copy_value(columns, at, v, top + r)
+                else:
+                    v.kind[top + r] = NULL
+        elif op == HOLE:
+            top += stride
+            for r in range(n):
+                i, at = top + r, machine.hole[r] + argument
+                v.kind[i], v.number[i], v.integer[i], v.whole[i] = (
+                    NUMBER,
+                    holes.number[at],
+                    holes.integer[at],
+                    holes.whole[at],
+                )
+        elif op == LITERAL:
+            top += stride
+            _put_literal(literals, argument, v, top, n, left, data, machine.free)
+        elif op <= DIVIDE:
+            top -= stride
+            compute(op, v, top, top + stride, n, left, data)
+        elif op >= COMPARED and op < SAME:
+            top -= stride
+            compare(op - COMPARED, v, top, top + stride, n, data)
+        elif op <= QUOTIENT:
+            top -= stride
+            divide_whole(op, v, top, top + stride, n)
+        elif op <= RIGHT:
+            top -= stride
+            combine_bits(op, v, top, top + stride, n)
+        elif op <= BITS_NOT:
+            transform(op, v, top, n)
+        elif op == GEO_DISTANCE:
+            top -= 3 * stride
+            _measure(v, top, stride, n, machine.known)
+        elif op in (AND, OR):
+            top -= stride
+            join_truths(op, v, top, top + stride, n)
+        elif op >= NOT and op <= IS_NOT_NULL:
+            ask(op, v, top, n)
+        elif op in (SAME, COALESCE, NULLIF):
+            top -= stride
+            choose(op, v, top, top + stride, n, data)
+        elif op == IF:
+            top -= 2 * stride
+            choose_one(v, top, top + stride, top + 2 * stride, n)
+        elif op in (GREATEST, LEAST):
+            top -= (argument - 1) * stride
+            find_extreme(op, v, top, argument, stride, n, data)
+        elif op == CONCAT:
+            top -= stride
+            join_texts(v, top, top + stride, n, left, data, machine.free)
+        elif op >= LOWER and op <= IP_KEY:
+            transform_text(op, v, top, n, left, data, machine.free, machine.groups)
+        elif op == TEXT_OF:
+            write_texts(v, top, n, left, data, machine.free)
+        elif op >= TIME_PART:
+            take_part(op - TIME_PART, v, top, n, left, data)
+        elif op >= DAYS_BETWEEN and op <= UNITS and op != TRUNCATE:
+            top -= stride
+            pass_days(op, argument, v, top, top + stride, n, left, data)
+        else:
+            shift(op, argument, v, top, n, left, data)
+
+
+@phase(inline=False)
+def _put_literal(literals, argument, v, top, n, left, data, free):
+    column = literals.column
+    if column.kind[argument] != STRING:
+        for r in range(n):
+            copy_value(column, argument, v, top + r)
+    elif put_text(literals.data, column.start[argument], column.end[argument], v, top, data, free):
+        for r in range(1, n):
+            copy_value(v, top, v, top + r)
+    else:
+        for r in range(n):
+            left[r] = True
+            v.kind[top + r] = NULL
+
+
+@phase(inline=False)
+def _measure(v, top, stride, n, known):
+    for r in range(n):
+        a, b, c, d = top + r, top + r + stride, top + r + 2 * stride, top + r + 3 * stride
+        if v.kind[a] == NUMBER and v.kind[b] == NUMBER and v.kind[c] == NUMBER and v.kind[d] == NUMBER:
+            metres = distance(v.number[a], v.number[b], v.number[c], v.number[d], known)
+            if metres == metres:
+                set_float(v, a, metres)
+            else:
+                v.kind[a] = NULL
+        else:
+            v.kind[a] = NULL
 
 
 @kernel
-def test_pairs(code, event, test, first, combinations, columns, constants, tests, holds):
+def fill_numbers(value, rest, rows, column, at):
+    """Numbers as EventValues has them, as values of a column from `at` on."""
+    for i in range(len(rows)):
+        put_key(column, at + i, value[rows[i]], rest[rows[i]])
+
+
+@kernel
+def sort_by_name(name, names):
+    """(where the values of each name begin, the places of all values by name, in their order)."""
+    first = np.zeros(names + 2, np.int64)
+    for i in range(len(name)):
+        first[name[i] + 2] += 1
+    for k in range(2, names + 2):
+        first[k] += first[k - 1]
+    order = np.empty(len(name), np.int64)
+    for i in range(len(name)):
+        order[first[name[i] + 1]] = i
+        first[name[i] + 1] += 1
+    return first, order
+
+
+@kernel
+def place_values(own, event, places, counts):
+    """The place of the first value of each event, and how many it has; returns the largest number."""
+    most = np.int64(0)
+    for i in range(len(own)):
+        e = event[own[i]]
+        if counts[e] == 0:
+            places[e] = own[i]
+        counts[e] += 1
+        most = max(most, np.int64(counts[e]))
+    return most
+
+
+@kernel
+def compute_rows(code, places, columns, literals, data, texts, found, left, done, machine):
+    """The values of a program for rows, from done[0] on, until all are made or texts has no more room for one: then
+    done[0] says how far it came. done[1]: the bytes of texts that are used. places: fields x rows. found.end of a row:
+    where its text ends there, and that of the next one begins."""
+    base, block, rows = machine.free[0], len(machine.left), len(left)
+    width, flat = places.shape[1], places.reshape(-1)
+    at = done[0]
+    while at < rows:
+        n = min(block, rows - at)
+        for r in range(n):
+            machine.place[r] = at + r
+        machine.free[0] = base
+        run(code, 0, len(code), n, flat, width, columns, found, literals, data, machine)
+        size = np.int64(0)
+        for r in range(n):
+            if machine.stack.kind[r] == STRING and not machine.left[r]:
+                size += machine.stack.end[r] - machine.stack.start[r]
+        if done[1] + size > len(texts):
+            done[2] = size
+            break
+        _keep(machine.stack, machine.left, n, at, found, left, data, texts, done)
+        at += n
+    done[0] = at
+    machine.free[0] = base
+
+
+@phase(inline=False)
+def _keep(v, is_left, n, at, found, left, data, texts, done):
+    """There is room for the texts."""
+    end = done[1]
+    for r in range(n):
+        copy_value(v, r, found, at + r)
+        left[at + r] = is_left[r]
+        if is_left[r]:
+            found.kind[at + r] = NULL
+        elif v.kind[r] == STRING:
+            for k in range(v.start[r], v.end[r]):
+                texts[end] = data[k]
+                end += 1
+        found.end[at + r] = end
+    done[1] = end
+
+
+@kernel
+def test_pairs(code, event, test, first, combinations, columns, holes, literals, data, tests, holds, machine):
     """Fills in whether each test holds for its event, by some combination of its values. test: counted from the first
-    of the form. first: the form's first constant and test. No program is deeper than DEPTH."""
-    there, whole = np.empty(DEPTH, np.bool_), np.empty(DEPTH, np.bool_)
-    integer, number = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.float64)
-    holes, known = combinations.holes, np.full(4, math.nan)
+    of the form. first: the form's first hole and test, and how many holes a test has."""
+    block, base = len(machine.left), machine.free[0]
+    width, flat = combinations.place.shape[1], combinations.place.reshape(-1)
+    rows = np.int64(0)
     for i in range(len(event)):
-        e, t = event[i], test[i]
-        holds[i] = False
-        for c in range(combinations.start[e], combinations.start[e] + combinations.size[e]):
-            own = first[0] + t * holes[0]
-            _run(code, combinations.place[:, c], own, columns, constants, (there, whole, integer, number), known)
-            if there[0] and _is_wanted(tests, first[1] + t, whole[0], integer[0], number[0]):
-                holds[i] = True
-                break
-
-
-@phase(inline=False)
-def _run(code, place, constant, columns, constants, stack, known):
-    """The value is the last on the stack."""
-    there, whole, integer, number = stack
-    top = -1
-    for k in range(len(code)):
-        op, argument = code[k, 0], code[k, 1]
-        if op == FIELD:
-            top += 1
-            at = place[argument]
-            there[top] = at >= 0 and columns.kind[at] == _NUMBER
-            if there[top]:
-                whole[top], integer[top], number[top] = columns.whole[at], columns.integer[at], columns.number[at]
-        elif op == CONSTANT:
-            top += 1
-            at = constant + argument
-            there[top], whole[top] = True, constants.whole[at]
-            integer[top], number[top] = constants.integer[at], constants.number[at]
-        elif op in (NEGATIVE, ABS):
-            if whole[top]:
-                if op == NEGATIVE or integer[top] < 0:
-                    there[top] = there[top] and integer[top] != _LEAST
-                    integer[top] = -integer[top]
-                number[top] = np.float64(integer[top])
-            else:
-                number[top] = -number[top] if op == NEGATIVE else abs(number[top])
-        elif op == SQRT:
-            if there[top]:
-                root = math.sqrt(number[top]) if number[top] >= 0 else math.nan
-                _set_number(top, root, whole, integer, number)
-        elif op == GEO_DISTANCE:
-            top -= 3
-            there[top] = there[top] and there[top + 1] and there[top + 2] and there[top + 3]
-            if there[top]:
-                metres = distance(number[top], number[top + 1], number[top + 2], number[top + 3], known)
-                there[top] = not math.isnan(metres)
-                _set_number(top, metres, whole, integer, number)
-        elif op >= TESTS:
-            top -= 1
-            there[top] = there[top] and there[top + 1]
-            if there[top]:
-                truth = _compare(op - TESTS, _order(top, top + 1, whole, integer, number))
-                whole[top], integer[top], number[top] = True, truth, np.float64(truth)
-        else:
-            top -= 1
-            there[top] = there[top] and there[top + 1]
-            if there[top]:
-                there[top] = _compute(op, top, whole, integer, number)
-
-
-@phase(inline=False)
-def _compute(op, top, whole, integer, number):
-    """The result of two numbers, in place of the first; False: it is NULL."""
-    a, b, x, y = integer[top], integer[top + 1], number[top], number[top + 1]
-    if op == DIVIDE:
-        if y == 0.0:
-            return False
-        _set_number(top, x / y, whole, integer, number)
-        return True
-    near = x + y if op == ADD else (x - y if op == SUBTRACT else x * y)
-    if not (whole[top] and whole[top + 1]):
-        _set_number(top, near, whole, integer, number)
-        return True
-    if abs(near) > 9.3e18:
-        return False
-    exact = a + b if op == ADD else (a - b if op == SUBTRACT else a * b)
-    if abs(np.float64(exact) - near) > 1e18:  # it has gone round: by 2^64
-        return False
-    integer[top], number[top] = exact, np.float64(exact)
-    return True
+        holds[i] = FAILS
+        start = combinations.start[event[i]]
+        for c in range(start, start + combinations.size[event[i]]):
+            machine.place[rows], machine.hole[rows], machine.pair[rows] = c, first[0] + test[i] * first[2], i
+            rows += 1
+            if rows == block:
+                run(code, 0, len(code), rows, flat, width, columns, holes, literals, data, machine)
+                _judge(machine, rows, test, first[1], tests, holds)
+                rows, machine.free[0] = np.int64(0), base
+    run(code, 0, len(code), rows, flat, width, columns, holes, literals, data, machine)
+    _judge(machine, rows, test, first[1], tests, holds)
+    machine.free[0] = base
 
 
 @phase
-def _set_number(top, value, whole, integer, number):
-    """A result of float64: a whole one is an integer."""
-    number[top] = value
-    whole[top] = math.floor(value) == value and -_TWO_63 <= value < _TWO_63 if math.isfinite(value) else False
-    integer[top] = np.int64(value) if whole[top] else np.int64(0)
+def _judge(machine, rows, test, first, tests, holds):
+    v = machine.stack
+    for r in range(rows):
+        i = machine.pair[r]
+        if machine.left[r]:
+            holds[i] = HOLDS if holds[i] == HOLDS else LEFT_OVER
+        elif _is_wanted(tests, first + test[i], v.kind[r], v.whole[r], v.integer[r], v.number[r]):
+            holds[i] = HOLDS
 
 
 @phase
-def _key(whole, integer, number):
-    """As coding.values has numbers."""
-    if whole:
-        near = np.float64(integer)
-        if near >= _TWO_63:
-            return near, integer - np.int64(2**63 - 1) - 1
-        return near, integer - np.int64(near)
-    if math.isnan(number):
-        return math.inf, np.int64(1)
-    return number, np.int64(0)
-
-
-@phase
-def _order(first, second, whole, integer, number):
-    """-1, 0 or 1."""
-    x, rest_x = _key(whole[first], integer[first], number[first])
-    y, rest_y = _key(whole[second], integer[second], number[second])
-    if x != y:
-        return -1 if x < y else 1
-    return 0 if rest_x == rest_y else (-1 if rest_x < rest_y else 1)
-
-
-@phase
-def _compare(sign, order):
-    """1 or 0; sign: a place in program.COMPARED."""
-    if sign == 0:
-        return np.int64(order == 0)
-    if sign == 1:
-        return np.int64(order != 0)
-    if sign == 2:
-        return np.int64(order < 0)
-    if sign == 3:
-        return np.int64(order <= 0)
-    return np.int64(order > 0) if sign == 4 else np.int64(order >= 0)
-
-
-@phase
-def _is_wanted(tests, t, whole, integer, number):
+def _is_wanted(tests, t, kind, whole, integer, number):
     flags = tests.flags[t]
     if flags & TRUTH != 0:
-        return np.float64(integer) == tests.low[t]
-    key, rest = _key(whole, integer, number)
+        return kind == BOOLEAN and np.float64(integer) == tests.low[t]
+    if kind != NUMBER:
+        return False
+    key, rest = key_of(whole, integer, number)
     low, high = tests.low[t], tests.high[t]
     if key < low or key > high:
         return False

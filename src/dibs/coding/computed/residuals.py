@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.computed.forms import ResidualForm, cut, form_of
-from dibs.coding.computed.program import NumberColumns, TestEnds, program_of
+from dibs.coding.computed.program import Program, program_of
+from dibs.coding.computed.program_layout import Column, TestEnds
 from dibs.coding.computed.vectors import NUMBER, Vector, nulls
 from dibs.lazy import lazy
-
-LOW_OPEN, HIGH_OPEN, TRUTH = 1, 2, 4
 
 
 @dataclass(eq=False)
@@ -61,13 +60,14 @@ class Residuals:
         return [form for form in found if form is not None]
 
     @lazy
-    def programs(self) -> list[NDArray[np.int32] | None]:
-        """Of each form (program.py)."""
-        return [program_of(form) for form in self.forms]
+    def programs(self) -> list[Program | None]:
+        """Of each form."""
+        return [program_of(form.scalar, form.fields, form.holes) for form in self.forms]
 
     @lazy
-    def constants(self) -> NumberColumns:
-        return NumberColumns(np.empty(0, np.uint8), self.number, self.integer, self.whole)
+    def constants(self) -> Column:
+        none = np.empty(0, np.int64)
+        return Column(np.empty(0, np.uint8), self.number, self.integer, self.whole, none, none)
 
     @lazy
     def ends(self) -> TestEnds:
@@ -117,9 +117,11 @@ class Residuals:
 
     @lazy
     def firsts(self) -> list[NDArray[np.int64]]:
-        """Of each form its first value and its first test."""
-        pairs = zip(self.first_value[:-1].tolist(), self.offsets[:-1].tolist())
-        return [np.array(pair, np.int64) for pair in pairs]
+        """Of each form its first value and its first test, and how many values a test has."""
+        holes = [len(form.holes) for form in self.forms]
+        return [
+            np.array(own, np.int64) for own in zip(self.first_value[:-1].tolist(), self.offsets[:-1].tolist(), holes)
+        ]
 
     @lazy
     def is_tested(self) -> NDArray[np.bool_]:

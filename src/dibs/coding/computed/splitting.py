@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from dibs.coding.computed.bounds import Ranges, find_bounds, ranges
 from dibs.coding.computed.forms import ResidualForm, cut, form_of
-from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, Residuals, runs_of
+from dibs.coding.computed.program_layout import HIGH_OPEN, LOW_OPEN, TRUTH
+from dibs.coding.computed.residuals import Residuals, runs_of
 from dibs.coding.computed.vectors import Vector, of_plain
 from dibs.language.expression import Kind
 from dibs.language.printer import CONDITION

@@ -17,7 +17,6 @@ from dibs.language.scalars import Interval
 
 BOOLEAN, NUMBER, STRING, TIME = (int(kind) for kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.STRING, Kind.TIME))
 INTERVAL, NULL = 4, 5
-_TWO_63 = 2.0**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +32,6 @@ class Vector:
 
     def __len__(self) -> int:
         return len(self.kind)
-
-    def only(self, kind: int) -> bool:
-        return bool((self.kind == kind).all())
 
     def take(self, rows: NDArray[np.int64]) -> Vector:
         if len(self) == 1:
@@ -64,23 +60,6 @@ def empty(rows: int) -> Vector:
         np.zeros(rows, np.bool_),
         nulls(rows),
     )
-
-
-def of_numbers(number: NDArray[np.float64], there: NDArray[np.bool_]) -> Vector:
-    """Float64 results: whole ones become integers."""
-    whole = there & (np.floor(number) == number) & (number >= -_TWO_63) & (number < _TWO_63)
-    integer = np.where(whole, number, 0.0).astype(np.int64)
-    return Vector(np.where(there, NUMBER, NULL).astype(np.uint8), number, integer, whole, nulls(len(number)))
-
-
-def of_integers(integer: NDArray[np.int64], there: NDArray[np.bool_], kind: int = NUMBER) -> Vector:
-    whole = there if kind == NUMBER else np.zeros(len(there), np.bool_)
-    kinds = np.where(there, kind, NULL).astype(np.uint8)
-    return Vector(kinds, integer.astype(np.float64), integer, whole, nulls(len(there)))
-
-
-def of_texts(text: pa.Array, there: NDArray[np.bool_]) -> Vector:
-    return replace(empty(len(there)), kind=np.where(there, STRING, NULL).astype(np.uint8), text=text)
 
 
 def choose(condition: NDArray[np.bool_], yes: Vector, no: Vector) -> Vector:

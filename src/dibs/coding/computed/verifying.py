@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.computed.columns import evaluate
 from dibs.coding.computed.computing import FieldColumns, keys_of
-from dibs.coding.computed.program import Combinations, NumberColumns
-from dibs.coding.computed.residuals import HIGH_OPEN, LOW_OPEN, TRUTH, Residuals
-from dibs.coding.computed.vectors import BOOLEAN, NULL, NUMBER, Vector, of_plain
+from dibs.coding.computed.program import Program, literals_of, machine
+from dibs.coding.computed.program_layout import HIGH_OPEN, HOLDS, LEFT_OVER, LOW_OPEN, TRUTH, Combinations
+from dibs.coding.computed.residuals import Residuals
+from dibs.coding.computed.running import BLOCK, evaluate, with_room
+from dibs.coding.computed.vectors import BOOLEAN, NUMBER, Vector, of_plain
 from dibs.coding.values import EventValues, Names, number_key
 from dibs.jit.undisturbed import bring
 from dibs.language.functions import evaluate as evaluate_plain
@@ -60,14 +61,20 @@ class Verifier:
 
     def _test(self, form: int, event: NDArray[np.int32], test: NDArray[np.int64]) -> Mask:
         """Whether each test of the form holds for its event."""
-        starts, counts, places, codes = self._combinations(form)
+        starts, counts, places = self._combinations(form)
         program = self._tests.programs[form]
-        if program is not None:
-            assert self._columns is not None
-            c = self._columns.column
-            columns = NumberColumns(c.kind, c.number, c.integer, c.whole)
-            place = np.stack(places).astype(np.int64, copy=False)
-            return _run(self._tests, form, program, event, test, (starts, counts, place), columns)
+        if program is None:
+            return self._test_columns(form, event, test)
+        assert self._columns is not None
+        result = _run(self._tests, form, program, event, test, (starts, counts, places), self._columns)
+        left = np.flatnonzero(result == LEFT_OVER)
+        holds = result == HOLDS
+        if len(left):
+            holds[left] = self._test_columns(form, event[left], test[left])
+        return holds
+
+    def _test_columns(self, form: int, event: NDArray[np.int32], test: NDArray[np.int64]) -> Mask:
+        starts, counts, places = self._combinations(form)
         several = counts[event]
         result = np.zeros(len(event), np.bool_)
         first = 0
@@ -79,23 +86,21 @@ class Verifier:
             pair = np.repeat(np.arange(last - first), several[own])
             number = np.arange(len(pair)) - np.repeat(np.cumsum(several[own]) - several[own], several[own])
             at = starts[event[own]][pair] + number
-            holds = self._evaluate(form, [place[at] for place in places], codes, test[own][pair])
+            holds = self._evaluate(form, [place[at] for place in places], test[own][pair])
             result[own] = np.bincount(pair[holds], minlength=last - first) > 0
             first = last
         return result
 
-    def _evaluate(
-        self, form: int, rows: list[NDArray[np.int64]], codes: Sequence[int], test: NDArray[np.int64]
-    ) -> Mask:
+    def _evaluate(self, form: int, rows: list[NDArray[np.int64]], test: NDArray[np.int64]) -> Mask:
         assert self._columns is not None
         made = self._tests.forms[form]
-        vectors = {field: self._columns.vector(c, own) for field, c, own in zip(made.fields, codes, rows)}
+        vectors = {field: self._columns.vector(own) for field, own in zip(made.fields, rows)}
         value = evaluate(made.scalar, vectors | self._tests.values_at(form, test), len(test))
         return _lie_within(self._tests, value, self._tests.offsets[form] + test)
 
     def _combinations(self, form: int) -> Any:
         """For each event where its combinations begin and how many there are; of each field the place of its value in
-        each combination; the codes of the fields."""
+        each combination."""
         codes = tuple(self._codes.get(field, -1) for field in self._tests.forms[form].fields)
         with self._lock:
             if codes not in self._combined:
@@ -106,25 +111,39 @@ class Verifier:
                     self._columns = FieldColumns(self._values, is_field)
                 event, places, _ = self._columns.combine(list(codes))
                 counts = np.bincount(event, minlength=self._values.events)
-                self._combined[codes] = np.cumsum(counts) - counts, counts, places, codes
+                self._combined[codes] = np.cumsum(counts) - counts, counts, places
             return self._combined[codes]
 
 
 def _run(
     tests: Residuals,
     form: int,
-    program: NDArray[np.int32],
+    program: Program,
     event: NDArray[np.int32],
     test: NDArray[np.int64],
     combinations: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    columns: NumberColumns,
-) -> Mask:
-    """By the kernel."""
+    columns: FieldColumns | Given,
+) -> NDArray[np.uint8]:
+    """By the machine: for each pair FAILS, HOLDS or LEFT_OVER."""
     kernels: Any = bring("dibs.coding.computed.program_kernels")
-    holds = np.empty(len(event), np.bool_)
-    own = Combinations(*combinations, np.array([len(tests.forms[form].holes)], np.int64))
-    kernels.test_pairs(program, event, test, tests.firsts[form], own, columns, tests.constants, tests.ends, holds)
-    return holds
+    result = np.empty(len(event), np.uint8)
+    work = machine(BLOCK if len(event) > 1 else 1)
+    data, work.free[0] = columns.bytes_for(program)
+    kernels.test_pairs(
+        program.code,
+        event,
+        test,
+        tests.firsts[form],
+        Combinations(*combinations),
+        columns.cells,
+        tests.constants,
+        literals_of(program.literals),
+        data,
+        tests.ends,
+        result,
+        work,
+    )
+    return result
 
 
 def _lie_within(tests: Residuals, value: Vector, test: NDArray[np.int64]) -> Mask:
@@ -176,7 +195,11 @@ def _test_event(tests: Residuals, form: int, values: list[list[Plain]], test: ND
         place = np.ascontiguousarray(place)
         combinations = np.zeros(1, np.int64), np.array([place.shape[1]], np.int64), place
         event = np.zeros(len(test), np.int32)
-        return _run(tests, form, program, event, test, combinations, _numbers_in(values))
+        result = _run(tests, form, program, event, test, combinations, Given(values))
+        holds = result == HOLDS
+        for i in np.flatnonzero(result == LEFT_OVER).tolist():
+            holds[i] = _holds(tests, form, values, int(test[i]))
+        return holds
     if len(test) > thresholds.few_residuals and all(len(own) == 1 for own in values):
         vectors = {field: of_plain(own) for field, own in zip(made.fields, values)}
         value = evaluate(made.scalar, vectors | tests.values_at(form, test), len(test))
@@ -184,17 +207,14 @@ def _test_event(tests: Residuals, form: int, values: list[list[Plain]], test: ND
     return np.fromiter((_holds(tests, form, values, t) for t in test.tolist()), np.bool_, len(test))
 
 
-def _numbers_in(values: list[list[Plain]]) -> NumberColumns:
-    """All values, of which only numbers count."""
-    given = list(itertools.chain.from_iterable(values))
-    n = len(given)
-    columns = NumberColumns(np.full(n, NULL, np.uint8), np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.bool_))
-    for i, value in enumerate(given):
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            columns.kind[i], columns.number[i] = NUMBER, value
-            if isinstance(value, int):
-                columns.integer[i], columns.whole[i] = value, True
-    return columns
+class Given:
+    """The values of one event, as programs read them."""
+
+    def __init__(self, values: list[list[Plain]]):
+        self.cells, self._data = literals_of(list(itertools.chain.from_iterable(values)))
+
+    def bytes_for(self, program: Program) -> tuple[NDArray[np.uint8], int]:
+        return with_room(self._data, program)
 
 
 def _holds(tests: Residuals, form: int, values: list[list[Plain]], test: int) -> bool:

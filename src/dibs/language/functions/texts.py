@@ -14,6 +14,7 @@ from dibs.language.functions.table import function
 from dibs.language.regex import MAX_PROGRAM, compile_regex
 
 LONGEST = 1_000_000  # characters of a result that is longer than its arguments
+_MOST_SEARCHED = 20_000_000  # characters: each match of an expression may look at all that is left of the text
 
 
 def _bounded(text: str, *arguments: str) -> str | None:
@@ -161,7 +162,9 @@ def replace_matches(text: str, pattern: str, by: str) -> str | None:
     if found is None:
         return None
     pieces, at, size = [], 0, 0
-    for match in found.finditer(text):
+    for number, match in enumerate(found.finditer(text)):
+        if number * len(text) > _MOST_SEARCHED:
+            return None
         new = _expand(by, match)
         if new is None:
             return None

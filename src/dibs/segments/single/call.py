@@ -14,7 +14,7 @@ from dibs.coding.events import WantedNames
 from dibs.errors import DibsError
 from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
-from dibs.language.present import Present
+from dibs.language.present import Present, read_clock
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
@@ -23,13 +23,15 @@ from dibs.segments.segment import Segment
 from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
 from dibs.segments.single.plan import Plan, part_of, parts_of
+from dibs.segments.single.program_kernels import IS_READ, NOW
 from dibs.segments.single.residuals import EventTests
 from dibs.segments.single.space import SingleSpace
-from dibs.segments.single.tables import DONE, FULL, STALE
+from dibs.segments.single.tables import DONE, FULL, LEFT, STALE
 from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
+NUL = b"\\u0000"  # as JSON writes it; names of computed values have it
 NO_PLAN = object()  # of a state with segments, or with what waits, that are not matched this way
 Rows = tuple[IdIndex, NDArray[np.int32]]  # some of a segment
 Wanted = Callable[[list[Segment], Collection[str]], WantedNames]  # all names that segments mention, and these
@@ -55,8 +57,13 @@ class Singles:
         self._calls += 1
         if plan is NO_PLAN or len(text) > thresholds.single_text:
             return None
-        if plan.computed is not None or plan.declared is not None:
-            with_values = add_computed(text, plan.computed, now, plan.declared)
+        if plan.programs.present >= 0 and isinstance(now, str):  # the name of an attribute
+            return None
+        event = text
+        left = plan.without_programs
+        is_read = plan.declared is not None or (plan.computed is not None and NUL in text)  # the call computes nothing
+        if is_read or (left is not None and left.may_be_in(text)):
+            with_values = add_computed(text, plan.computed if is_read else left, now, plan.declared)
             if with_values is None:
                 return None
             text = with_values
@@ -70,11 +77,23 @@ class Singles:
         if len(text) > space.needs.text:
             space = SingleSpace(space.needs._replace(text=2 * len(text)))
         space.read_for(plan.names)
+        if plan.has_programs:
+            self._tell(plan, space, now, is_read)
         call = match_text_keeping if plan.few else match_text
         status = call(plan.address, space.address, text, space.needs.values)
-        while status == FULL:
-            space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
+        while status in (FULL, LEFT):
+            if status == FULL:
+                space = SingleSpace(space.needs._replace(rows=4 * space.needs.rows))
+            else:
+                with_values = add_computed(event, plan.computed, now)
+                if with_values is None:
+                    break
+                text, is_read = with_values, True
+                if len(text) > space.needs.text:
+                    space = SingleSpace(space.needs._replace(text=2 * len(text)))
             space.read_for(plan.names)
+            if plan.has_programs:
+                self._tell(plan, space, now, is_read)
             status = call(plan.address, space.address, text, space.needs.values)
         if status == STALE:
             raise DibsError("compiled kernels are older than this version of Dibs: delete its __pycache__ folders")
@@ -83,6 +102,13 @@ class Singles:
         ids = self._finish(plan, space, tests) if is_done else None
         self._spaces.give(taken if space is taken.space else Taken(space, taken.age))
         return ids
+
+    @staticmethod
+    def _tell(plan: Plan, space: SingleSpace, now: Present, is_read: bool) -> None:
+        space.told[IS_READ] = is_read
+        if plan.programs.present >= 0:
+            assert not isinstance(now, str)
+            space.told[NOW] = read_clock() if now is None else now
 
     def _finish(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Id] | None:
         """None: batches know what to do with the event."""

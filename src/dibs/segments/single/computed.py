@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from dibs.coding.computed.naming import MOST_COMBINATIONS, ComputedNames
+from dibs.coding.computed.naming import ComputedNames
+from dibs.coding.computed.program_layout import MOST_COMBINATIONS
 from dibs.coding.computed.wholes import plain_json
 from dibs.coding.events.declared import FACTORS, DeclaredNames
 from dibs.coding.events.raw import TooDeep, find_at, has_path, joined_json, take_strings

@@ -19,6 +19,7 @@ from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.coding_kernels import code_values
 from dibs.segments.single.facet_kernels import code_facets
+from dibs.segments.single.program_kernels import IS_READ, compute_values
 from dibs.segments.single.sieve_kernels import Sieved, match_sieved
 from dibs.segments.single.tables import (
     ASKS_FOR_VALUES,
@@ -31,6 +32,7 @@ from dibs.segments.single.tables import (
     HAS_SIEVE,
     INEXACT,
     LAYER,
+    LEFT,
     LIKE_THIS,
     LONG,
     STALE,
@@ -68,6 +70,10 @@ def _match_event(plan, space, size, most_values):
     found.counts[0], found.counts[1] = 0, 0
     if read_object(text, 0, size, names, found, reading) != READ:
         return UNSURE
+    if len(part_at(plan, Head, "programs.name")) > 0:
+        running = part_at(space, Space, "running")
+        if running.told[IS_READ] == 0 and not compute_values(part_at(plan, Head, "programs"), running, found):
+            return LEFT
     search = part_at(space, Space, "search")
     if found.counts[0] > most_values or found.counts[0] > len(search.left):
         return LONG

@@ -28,6 +28,8 @@ from dibs.language.printer import EVERY
 from dibs.language.table import Facet
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.segment import Segment
+from dibs.segments.single.program_kernels import Programs
+from dibs.segments.single.programs import programs_of
 from dibs.segments.single.space import Needs
 from dibs.segments.single.tables import (
     ASKS_FOR_VALUES,
@@ -129,7 +131,13 @@ class Plan:
         paths = names.paths
         words = pending.records  # one memory, in three views
         waiting = WaitingRecords(pending.heads, words, words.view(np.float64), words.view(np.uint8))
-        head = Table(Head(len(parts), LIKE_THIS, waiting, paths))
+        self.computed = names.computed  # or all strings of an event, which are added to it in the same way
+        if self.computed is None and EVERY in names.codes:
+            self.computed = ComputedNames(names.names)
+        self.programs = empty(Programs) if self.computed is None else programs_of(self.computed, len(names.names))
+        self.has_programs = len(self.programs.name) > 0
+        self.without_programs = None if self.computed is None else self.computed.without_programs
+        head = Table(Head(len(parts), LIKE_THIS, waiting, paths, self.programs))
         self._table = Table.joined([head, *(part.table for part in parts)])
         first = entries_in(Head)
         for layer in state.layers:
@@ -143,9 +151,6 @@ class Plan:
             first += entries_in(LayerTable)
         self.address = self._table.address
         self.parts, self.names, self.pending = parts, paths, pending
-        self.computed = names.computed  # or all strings of an event, which are added to it in the same way
-        if self.computed is None and EVERY in names.codes:
-            self.computed = ComputedNames(names.names)
         self.declared = names.declared(types) if types else None
         self.segments = [layer.segment for layer in state.layers]
         self.has_residuals = any(segment.residuals is not None for segment in self.segments)

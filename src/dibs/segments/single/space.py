@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dibs.coding.computed.program import empty_column, machine
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.index.auto.record_layout import WorkSizes, WorkSpace
 from dibs.index.groups import EventArrays
 from dibs.jit.groups import Table, allocate
 from dibs.jit.scanning import PADDING
+from dibs.segments.single.program_kernels import Running
 from dibs.segments.single.tables import Space
 from dibs.segments.single.waiting_kernels import Values
 from dibs.thresholds import thresholds
@@ -84,10 +86,12 @@ class SingleSpace:
             events=EventArrays(np.zeros(n.layers + 1, np.int64), *entries),
             values=allocate(Values, n, found=found, numbers=found.key.view(np.float64)),
             reading=Work.room(n.nodes),
+            running=allocate(Running, n, machine=machine(1), columns=empty_column(n.values)),
             work=allocate(WorkSpace, WorkSizes.of(n.attributes, n.filed, n.rungs)),
         )
         self._space.patterns.allowed[0] = thresholds.pattern_steps
         self.result, self.ends, self.ids = self._space.result, self._space.ends, self._space.ids
+        self.told = self._space.running.told  # see program_kernels
         self.events, self.row = self._space.events, self._space.room.row
         self._names: object = None
         self._table = Table(self._space)

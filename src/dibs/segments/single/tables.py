@@ -20,6 +20,7 @@ from dibs.index.auto.singles import SieveArrays
 from dibs.index.groups import PROGRESS, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps
 from dibs.jit.groups import Clean, Sized, fingerprint, size_of
+from dibs.segments.single.program_kernels import Programs, Running
 from dibs.segments.single.sieve_kernels import Sifting
 from dibs.segments.single.waiting_kernels import Records as WaitingRecords
 from dibs.segments.single.waiting_kernels import Values
@@ -33,6 +34,7 @@ class Head(NamedTuple):
     like_this: int  # LIKE_THIS
     waiting: WaitingRecords  # see segments.single.waiting
     names: Paths  # that are wanted
+    programs: Programs  # of computed values
 
 
 class DomainArrays(NamedTuple):
@@ -102,6 +104,7 @@ class Space(NamedTuple):
     text: Annotated[NDArray[np.uint8], Clean("padded_text")]  # and the padding behind it
     values: Values
     reading: Reading
+    running: Running
     work: WorkSpace  # of records
     sifting: Sifting
     bits: ClusterSpace
@@ -125,3 +128,4 @@ UNSURE = 1  # of the text: another reader decides
 LONG = 2  # more bytes, values or entries than there is room for: batches have it
 FULL = 3  # more rows than there is room for: call again with more
 STALE = 4  # the kernel is older than the tables
+LEFT = 5  # a computed value that is not for the machine: call again with all of them as members of the text
