@@ -303,6 +303,16 @@ def _make_records(
     )
 
 
+def make_records(
+    clauses: Clauses, rows: NDArray[np.int64], shares: Shares, highest: NDArray[np.int32]
+) -> tuple[Records, NDArray[np.int64]]:
+    """As many of these rows as can be records, and the others."""
+    filed = file_clauses(clauses, shares, highest, Groups.none(len(clauses)))
+    chosen = np.zeros(len(clauses), np.bool_)
+    chosen[rows] = ~np.isinf(filed.looks[rows])
+    return _make_records(clauses, filed, chosen, highest), rows[~chosen[rows]]
+
+
 def _make_masks(clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_]) -> Masks:
     rows = np.flatnonzero(chosen)
     plain, programs = rows[rows < clauses.conjunctions], rows[rows >= clauses.conjunctions]
