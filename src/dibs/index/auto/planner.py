@@ -314,6 +314,7 @@ def _told(plan: Plan) -> dict[str, str]:
         "measured ns an event": "not yet" if plan.measured is None else told(plan.measured),
         "corrected ns an event": told(corrected),
         "bytes by part": told(plan.nbytes),
+        "bytes at most": f"{plan.budget:,.0f}",
     }
 
 
