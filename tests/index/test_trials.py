@@ -115,7 +115,7 @@ def test_a_plan_takes_no_more_bytes_than_it_may() -> None:
             assert pairs_of(index, events) == expected(clauses, events)
             sizes[most] = index.nbytes
             assert index.plan()["records" if most == 1e9 else "masks"] == 600
-    assert sizes[20.0] <= 20.0 * 1_800 + 2 * FIXED_BYTES < sizes[1e9]
+    assert sizes[20.0] <= 20.0 * 1_800 + FIXED_BYTES < sizes[1e9]
 
 
 def test_events_of_few_attributes_look_nowhere() -> None:

@@ -33,7 +33,7 @@ STEPS_OF_A_SEARCH = 10  # among the values of a full block: see mask_filling.cel
 SEARCHED = 6.0  # times as long as by a table
 FAR_MASKS = 1 << 17  # masks of a full block that do not fit into the near caches
 FAR_CLAUSES = 500_000  # whose records do not fit into the caches
-FIXED_BYTES = 256  # of a plan, for each attribute
+FIXED_BYTES = 1 << 14  # of a plan, however little text there is
 MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 
 
@@ -187,7 +187,7 @@ def make_plan(
 def budget_of(clauses: Clauses) -> float:
     """The bytes that a plan may take: a clause, a predicate and a span of a list each stand for some text."""
     texts = len(clauses) + len(clauses.attribute) + int(np.where(clauses.hi < 0, -clauses.hi, 0).sum())
-    return thresholds.plan_bytes * texts + FIXED_BYTES * clauses.attributes
+    return thresholds.plan_bytes * texts + FIXED_BYTES
 
 
 def place(
