@@ -44,7 +44,10 @@ class Words:
 
     def __init__(self) -> None:
         draw = Random("words")
-        word = lambda a, b: "".join(draw.choice(LETTERS) for _ in range(draw.randint(a, b)))  # noqa: E731
+
+        def word(least: int, most: int) -> str:
+            return "".join(draw.choice(LETTERS) for _ in range(draw.randint(least, most)))
+
         self.programs = [word(4, 10).title() for _ in range(2_000)]
         self.folders = [word(3, 9).title() for _ in range(300)]
         self.words = [word(3, 10) for _ in range(6_000)]
