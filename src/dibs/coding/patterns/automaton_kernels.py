@@ -2,9 +2,8 @@
 
 A position is a character of the expression (Glushkov). A row of `automata` holds, as sets of positions in a word each:
 which may follow a position (FOLLOW), which a symbol satisfies (SYMBOLS), which may begin a match and which may end one.
-The state is the set of positions that the last symbol satisfied. In a text, a chain of positions, what follows is a
-shift. A symbol is a byte of ASCII, or BEGIN or END, which stand before and behind every string: `^` and `$` are
-positions that they satisfy.
+The state is the set of positions that the last symbol satisfied. A symbol is a byte of ASCII, or BEGIN or END, which
+stand before and behind every string: `^` and `$` are positions that they satisfy.
 
 Semantics are RE2's, and RE2 decides wherever there is doubt. Not read: counted groups, word boundaries, (?m), Unicode
 classes, names of classes, letters beyond ASCII where case is ignored, and what needs more positions. Not run: a string
@@ -16,18 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.coding.patterns.groups import (
-    BEGIN,
-    END,
-    FIRST,
-    FOLLOW,
-    IS_CHAIN,
-    IS_NULLABLE,
-    LAST,
-    POSITIONS,
-    SYMBOLS,
-    WIDTH,
-)
+from dibs.coding.patterns.groups import BEGIN, END, FIRST, FOLLOW, IS_NULLABLE, LAST, POSITIONS, SYMBOLS, WIDTH
 from dibs.coding.patterns.like_kernels import NO, TOO_MUCH, YES
 from dibs.coding.patterns.needs_kernels import DEEPEST
 from dibs.jit.kernel import kernel, phase
@@ -88,22 +76,10 @@ def _read_automata(starts, data, wanted, row, automata, frames):
             break
         if _read(data, starts[p], starts[p + 1], automata[made], frames):
             row[p] = made
-            automata[made, IS_CHAIN] = np.uint64(_is_chain(automata[made]))
             made += 1
         else:
             automata[made, :] = _NONE
     return made
-
-
-@phase
-def _is_chain(automaton):
-    following = _ONE
-    for k in range(POSITIONS):
-        is_end = automaton[LAST] == following
-        following = _NONE if is_end else following << _ONE
-        if automaton[FOLLOW + k] != following:
-            return False
-    return True
 
 
 # --- running ---
@@ -118,18 +94,15 @@ def accepts(automata, row, data, start, end):
     state = first & automata[row, SYMBOLS + BEGIN]
     if state & last != _NONE:
         return YES
-    from_the_start, is_chain = first & ~automata[row, SYMBOLS + BEGIN] == _NONE, automata[row, IS_CHAIN] != _NONE
+    from_the_start = first & ~automata[row, SYMBOLS + BEGIN] == _NONE
     for i in range(start, end + 1):
         symbol = np.int64(data[i]) if i < end else np.int64(END)
         if symbol >= 128 and i < end:
             return TOO_MUCH
         following = first
-        if is_chain:
-            following |= state << _ONE
-        else:
-            while state != _NONE:
-                following |= automata[row, FOLLOW + lowest_bit(state)]
-                state &= state - _ONE
+        while state != _NONE:
+            following |= automata[row, FOLLOW + lowest_bit(state)]
+            state &= state - _ONE
         state = following & automata[row, SYMBOLS + symbol]
         if state & last != _NONE:
             return YES

@@ -26,8 +26,7 @@ SYMBOLS = POSITIONS
 FIRST = SYMBOLS + END + 1
 LAST = FIRST + 1
 IS_NULLABLE = LAST + 1  # 1: it matches every string
-IS_CHAIN = IS_NULLABLE + 1  # 1: each position is followed by the next one alone, and the last one ends a match
-WIDTH = IS_CHAIN + 1
+WIDTH = IS_NULLABLE + 1
 
 # What a piece is: a row (kind, a, b) of `pieces`
 TEXT = 0  # the bytes a to b of `text`
