@@ -81,6 +81,7 @@ def _measure_candidates() -> dict[str, int]:
     from dibs.index import create
     from dibs.index.auto.masks import Masks
     from dibs.index.auto.planner import OneByOne
+    from dibs.index.auto.shares import guess_shares
     from dibs.index.base import Pairs, in_parts
     from dibs.index.statistics import guess_presence, highest_cells, probabilities
 
@@ -96,7 +97,9 @@ def _measure_candidates() -> dict[str, int]:
         ]
         clauses, coded = conjunctions_of(rows, attributes), events_of(events)
         right = len(create("scan", clauses).match(coded, 1))
-        share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
+        highest = highest_cells(clauses)
+        shares = guess_shares(clauses, guess_presence(clauses), highest)
+        share = probabilities(clauses, shares.presence, highest)
         masks = Masks.build(clauses, np.arange(len(clauses)), np.empty(0, np.int64), share)
         auto = create("auto", clauses).match(coded, 1)
 
@@ -106,7 +109,7 @@ def _measure_candidates() -> dict[str, int]:
         parts: dict[str, Pairs] = {
             "as planned": auto,
             "masks": in_parts(of_masks, len(coded), 1, 512),
-            "bits": OneByOne(clauses, masks).match(coded, 1, None),
+            "bits": OneByOne(clauses, masks, shares, highest).match(coded, 1, None),
         }
         for part, pairs in parts.items():
             assert len(pairs) == right, f"{part} of {kind} found {len(pairs)} pairs, not {right}"

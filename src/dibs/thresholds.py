@@ -72,19 +72,20 @@ class Thresholds:
     tried_clauses: int = _threshold(
         200_000, 0, "clauses of which several plans are made and tried; of more, only the one that there is; 0: none"
     )
+    plan_bytes: float = _threshold(
+        128.0, 1e9, "bytes that a plan may take for each clause, predicate and span, where another one takes less"
+    )
     sampled_clauses: int = _threshold(20_000, 10, "clauses by which that is judged")
     enough_events: int = _threshold(1_024, 1, "events before measured shares are believed for the first time")
     look_every: int = _threshold(4_096, 8, "events after which the plan is looked at again")
     one_by_one_events: int = _threshold(2, 64, "so few events are matched one by one")
     one_by_one_calls: int = _threshold(
-        16, 0, "calls with few events before the conjunctions of the masks are filed for them"
+        16, 0, "calls with few events before the clauses of the masks are filed for them"
     )
     one_by_one_clauses: int = _threshold(20_000, 1, "clauses of the masks that are worth it")
-    single_scanned: int = _threshold(256, 4, "clauses of the masks that are tested one by one for a single event")
-    single_left: int = _threshold(
-        4_000, 1_000_000, "the same of those that are not filed for single events: expressions with OR"
-    )
-    single_filed: int = _threshold(20_000, 1_000_000, "clauses of the masks that are filed when the first one comes")
+    single_scanned: int = _threshold(64, 4, "clauses of the masks that are tested one by one for a single event")
+    single_left: int = _threshold(4_000, 1_000_000, "the same of those that cannot be filed for single events")
+    single_filed: int = _threshold(20_000, 1_000_000, "clauses whose masks are filed when the first one comes")
     # index.auto.singles
     sieved: int = _threshold(1_000, 0, "clauses of the records that are worth a sieve for single events")
     sieved_at_once: int = _threshold(
@@ -114,7 +115,7 @@ class Thresholds:
     guards_at_once: int = _threshold(1_024, 1, "guards that hold before the records of their clauses are read")
     coarse_bits: int = _threshold(16, 3, "cells of more bits are tested by their first bits and verified")
     # index.auto.vectors
-    vector_rows: int = _threshold(512, 1, "clauses over the same attributes that may be vectors")
+    vector_rows: int = _threshold(128, 1, "clauses over the same attributes that may be vectors")
     vector_bytes: float = _threshold(32.0, 0.25, "bytes of vectors for a predicate; a list has 8 more for each span")
     # index.auto.masks
     few_survivors: float = _threshold(

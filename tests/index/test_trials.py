@@ -11,7 +11,7 @@ import dibs
 from coded import conjunctions_of, events_of, expected, random_clauses, random_events
 from dibs.index import create
 from dibs.index.auto import planner, trials
-from dibs.index.auto.plan import AS_ESTIMATED, PartCosts, Plan
+from dibs.index.auto.plan import AS_ESTIMATED, FIXED_BYTES, PartCosts, Plan
 from dibs.index.base import do_pending
 from dibs.thresholds import using
 
@@ -96,8 +96,26 @@ def test_the_plan_says_what_it_costs() -> None:
         for _ in range(4):
             m.match_batch([{f"a{i % 7}": i % 50, "b": i} for i in range(100)])
         told = m.explain_plan()
-        for words in ("way: ", "estimated ns an event: ", "measured ns an event: ", "bytes by part: "):
-            assert words in told
+        for words in ("way", "estimated ns an event", "measured ns an event", "bytes by part", "bytes at most"):
+            assert f"{words}: " in told
+
+
+def test_a_plan_takes_no_more_bytes_than_it_may() -> None:
+    """Ranges whose copies by value would be the fastest: they are masks where that is too much, tried or not."""
+    rng = np.random.default_rng(11)
+    rows = [[(a, [(x, x + 20)]) for a, x in enumerate(rng.integers(1, 2_000, 2).tolist())] for _ in range(600)]
+    clauses = conjunctions_of(rows, 2)
+    events = events_of([dict(enumerate(rng.integers(1, 2_000, 2).tolist())) for _ in range(300)])
+    records = {"mask_cost": 1e6, "vector_rows": 10_000, "often": 0.0}
+    sizes = {}
+    for tried, most in (({}, 1e9), ({}, 20.0), (TRIED, 20.0)):
+        with using({"tried_clauses": 0, **tried, **records, "plan_bytes": most}):
+            index = create("auto", clauses)
+            settled(index, events)
+            assert pairs_of(index, events) == expected(clauses, events)
+            sizes[most] = index.nbytes
+            assert index.plan()["records" if most == 1e9 else "masks"] == 600
+    assert sizes[20.0] <= 20.0 * 1_800 + FIXED_BYTES < sizes[1e9]
 
 
 def test_events_of_few_attributes_look_nowhere() -> None:

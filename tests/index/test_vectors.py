@@ -82,7 +82,7 @@ def test_groups_are_the_clauses_over_the_same_attributes():
 
 def test_clauses_whose_hashes_are_equal_are_still_compared(monkeypatch):
     """Attributes are hashed by a sum, so equal hashes prove nothing."""
-    from dibs.index.auto import vector_groups
+    from dibs.index.auto import vector_groups, vector_layout
 
     rows = [[(0, [(1, 1)])], [(1, [(1, 1)])], [(0, [(1, 1)])]]
     clauses = conjunctions_of(rows, 2)
@@ -91,7 +91,7 @@ def test_clauses_whose_hashes_are_equal_are_still_compared(monkeypatch):
     known = np.unique(vector_groups._signatures(own, np.array([0])))
     vector_groups._number(known, own, 3, of_row)
     assert of_row.tolist() == [0, -1, 0]
-    example, scratch = np.array([0]), np.empty(2 * vector_groups.MOST_SLOTS, np.int64)
+    example, scratch = np.array([0]), np.empty(2 * vector_layout.MOST_SLOTS, np.int64)
     monkeypatch.setattr(vector_groups, "_signature", lambda row, clauses: known[0])
     monkeypatch.setattr(vector_groups, "_same_attributes", vector_groups._same_attributes.py_func)
     monkeypatch.setattr(vector_groups, "sort_predicates", vector_groups.sort_predicates.py_func)

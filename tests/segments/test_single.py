@@ -301,3 +301,25 @@ def test_an_index_that_plans_again_is_followed():
     index._plan_again(index._plan.shares)
     assert all(matcher.match(given) == right for _ in range(40))
     assert segment.single is not before
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_vectors_and_expressions_with_or_do_not_leave_the_call(several: bool) -> None:
+    """The parts that batches have of them, or what is filed for single events instead, are in the table of the call."""
+    random = Random(5)
+    rectangles = [f"a BETWEEN {x} AND {x + 9} AND b BETWEEN {y} AND {y + 9}" for x in range(15) for y in range(15)]
+    conjunctions = [f"c{k % 4} = {k % 7} AND a > {k % 20}" for k in range(200)]
+    ored = [f"({x}) OR ({random.choice(conjunctions)})" for x in conjunctions]
+    costs = {"look_cost": 1e6, "mask_cost": 1.0, "line_cost": 0.0, "group_cost": 0.0, "verify_cost": 0.0}
+    with using({"tried_clauses": 0, "vector_rows": 128, **costs}), Matcher(threads=1) as matcher:
+        matcher.add_many(list(enumerate([*rectangles, *ored])))
+        events = [{"a": i % 25, "b": i % 23, **{f"c{k}": random.randrange(7) for k in range(4)}} for i in range(60)]
+        if several:
+            events = [{**e, "a": [e["a"], e["a"] + 5], "c1": [1, 2]} for e in events]
+        texts = [orjson.dumps(e) for e in events]
+        batch = list(matcher.match_batch(events))
+        assert sum(map(len, batch)) > 500 and [matcher.match(text) for text in texts] == batch
+        index: Any = matcher._layers.state.layers[0].segment.index
+        found = index.for_singles()
+        assert found.vectors.size == 225 and found.bits.records.size == 200 and not len(found.scanned)
+        assert matcher._layers.state.single.asked == []

@@ -33,6 +33,7 @@ STEPS_OF_A_SEARCH = 10  # among the values of a full block: see mask_filling.cel
 SEARCHED = 6.0  # times as long as by a table
 FAR_MASKS = 1 << 17  # masks of a full block that do not fit into the near caches
 FAR_CLAUSES = 500_000  # whose records do not fit into the caches
+FIXED_BYTES = 1 << 14  # of a plan, however little text there is
 MOST_WORDS = 1 << 32  # of records: places of guards are 32 bits
 
 
@@ -137,12 +138,18 @@ class Plan(NamedTuple):
     fullness: float  # of blocks, by which it was made
     way: str
     estimated: PartCosts
+    budget: float  # bytes, in proportion to the text
     factors: PartCosts = AS_ESTIMATED  # by which estimates are corrected
     measured: PartCosts | None = None  # when it was tried
 
     @property
     def nbytes(self) -> PartCosts:
         return PartCosts(*(sum(a.nbytes for a in part.arrays().values()) for part in self[:3]))
+
+    @property
+    def excess(self) -> float:
+        """How many times the bytes that it may take; 1 if it takes no more."""
+        return max(sum(self.nbytes) / self.budget, 1.0)
 
 
 def plan_clauses(
@@ -169,7 +176,18 @@ def make_plan(
     records = _make_records(clauses, filed, ~placed.masks & ~in_vectors, highest)
     masks = _make_masks(clauses, filed, placed.masks)
     estimated = costs_of(filed, placed, mask_cost / fullness, 1.0)
-    return Plan(records, masks, vectors, shares, mask_cost, fullness, way, estimated, factors)
+    plan = Plan(records, masks, vectors, shares, mask_cost, fullness, way, estimated, budget_of(clauses), factors)
+    if way != CHEAPEST or plan.excess == 1.0:
+        return plan
+    placed = place(MASKS, clauses, filed, mask_cost / fullness, factors)  # a mask has its clauses as they are
+    other = make_plan(clauses, filed, placed, shares, highest, mask_cost, fullness, MASKS, factors)
+    return min(plan, other, key=lambda plan: plan.excess)
+
+
+def budget_of(clauses: Clauses) -> float:
+    """The bytes that a plan may take: a clause, a predicate and a span of a list each stand for some text."""
+    texts = len(clauses) + len(clauses.attribute) + int(np.where(clauses.hi < 0, -clauses.hi, 0).sum())
+    return thresholds.plan_bytes * texts + FIXED_BYTES
 
 
 def place(
@@ -301,6 +319,16 @@ def _make_records(
     return Records.build(
         clauses, rows, filed.access[rows], filed.other[rows], entries, filed.filing, filed.share, highest
     )
+
+
+def make_records(
+    clauses: Clauses, rows: NDArray[np.int64], shares: Shares, highest: NDArray[np.int32]
+) -> tuple[Records, NDArray[np.int64]]:
+    """As many of these rows as can be records, and the others."""
+    filed = file_clauses(clauses, shares, highest, Groups.none(len(clauses)))
+    chosen = np.zeros(len(clauses), np.bool_)
+    chosen[rows] = ~np.isinf(filed.looks[rows])
+    return _make_records(clauses, filed, chosen, highest), rows[~chosen[rows]]
 
 
 def _make_masks(clauses: Clauses, filed: FiledClauses, chosen: NDArray[np.bool_]) -> Masks:

@@ -4,10 +4,10 @@
     many over the same attributes       -> vectors   512 clauses at a time, one bit each, for one event
     all others                          -> masks     512 events at a time, one bit each
 
-    masks, for one event or two         -> bits      a bit for each predicate
+    masks, for one event or two         -> bits      a bit for each predicate; records of expressions with OR
 
-A mask of one bit shares nothing, so when events keep coming one by one, the conjunctions of the masks are also filed
-for single events (in the background; ten to forty bytes per clause).
+A mask of one bit shares nothing, so when events keep coming one by one, the clauses of the masks are also filed for
+single events (in the background; conjunctions take ten to forty bytes each).
 
 The choice is made clause by clause, and group by group, from the share of events that have an attribute, or a value of
 it: first guessed from the subscriptions, then measured. When the measured shares would file clauses so that an event
@@ -28,7 +28,7 @@ from dibs.coding.clauses import Clauses
 from dibs.index.auto.bits import Bits
 from dibs.index.auto.mask_layout import WORD
 from dibs.index.auto.masks import WIDE, Masks
-from dibs.index.auto.plan import PartCosts, Plan, is_worth_planning, plan_clauses
+from dibs.index.auto.plan import PartCosts, Plan, is_worth_planning, make_records, plan_clauses
 from dibs.index.auto.records import Records
 from dibs.index.auto.shares import Shares, guess_shares, measure_shares
 from dibs.index.auto.singles import ForSingles, Sieve, can_be_sieved
@@ -178,27 +178,25 @@ class Auto:
         }
 
     def for_singles(self) -> ForSingles | None:
-        """The ways to all rows for a single event; None: there are too many that are not filed for it (yet), or vectors
-        that are worth it, which are asked for one event as they are for many."""
+        """The ways to all rows for a single event; None: there are too many that are not filed for it (yet)."""
         records, masks, vectors = self._parts
-        if vectors.size > thresholds.single_scanned:
-            return None
         known, filed = self._for_singles
         few, sieve = self._one_by_one, self._sieve_of(records)
         if known is not None and filed == (records, masks, few, sieve):
             return known
-        if masks.size + vectors.size <= thresholds.single_scanned:
-            scanned = np.sort(np.concatenate([masks.rows, vectors.rows]))
-            result = ForSingles(records, None, scanned.astype(np.int32), sieve)
-        else:
-            if few is None or few.masks is not masks:
-                if masks.size > thresholds.single_filed:
-                    return None
-                few = self._one_by_one = OneByOne(self._clauses, masks)
-            if few.left.size > thresholds.single_left:
+        left = masks
+        if masks.size > thresholds.single_scanned:
+            if len(self._clauses) > thresholds.single_filed:
+                few = self._for_few_events(masks)
+            elif few is None or few.masks is not masks:
+                few = self._one_by_one = self._file_masks(masks)
+            if few is None or few.left.size > thresholds.single_left:
                 return None
-            scanned = np.sort(np.concatenate([few.left.rows, vectors.rows]))
-            result = ForSingles(records, few, scanned.astype(np.int32), sieve)
+            left = few.left
+        else:
+            few = None
+        scanned = left.rows.astype(np.int32)
+        result = ForSingles(records, few, scanned, vectors if vectors.size else None, sieve)
         self._for_singles = result, (records, masks, few, sieve)
         return result
 
@@ -218,7 +216,7 @@ class Auto:
         self._sieve = records, sieve if sieve.share <= thresholds.sieve_share else None
 
     def _for_few_events(self, masks: Masks) -> OneByOne | None:
-        """The conjunctions of these masks filed for single events, once that has been asked for often enough."""
+        """What is in these masks filed for single events, once that has been asked for often enough."""
         few = self._one_by_one
         if few is not None and few.masks is masks:
             return few
@@ -229,7 +227,13 @@ class Auto:
         return None
 
     def _file_one_by_one(self, masks: Masks) -> None:
-        self._one_by_one = OneByOne(self._clauses, masks)
+        self._one_by_one = self._file_masks(masks)
+
+    def _file_masks(self, masks: Masks) -> OneByOne:
+        highest = highest_cells(self._clauses)
+        if self._plan is not None:
+            return OneByOne(self._clauses, masks, self._plan.shares, highest)
+        return OneByOne(self._clauses, masks, guess_shares(self._clauses, self.presence(), highest), highest)
 
     def observe(self, events: CodedEvents) -> None:
         """Events that others have matched: segments.single."""
@@ -310,6 +314,7 @@ def _told(plan: Plan) -> dict[str, str]:
         "measured ns an event": "not yet" if plan.measured is None else told(plan.measured),
         "corrected ns an event": told(corrected),
         "bytes by part": told(plan.nbytes),
+        "bytes at most": f"{plan.budget:,.0f}",
     }
 
 
@@ -342,25 +347,35 @@ class Drift:
 
 
 class OneByOne:
-    """The conjunctions of masks as bits, which look at one event at a time, whether it has one value of an
-    attribute or several; what it does not take is left to smaller masks."""
+    """What is in masks, for one event at a time. Conjunctions are bits, whether the event has one value of an attribute
+    or several; expressions with OR are records, however many events look at them: it is cheaper to look than to go
+    through all; what neither takes is left to smaller masks."""
 
-    def __init__(self, clauses: Clauses, masks: Masks):
+    def __init__(self, clauses: Clauses, masks: Masks, shares: Shares, highest: NDArray[np.int32]):
+        """shares: of events; highest: the highest cell that predicates of an attribute cover."""
         self.masks = masks
         own, taken, left = select(clauses.take(masks.rows), several=True)
         self.rows = masks.rows[taken].astype(np.int32)
         self.bits = Bits.of(own)
+        self.records: Records | None = None
         rest = np.sort(masks.rows[left])
-        share = probabilities(clauses, guess_presence(clauses), highest_cells(clauses))
+        if len(rest):
+            self.records, rest = make_records(clauses, rest, shares, highest)
+        share = probabilities(clauses, shares.presence, highest)
         plain, programs = rest[rest < clauses.conjunctions], rest[rest >= clauses.conjunctions]
         self.left = Masks.build(clauses, plain, programs, share)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) + (0 if self.records is None else self.records.size)
 
     def match(self, events: CodedEvents, threads: int, sink: Sink | None) -> Pairs:
-        return renumber(partial(self.bits.match, events, threads), None, self.rows, None, sink)
+        found = renumber(partial(self.bits.match, events, threads), None, self.rows, None, sink)
+        if self.records is not None:
+            work = partial(self.records.match, events)
+            found.add(in_parts(work, len(events), threads, rate=self.records.rate, sink=sink))
+        return found
 
     @property
     def nbytes(self) -> int:
-        return self.bits.nbytes + self.rows.nbytes + sum(a.nbytes for a in self.left.arrays().values())
+        records = 0 if self.records is None else self.records.nbytes
+        return self.bits.nbytes + self.rows.nbytes + records + sum(a.nbytes for a in self.left.arrays().values())

@@ -9,7 +9,6 @@ from dibs.index.auto.record_layout import (
     COARSE,
     FAR,
     FEWEST,
-    FLAGS,
     HIGH,
     LATER,
     LINE,
@@ -21,7 +20,7 @@ from dibs.index.auto.record_layout import (
     SEARCHED,
     WINDOW,
 )
-from dibs.index.auto.record_tests import has_bit, is_read, test_record, verify
+from dibs.index.auto.record_tests import has_bit, is_read, rules_out, test_record
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, PAIRS, PREDICATES
 from dibs.jit.kernel import kernel, phase
 from dibs.jit.lanes import prefetch
@@ -196,8 +195,8 @@ def _finish(survivors, records, clauses, jumps, events, space, room, progress):
 
 @phase(inline=False)
 def search_ranges(records, clauses, jumps, events, space, room, progress):
-    """The buckets of an event of ranges or several values: all clauses that stand in them are verified. False if the
-    room is full."""
+    """The buckets of an event of ranges or several values: all clauses that stand in them are verified, but for those
+    that a test of another attribute rules out. False if the room is full."""
     e = progress[NEXT_EVENT]
     i, last = events.offsets[e], events.offsets[e + 1]
     while i < last:
@@ -233,10 +232,12 @@ def _verify_guarded(at, stop, records, clauses, jumps, events, space, room, prog
     for k in range(at, stop):
         if progress[PAIRS] == len(room.event):
             return False
-        header = records.words[records.place[k]]
-        flags = (header >> MIDDLE) & FLAGS
         progress[CANDIDATES] += 1
+        if rules_out(records.guard[k], space.coarse):
+            continue
+        p = np.uint64(records.place[k])
+        header = records.words[p]
         room.event[progress[PAIRS]] = progress[NEXT_EVENT]
         room.row[progress[PAIRS]] = header >> HIGH
-        progress[PAIRS] += verify(np.int64(header >> HIGH), flags, True, clauses, jumps, events, space)
+        progress[PAIRS] += test_record(p, header, True, records, clauses, jumps, events, space) == 0
     return True

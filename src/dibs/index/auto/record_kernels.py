@@ -15,6 +15,7 @@ from dibs.index.auto.record_layout import (
     LINES,
     LOW,
     ONE,
+    SEVERAL,
     SOON,
     Facts,
     RecordArrays,
@@ -74,7 +75,7 @@ def _match_event(place, records, clauses, jumps, events, facts, space, room, pro
     """place: of the event in the window. False if the room is full."""
     slots, e = space.slots, progress[NEXT_EVENT]
     first, last = events.offsets[e], events.offsets[e + 1]
-    # Whether some value is no single cell: tests do not do then, candidates go to their clauses.
+    # Whether some value is no single cell: candidates that pass the tests of others go to their clauses then.
     several = not facts.points and _has_several(first, last, events)
     if not several and is_spared(place, records, events, space, progress):
         return True
@@ -82,6 +83,8 @@ def _match_event(place, records, clauses, jumps, events, facts, space, room, pro
         a = events.attribute[i]
         cell = min(events.lo[i] >> records.shift[a], COARSE - 2)  # above every span, below "never"
         space.coarse[a] = np.uint16(cell)
+    if several:
+        _mark_several(first, last, events, space)
     if several or facts.inexact:
         lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
     next_stamp(space.stamps)
@@ -105,6 +108,14 @@ def _has_several(first, last, events):
         again = i > first and events.attribute[i - 1] == events.attribute[i]
         several = several or again or events.lo[i] != events.hi[i]
     return several
+
+
+@phase(inline=False)
+def _mark_several(first, last, events, space):
+    for i in range(first, last):
+        again = i > first and events.attribute[i - 1] == events.attribute[i]
+        if again or events.lo[i] != events.hi[i]:
+            space.coarse[events.attribute[i]] = SEVERAL
 
 
 @kernel(inline="always")

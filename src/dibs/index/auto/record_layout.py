@@ -13,6 +13,7 @@ from dibs.jit.groups import Clean, Saved, Sized
 from dibs.thresholds import thresholds
 
 COARSE = 1 << 16  # coarse cells are below it
+SEVERAL = np.uint64(COARSE - 1)  # instead of the coarse cell of an attribute that has several, or a range: tests pass
 LINE, LINES = 8, 16  # words of a cache line, and lines of a group that are prefetched
 SOON = 8  # so many values before its turn, a group is prefetched
 WINDOW = 64  # events whose buckets are listed at once, at most

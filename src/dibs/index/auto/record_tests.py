@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dibs.index.auto.record_layout import FEWEST, FLAGS, GROUP, HIGH, LOW, MIDDLE, ONE, PROGRAM, VERIFY
+from dibs.index.auto.record_layout import FEWEST, FLAGS, GROUP, HIGH, LOW, MIDDLE, ONE, PROGRAM, SEVERAL, VERIFY
 from dibs.index.kernels import test_conjunction, test_program
 from dibs.jit.kernel import kernel, phase
 
@@ -36,8 +36,12 @@ def test_record(p, header, several, records, clauses, jumps, events, space):
     that branch would be mispredicted."""
     after = p + (header & LOW) + ONE
     fails = np.uint64(0)
-    if not several:
-        p += ONE
+    p += ONE
+    if several:
+        while p < after:
+            fails |= np.uint64(rules_out(records.words[p], space.coarse))
+            p += ONE
+    else:
         while p < after:
             test = records.words[p]
             v = np.uint64(space.coarse[test >> HIGH])
@@ -47,6 +51,13 @@ def test_record(p, header, several, records, clauses, jumps, events, space):
     if (several or flags != 0) and fails == 0:
         fails = np.uint64(not verify(np.int64(header >> HIGH), flags, several, clauses, jumps, events, space))
     return fails
+
+
+@phase
+def rules_out(test, coarse):
+    """Whether a test fails for an event that may have several values, but has one of this attribute, or none."""
+    v = np.uint64(coarse[test >> HIGH])
+    return (((v - (test >> MIDDLE)) & LOW) > (test & LOW)) & (v != SEVERAL)
 
 
 @phase(inline=False)

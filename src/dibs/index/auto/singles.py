@@ -19,6 +19,7 @@ from dibs.jit.kernel import kernel
 if TYPE_CHECKING:
     from dibs.index.auto.planner import OneByOne
     from dibs.index.auto.records import Records
+    from dibs.index.auto.vectors import Vectors
 
 PLACE = np.uint64(0xFFFFFFFF)  # the part of a sieve's word that is the clause's place; above it is the attribute
 
@@ -54,11 +55,12 @@ def can_be_sieved(records: Records) -> bool:
 
 
 class ForSingles(NamedTuple):
-    """Each row is in one of the first three."""
+    """Each row is in one of the first four."""
 
     records: Records | None
     bits: OneByOne | None
     scanned: NDArray[np.int32]  # rows that are tested one by one
+    vectors: Vectors | None = None
     sieve: Sieve | None = None  # of the records
 
 

@@ -1,4 +1,5 @@
-"""Plans are tried: the ways to place clauses, each on the latest events, in the background; the fastest is taken.
+"""Plans are tried: the ways to place clauses, each on the latest events, in the background; of those that take no more
+bytes than they may (plan.budget_of), the fastest is taken.
 
 What a look, a mask or a vector costs depends on the workload by more than any table of unit costs can tell (how often a
 guard holds, how long lists are, what a match costs, what stays in the caches). So where clauses are few enough to make
@@ -73,13 +74,15 @@ def try_ways(
             known.add(key)
             plan = make_plan(clauses, filed, placed, shares, highest, mask_cost, fullness, way, current.factors)
             tried.append(remember(plan, measure(plan)))
-    best = min(tried, key=lambda plan: sum(plan.measured or ()))
+    fewest = min(plan.excess for plan in tried)
+    best = min(tried, key=lambda plan: (plan.excess > fewest, sum(plan.measured or ())))
     # Of a part that the best has none of, the factor is that of the plan that pays it most.
     factors = [
         max(tried, key=lambda plan: (plan is best and plan.estimated[k] > 0, plan.estimated[k])).factors[k]
         for k in range(len(AS_ESTIMATED))
     ]
-    if best is not tried[0] and sum(best.measured or ()) * WORTH > sum(tried[0].measured or ()):
+    is_within = tried[0].excess <= fewest
+    if best is not tried[0] and is_within and sum(best.measured or ()) * WORTH > sum(tried[0].measured or ()):
         best = tried[0]
     return best._replace(factors=PartCosts(*factors))
 

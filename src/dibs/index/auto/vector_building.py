@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
-from dibs.index.auto.vector_groups import MOST_SLOTS, NONE, Groups, sort_predicates
-from dibs.index.auto.vector_layout import LANES, LINE, WORD, VectorArrays
+from dibs.index.auto.vector_groups import NONE, Groups, sort_predicates
+from dibs.index.auto.vector_layout import LANES, LINE, MOST_SLOTS, WORD, VectorArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import count_spans, hull_of, nth_span
 from dibs.jit.kernel import kernel, phase

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dibs.coding.clauses import Clauses
+from dibs.index.auto.vector_layout import MOST_SLOTS
 from dibs.index.groups import ClauseArrays
 from dibs.index.spans import hull_of
 from dibs.jit.kernel import kernel, phase
 from dibs.thresholds import thresholds
 
-MOST_SLOTS = 16  # predicates of a clause
 SEEN = 4  # rows of a group in the sample, at least, unless all rows are in it
 NONE = -1
 
@@ -28,6 +28,11 @@ class Groups(NamedTuple):
     start: NDArray[np.int64]  # groups + 1: where the attributes of each begin
     attributes: NDArray[np.int32]
 
+    @classmethod
+    def none(cls, rows: int) -> Groups:
+        """Of so many rows."""
+        return cls(np.full(rows, NONE, np.int32), np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -35,8 +40,7 @@ class Groups(NamedTuple):
 def find_groups(clauses: Clauses, times: float = 1.0) -> Groups:
     """The groups of at least `vector_rows` rows, if each row stands for so many."""
     own, n = ClauseArrays.of(clauses), clauses.conjunctions
-    nothing = np.full(len(clauses), NONE, np.int32)
-    none = Groups(nothing, np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+    none = Groups.none(len(clauses))
     if n * times < thresholds.vector_rows:
         return none
     some = np.linspace(0, max(n - 1, 0), min(n, thresholds.sampled_clauses)).astype(np.int64)
@@ -45,7 +49,7 @@ def find_groups(clauses: Clauses, times: float = 1.0) -> Groups:
     known = seen[(count >= (fewest if len(some) == n else max(SEEN, fewest * len(some) / n))) & (seen != 0)]
     if not len(known):
         return none
-    of_row = nothing.copy()
+    of_row = none.of_row.copy()
     _number(known, own, n, of_row)
     rows = np.bincount(of_row[of_row != NONE], minlength=len(known))
     kept = rows >= fewest

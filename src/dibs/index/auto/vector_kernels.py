@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dibs.index.auto.record_layout import Facts
 from dibs.index.auto.vector_layout import WORD, VectorArrays, VectorSpace
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS, PREDICATES, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import clear, lay_out, test_conjunction
@@ -29,18 +30,22 @@ class VectorCall(NamedTuple):
 
 @kernel
 def match_vectors(lanes, points, inexact, last_event, progress, *parts):
-    """parts: those of a VectorCall.
-
-    Goes on where `progress` says and stops before the event for whose pairs there is no room."""
+    """parts: those of a VectorCall."""
     index, clauses, events, space, room = grouped(parts, VectorCall)
-    slots = space.slots
     progress[PAIRS] = 0
-    fits = True
+    match_events(lanes, index, clauses, events, Facts(points, inexact), last_event, space, room, progress)
+
+
+@phase(inline=False)
+def match_events(lanes, index, clauses, events, facts, last_event, space, room, progress):
+    """Goes on where `progress` says (PAIRS: where the next pair goes) and stops before the event for whose pairs there
+    is no room."""
+    slots, fits = space.slots, True
     while fits and progress[NEXT_EVENT] < last_event:
         e = progress[NEXT_EVENT]
         first, last = events.offsets[e], events.offsets[e + 1]
-        several = not points and _has_several(first, last, events)
-        if inexact:
+        several = not facts.points and _has_several(first, last, events)
+        if facts.inexact:
             lay_out(first, last, events.attribute, events.lo, events.hi, slots.lo, slots.hi, slots.more)
         before = progress[PAIRS], progress[CANDIDATES], progress[PREDICATES], progress[NODES]
         if several:
@@ -51,7 +56,7 @@ def match_vectors(lanes, points, inexact, last_event, progress, *parts):
             fits = _search(lanes, first, last, index, clauses, events, space, room, progress)
         for i in range(first, last):
             space.here[events.attribute[i]] = 0
-        if inexact:
+        if facts.inexact:
             clear(first, last, events.attribute, slots.lo, slots.hi, slots.more)
         if fits:
             progress[NEXT_EVENT] += 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dibs.index.kernels import Slots
+from dibs.jit.groups import Clean, Sized
 
 LANES = (0,) * 8  # words of a line: the length of the tuple is a constant to the compiler
 WORD = 64  # bits of a word
 LINE = len(LANES) * WORD  # clauses of a line
+MOST_SLOTS = 16  # of a group: predicates of a clause
 
 
 class VectorArrays(NamedTuple):
@@ -35,8 +37,17 @@ class VectorSpace(NamedTuple):
     """`slots` and `here` are all zero between events."""
 
     slots: Slots  # filled only if some group is inexact: for what is verified
-    here: NDArray[np.int32]  # by attribute: the segment of the event's value or, of several, how many are listed
-    listed: NDArray[np.int32]  # by attribute, from `segments` on: the segments of its values, if some has several
-    vector: NDArray[np.int64]  # by slot of a group: the line where the vector of its segment begins
-    summary: NDArray[np.int64]  # likewise, the word of its summary
-    line: NDArray[np.uint64]  # what is left of a line
+    # By attribute: the segment of the event's value or, of several, how many are listed.
+    here: Annotated[NDArray[np.int32], Clean("attributes")]
+    # By attribute, from `segments` on: the segments of its values, if some has several.
+    listed: Annotated[NDArray[np.int32], Sized("listed")]
+    vector: Annotated[NDArray[np.int64], Sized(MOST_SLOTS)]  # by slot of a group: where its segment's vector begins
+    summary: Annotated[NDArray[np.int64], Sized(MOST_SLOTS)]  # likewise, the word of its summary
+    line: Annotated[NDArray[np.uint64], Sized(len(LANES))]  # what is left of a line
+
+
+class VectorSizes(NamedTuple):
+    """Of a VectorSpace."""
+
+    attributes: int
+    listed: int  # segments of all attributes

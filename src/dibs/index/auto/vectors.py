@@ -50,12 +50,12 @@ from numpy.typing import NDArray
 from dibs.coding.batch import CodedEvents
 from dibs.coding.clauses import Clauses
 from dibs.index.auto.vector_building import build_vectors
-from dibs.index.auto.vector_groups import MOST_SLOTS, Groups
+from dibs.index.auto.vector_groups import Groups
 from dibs.index.auto.vector_kernels import match_vectors
-from dibs.index.auto.vector_layout import LANES, VectorArrays, VectorSpace
+from dibs.index.auto.vector_layout import LANES, VectorArrays, VectorSizes, VectorSpace
 from dibs.index.base import Rate
 from dibs.index.groups import ClauseArrays
-from dibs.index.kernels import Slots
+from dibs.jit.groups import allocate
 from dibs.jit.pools import Pool, Space
 
 
@@ -69,7 +69,9 @@ class Vectors:
         self.size = len(arrays["row"])
         self.inexact = not bool(arrays["exact"].all())
         self.groups = len(arrays["lines"])
-        self._fixed = *(arrays[name] for name in self.ARRAYS), *ClauseArrays.of(clauses)  # what every search is given
+        self.own = VectorArrays(*(arrays[name] for name in self.ARRAYS))
+        self.sizes = VectorSizes(clauses.attributes, int(arrays["segments"][-1]))  # of the space for a search
+        self._fixed = *self.own, *ClauseArrays.of(clauses)  # what every search is given
         self._pool = Pool()
 
     @classmethod
@@ -83,9 +85,8 @@ class Vectors:
 
     @classmethod
     def empty(cls, clauses: Clauses) -> Vectors:
-        nothing = np.full(len(clauses), -1, np.int32), np.empty(0, np.int64), np.zeros(1, np.int64)
-        groups, none = Groups(*nothing, np.empty(0, np.int32)), np.empty(0)
-        highest = np.zeros(clauses.attributes, np.int32)
+        none, highest = np.empty(0), np.zeros(clauses.attributes, np.int32)
+        groups = Groups.none(len(clauses))
         return cls.build(clauses, groups, none.astype(np.bool_), none, none.astype(np.float32), highest)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -112,13 +113,5 @@ class Vectors:
         self._pool.give(taken)
 
     def _space(self) -> Space:
-        n = self._clauses.attributes
-        space = VectorSpace(
-            slots=Slots(np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, 2), np.int64)),
-            here=np.zeros(n, np.int32),
-            listed=np.empty(int(self._arrays["segments"][-1]), np.int32),
-            vector=np.empty(MOST_SLOTS, np.int64),
-            summary=np.empty(MOST_SLOTS, np.int64),
-            line=np.empty(len(LANES), np.uint64),
-        )
-        return *space.slots, *space[1:]
+        slots, *others = allocate(VectorSpace, self.sizes)
+        return *slots, *others

@@ -9,6 +9,8 @@ from dibs.index.auto.bit_kernels import match_events as match_bits
 from dibs.index.auto.record_kernels import ask_for_event
 from dibs.index.auto.record_kernels import match_events as match_records
 from dibs.index.auto.record_layout import Facts
+from dibs.index.auto.vector_kernels import match_events as match_vectors
+from dibs.index.auto.vector_layout import LANES
 from dibs.index.groups import CANDIDATES, NEXT_EVENT, NODES, PAIRS
 from dibs.index.groups import PREDICATES as TESTED
 from dibs.index.kernels import clear, lay_out, test_conjunction, test_program
@@ -28,15 +30,19 @@ from dibs.segments.single.tables import (
     FULL,
     HAS_BITS,
     HAS_FACETS,
+    HAS_PROGRAMS,
     HAS_RECORDS,
     HAS_SIEVE,
-    INEXACT,
+    HAS_VECTORS,
     LAYER,
     LEFT,
     LIKE_THIS,
     LONG,
+    PROGRAMS_INEXACT,
+    RECORDS_INEXACT,
     STALE,
     UNSURE,
+    VECTORS_INEXACT,
     Head,
     LayerTable,
     Space,
@@ -136,7 +142,19 @@ def _match_layer(layer, space, number, points):
         if points and flags & HAS_SIEVE != 0:
             _match_sieved(layer, space, number)
         else:
-            _match_records(layer, space, number, points)
+            facts = Facts(points, flags & RECORDS_INEXACT != 0)
+            _match_records(part_at(layer, LayerTable, "records"), layer, space, number, facts)
+        if progress[NEXT_EVENT] == number:
+            return FULL
+    if flags & HAS_PROGRAMS != 0:
+        progress[NEXT_EVENT] = number
+        facts = Facts(points, flags & PROGRAMS_INEXACT != 0)
+        _match_records(part_at(layer, LayerTable, "programs"), layer, space, number, facts)
+        if progress[NEXT_EVENT] == number:
+            return FULL
+    if flags & HAS_VECTORS != 0:
+        progress[NEXT_EVENT] = number
+        _match_vectors(layer, space, number, Facts(points, flags & VECTORS_INEXACT != 0))
         if progress[NEXT_EVENT] == number:
             return FULL
     if flags & HAS_BITS != 0:
@@ -153,17 +171,32 @@ def _match_layer(layer, space, number, points):
 
 
 @phase(inline=False)
-def _match_records(layer, space, number, points):
-    records, events = part_at(layer, LayerTable, "records"), part_at(space, Space, "events")
+def _match_records(records, layer, space, number, facts):
+    events = part_at(space, Space, "events")
     ask_for_event(number, records, events)
     match_records(
         records,
         part_at(layer, LayerTable, "clauses"),
         part_at(layer, LayerTable, "jumps"),
         events,
-        Facts(points, part_at(layer, LayerTable, "flags") & INEXACT != 0),
+        facts,
         number + 1,
         part_at(space, Space, "work"),
+        part_at(space, Space, "room"),
+        part_at(space, Space, "progress"),
+    )
+
+
+@phase(inline=False)
+def _match_vectors(layer, space, number, facts):
+    match_vectors(
+        LANES,
+        part_at(layer, LayerTable, "vectors"),
+        part_at(layer, LayerTable, "clauses"),
+        part_at(space, Space, "events"),
+        facts,
+        number + 1,
+        part_at(space, Space, "vectors"),
         part_at(space, Space, "room"),
         part_at(space, Space, "progress"),
     )
@@ -175,7 +208,7 @@ def _match_sieved(layer, space, number):
     match_sieved(
         Sieved(records, sieve, part_at(layer, LayerTable, "clauses"), part_at(layer, LayerTable, "jumps")),
         part_at(space, Space, "events"),
-        part_at(layer, LayerTable, "flags") & INEXACT != 0,
+        part_at(layer, LayerTable, "flags") & RECORDS_INEXACT != 0,
         number,
         part_at(space, Space, "work"),
         part_at(space, Space, "sifting"),

@@ -20,6 +20,7 @@ from dibs.index.auto.bit_layout import Clusters, Predicates
 from dibs.index.auto.planner import Auto
 from dibs.index.auto.record_layout import RecordArrays
 from dibs.index.auto.singles import ForSingles, SieveArrays
+from dibs.index.auto.vector_layout import VectorArrays
 from dibs.index.groups import ClauseArrays
 from dibs.index.kernels import Jumps
 from dibs.index.scan import Scan
@@ -36,10 +37,14 @@ from dibs.segments.single.tables import (
     ASKS_RE2,
     HAS_BITS,
     HAS_FACETS,
+    HAS_PROGRAMS,
     HAS_RECORDS,
     HAS_SIEVE,
-    INEXACT,
+    HAS_VECTORS,
     LIKE_THIS,
+    PROGRAMS_INEXACT,
+    RECORDS_INEXACT,
+    VECTORS_INEXACT,
     DomainArrays,
     FacetArrays,
     Head,
@@ -88,15 +93,20 @@ class Part:
     def __init__(self, segment: Segment, parts: ForSingles):
         self.parts = parts
         d, c = segment.domains, segment.clauses
-        records, bits = parts.records, parts.bits
+        records, bits, vectors = parts.records, parts.bits, parts.vectors
+        programs = None if bits is None else bits.records
         flags = ASKS_FOR_VALUES if c.ask_for_values else 0
         facets = Facets(d)
         flags |= HAS_FACETS * facets.are_there
         if records is not None:
-            flags |= HAS_RECORDS | INEXACT * records.inexact
+            flags |= HAS_RECORDS | RECORDS_INEXACT * records.inexact
         if parts.sieve is not None:
             flags |= HAS_SIEVE
-        if bits is not None:
+        if vectors is not None:
+            flags |= HAS_VECTORS | VECTORS_INEXACT * vectors.inexact
+        if programs is not None:
+            flags |= HAS_PROGRAMS | PROGRAMS_INEXACT * programs.inexact
+        if bits is not None and len(bits.rows):
             flags |= HAS_BITS
         own = LayerTable(
             domain=DomainArrays(_NONE, NumberConstants.of(d), StringConstants.of(d)),
@@ -105,6 +115,8 @@ class Part:
             jumps=Jumps(c.on_true, c.on_false, c.conjunctions),
             records=empty(RecordArrays) if records is None else records.own,
             sieve=empty(SieveArrays) if parts.sieve is None else parts.sieve.arrays,
+            vectors=empty(VectorArrays) if vectors is None else vectors.own,
+            programs=empty(RecordArrays) if programs is None else programs.own,
             predicates=empty(Predicates) if bits is None else bits.bits.predicates,
             clusters=empty(Clusters) if bits is None else bits.bits.clusters,
             bit_rows=_NONE if bits is None else bits.rows,
@@ -117,10 +129,11 @@ class Part:
         self.table = Table(own)  # `own` of the domain and of the facets, and `gone`, are the state's
         self._held = facets
         words, accesses = len(own.clusters.access), len(own.clusters.start)
-        bit_rows = 0 if bits is None else len(bits)
-        rungs = 0 if records is None else len(records.own.rung_end)
+        bit_rows = 0 if bits is None else len(bits.rows)
+        rungs = max((len(r.own.rung_end) for r in (records, programs) if r is not None), default=0)
         filed = 0 if parts is ASKED else len(c)
-        self.needs = (c.attributes, rungs, filed, words, accesses, bit_rows, facets.patterns, facets.texts)
+        listed = 0 if vectors is None else vectors.sizes.listed
+        self.needs = (c.attributes, rungs, filed, listed, words, accesses, bit_rows, facets.patterns, facets.texts)
         self.rows = len(segment)
 
 
@@ -157,7 +170,7 @@ class Plan:
         self.asked = [(i, layer) for i, layer in enumerate(state.layers) if parts[i].parts is ASKED]
         self.has_integers = not self.asked and all(segment.ids.integers is not None for segment in self.segments)
         self.few = sum(part.rows for part in parts) <= thresholds.few_records  # it keeps the interpreter
-        attributes, rungs, filed, words, accesses, clauses, patterns, texts = (
+        attributes, rungs, filed, listed, words, accesses, clauses, patterns, texts = (
             max(sizes) for sizes in zip(*(part.needs for part in parts))
         )
         self.needs = Needs(
@@ -168,6 +181,7 @@ class Plan:
             attributes=attributes,
             rungs=rungs,
             filed=filed,
+            listed=listed,
             words=words,
             accesses=accesses,
             clauses=clauses,

@@ -14,6 +14,7 @@ import numpy as np
 from dibs.coding.computed.program import empty_column, machine
 from dibs.coding.events.json_kernels import Found, Work
 from dibs.index.auto.record_layout import WorkSizes, WorkSpace
+from dibs.index.auto.vector_layout import VectorSpace
 from dibs.index.groups import EventArrays
 from dibs.jit.groups import Table, allocate
 from dibs.jit.scanning import PADDING
@@ -35,6 +36,7 @@ class Needs(NamedTuple):
     attributes: int
     rungs: int  # of records
     filed: int  # rows of a layer
+    listed: int  # segments of vectors
     words: int  # of bits
     accesses: int  # of bits: access predicates
     clauses: int  # of bits
@@ -80,6 +82,7 @@ class SingleSpace:
         n = self.needs = self.covered = needs  # covered: the needs that were looked at last
         entries = [np.empty(n.coded, np.int32) for _ in range(3)]
         found = Found.room(n.text)
+        work = allocate(WorkSpace, WorkSizes.of(n.attributes, n.filed, n.rungs))
         self._space = allocate(
             Space,
             n,
@@ -87,7 +90,8 @@ class SingleSpace:
             values=allocate(Values, n, found=found, numbers=found.key.view(np.float64)),
             reading=Work.room(n.nodes),
             running=allocate(Running, n, machine=machine(1), columns=empty_column(n.values)),
-            work=allocate(WorkSpace, WorkSizes.of(n.attributes, n.filed, n.rungs)),
+            work=work,
+            vectors=allocate(VectorSpace, n, slots=work.slots),
         )
         self._space.patterns.allowed[0] = thresholds.pattern_steps
         self.result, self.ends, self.ids = self._space.result, self._space.ends, self._space.ids

@@ -17,6 +17,7 @@ from dibs.coding.patterns.groups import Filter, PatternPieces, PatternSpace
 from dibs.index.auto.bit_layout import Clusters, ClusterSpace, Predicates
 from dibs.index.auto.record_layout import RecordArrays, WorkSpace
 from dibs.index.auto.singles import SieveArrays
+from dibs.index.auto.vector_layout import VectorArrays, VectorSpace
 from dibs.index.groups import PROGRESS, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps
 from dibs.jit.groups import Clean, Sized, fingerprint, size_of
@@ -71,6 +72,8 @@ class LayerTable(NamedTuple):
     jumps: Jumps
     records: RecordArrays
     sieve: SieveArrays
+    vectors: VectorArrays
+    programs: RecordArrays  # of masks: see index.auto.planner.OneByOne
     predicates: Predicates
     clusters: Clusters
     bit_rows: NDArray[np.int32]  # the row of each clause that is filed for bits
@@ -82,7 +85,8 @@ class LayerTable(NamedTuple):
 
 
 # Bits of the flags of a layer.
-HAS_RECORDS, INEXACT, HAS_BITS, ASKS_FOR_VALUES, HAS_FACETS, HAS_SIEVE = 1, 2, 4, 8, 16, 32
+HAS_RECORDS, HAS_SIEVE, HAS_VECTORS, HAS_PROGRAMS, HAS_BITS, HAS_FACETS, ASKS_FOR_VALUES = 1, 2, 4, 8, 16, 32, 64
+RECORDS_INEXACT, VECTORS_INEXACT, PROGRAMS_INEXACT = 128, 256, 512
 
 
 class Search(NamedTuple):
@@ -107,6 +111,7 @@ class Space(NamedTuple):
     running: Running
     work: WorkSpace  # of records
     sifting: Sifting
+    vectors: VectorSpace  # its slots are those of `work`
     bits: ClusterSpace
     room: Room
     ids: Annotated[NDArray[np.int64], Sized("rows")]  # of the rows of layers whose ids are integers
