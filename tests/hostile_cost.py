@@ -273,7 +273,7 @@ class Served:
 
     def ask(self, path: str, body: bytes, lines: bool = False) -> Any:
         answer = self.client.post(path, content=body, headers=JSON_LINES if lines else {})
-        if 400 <= answer.status_code < 500:
+        if 400 <= answer.status_code < 500 or answer.status_code == 503:  # refused, or not done within its time
             raise dibs.EventError(answer.json()["detail"])
         return answer.raise_for_status()
 
