@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dibs.segments.compile import Form
-    from dibs.segments.layers import Layers
+    from dibs.segments.segment_set import SegmentSet
     from dibs.storage.durable import Durable
 
 CLOSED = "is closed"
@@ -84,7 +84,7 @@ class Changes:
     def has_engine(self) -> bool:
         return self.read is not read_tree
 
-    def move_to(self, layers: Layers, read: Callable[[str, str, Types], Form]) -> None:
+    def move_to(self, layers: SegmentSet, read: Callable[[str, str, Types], Form]) -> None:
         """The engine is here: all that waits goes to these layers, which are empty. No change is made meanwhile."""
         with self.turn:
             if not self.has_engine:
@@ -234,7 +234,7 @@ class Changes:
             count += (change[1] is not None) - state.has(id)
         return count
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         """After a fork: whoever held the lock, or had a batch open in another thread, is not here."""
         self.turn = threading.RLock()
         if self._batch is not None and not self._batch.is_own:

@@ -22,7 +22,7 @@ from dibs.coding.clauses import runs
 from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.disagreements import SeenKinds
-from dibs.history.derive import Joins, Remembering
+from dibs.history.derive import IngestBatch, Joins
 from dibs.history.history import History, Key, check_key, check_no_key, keys_of
 from dibs.history.plan import Candidates, Costs
 from dibs.history.prefilter import Alive, PreFilter
@@ -36,13 +36,13 @@ from dibs.language.joins import joins_in
 from dibs.language.present import Now, Present, read_now
 from dibs.matches import Heaviest, Matches, Part, Reader
 from dibs.segments.compile import form_of
-from dibs.segments.gone import Bits, alive
 from dibs.segments.ids import Id
-from dibs.segments.layers import Layers
 from dibs.segments.segment import Choice, Segment
+from dibs.segments.segment_set import SegmentSet
 from dibs.segments.single.call import Singles
 from dibs.segments.single.texts import dict_of, text_of
 from dibs.segments.state import State
+from dibs.segments.tombstones import Bits, alive
 from dibs.thresholds import thresholds
 
 COUNTERS = ("events", "pairs", "candidates", "false candidates", "predicates", "nodes")
@@ -59,7 +59,7 @@ class ReadEvents(NamedTuple):
 class Matching:
     """Any number of threads may match at once. The arguments of its first methods are those of the Matcher's."""
 
-    def __init__(self, changes: Changes, layers: Layers, threads: int, history: History):
+    def __init__(self, changes: Changes, layers: SegmentSet, threads: int, history: History):
         self._changes = changes
         self._layers = layers
         self._wake = layers.upkeep.wake  # when an index would like to have something done
@@ -107,7 +107,7 @@ class Matching:
                 return ids
         if key is not None:
             k = None if top is None else min(check_number("top", top), MOST_ROWS)
-            turn = Remembering(self.history, [dict_of(event)], None, [check_key(key)])
+            turn = IngestBatch(self.history, [dict_of(event)], None, [check_key(key)])
             matches = self._remember(turn, "raise", k, present)
         else:
             matches = self.match_batch([dict_of(event)], top=top, remember=remember, now=now)
@@ -130,7 +130,7 @@ class Matching:
         if not remember:
             check_no_key(key)
             return self.matches(self.read(self.snapshot(), events, attributes, on_error, now=present), top)
-        turn = Remembering(self.history, events, attributes)
+        turn = IngestBatch(self.history, events, attributes)
         turn.keys = None if key is None else keys_of(turn.rows, key)
         return self._remember(turn, on_error, top, present)
 
@@ -144,11 +144,11 @@ class Matching:
         then: Callable[[Matches], None] | None = None,
         now: Now = None,
     ) -> Matches:
-        return self._remember(Remembering(history, events, attributes, keys), on_error, None, read_now(now), then)
+        return self._remember(IngestBatch(history, events, attributes, keys), on_error, None, read_now(now), then)
 
     def _remember(
         self,
-        turn: Remembering,
+        turn: IngestBatch,
         on_error: OnError,
         top: int | None,
         now: Present = None,
@@ -204,7 +204,7 @@ class Matching:
         events: Any,
         attributes: str | None,
         on_error: OnError,
-        turn: Remembering | None = None,
+        turn: IngestBatch | None = None,
         now: Present = None,
     ) -> ReadEvents:
         """turn: see match_batch(remember=True). now: the time of the match (language.present)."""
@@ -264,7 +264,7 @@ class Matching:
 
     # ---- joins over history ----
 
-    def _join(self, segments: list[Segment], values: EventValues, turn: Remembering | None) -> EventValues:
+    def _join(self, segments: list[Segment], values: EventValues, turn: IngestBatch | None) -> EventValues:
         """The events with what joins over history say of them."""
         names = tuple(dict.fromkeys(name for s in segments for name in s.joins))
         joins = self._joins
@@ -311,7 +311,7 @@ def begin(
 ) -> Matching:
     """The engine of a matcher, whose subscriptions have only waited until now. counted: what matching in plain Python
     has. The turn of the changes is held."""
-    changes.move_to(Layers(choice or Choice(AUTO), changes.types), form_of)
+    changes.move_to(SegmentSet(choice or Choice(AUTO), changes.types), form_of)
     matching = Matching(changes, changes.layers, threads, History(check_retain(retain), changes.types))
     matching.counters.update(counted)
     if changes.refused == CLOSED:

@@ -1,7 +1,7 @@
 """The subscriptions of a matcher: how they come and go, and what is known of them; and how its engine arrives.
 
-A change is checked, made durable, and then applied to the layers (segments.layers), which the next match sees. A batch
-collects changes and does the same once for all of them.
+A change is checked, made durable, and then applied to the layers (segments.segment_set), which the next match sees. A
+batch collects changes and does the same once for all of them.
 
 Until the engine is here (dibs.engine), subscriptions only wait, and events are matched in plain Python (dibs.plain).
 The first call that finds the engine here goes over to it; what cannot do without it waits for it. Nothing imports
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from dibs.history.retention import Retention
     from dibs.matching import Matching
-    from dibs.segments.layers import Layers
     from dibs.segments.segment import Choice
+    from dibs.segments.segment_set import SegmentSet
     from dibs.storage.durable import Durable
 
 AUTO = "auto"
@@ -93,10 +93,10 @@ class Subscriptions:
             self.use_engine()
 
     @property
-    def _layers(self) -> Layers:
+    def _layers(self) -> SegmentSet:
         if self._matching is None:
             self.use_engine()
-        layers: Layers = self._changes.layers
+        layers: SegmentSet = self._changes.layers
         return layers
 
     # ---- coming and going ----

@@ -163,7 +163,7 @@ class Thresholds:
     )
     tatbul_events: int = _threshold(64, 1, "events that go through the trees before they are combined")
     hybrid_cluster: int = _threshold(16, 1, "intervals of a cluster that gets an interval index")
-    # segments.layers
+    # segments.segment_set
     size_ratio: int = _threshold(
         16, 1, "a segment is merged with all newer ones if it is at most so many times as large"
     )
@@ -223,7 +223,7 @@ class Thresholds:
     )
     catalog_checked_by_two: int = _threshold(10_000_000, 0, "bytes of a catalog that two threads check")
     catalog_rows_read: int = _threshold(10_000, 2, "rows of the catalog that are read at once")
-    # spark.living
+    # spark.subscription_sources
     changes_since_base: int = _threshold(
         10_000, 1, "changes that a stream's snapshots hold before newer segments are taken"
     )

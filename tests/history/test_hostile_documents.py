@@ -11,7 +11,7 @@ import pytest
 
 import dibs
 from dibs.coding.events import read_events
-from dibs.history.coded.columns import Snapshot, Texts
+from dibs.history.coded.columns import DocumentSnapshot, Texts
 from dibs.history.coded.indexes import IndexKey
 from dibs.thresholds import using
 
@@ -80,12 +80,12 @@ def test_snapshots_that_nobody_came_to_know_leave_texts_free_slots() -> None:
 def test_snapshots_that_nobody_came_to_know_leave_groups_free_slots() -> None:
     random, key = Random(1), IndexKey(("a",), 1)
 
-    def more(snapshot: Snapshot, values: list[int]) -> Snapshot:
+    def more(snapshot: DocumentSnapshot, values: list[int]) -> DocumentSnapshot:
         rows = read_events([{"a": value} for value in values], ["a"])
         return snapshot.with_documents(rows, len(values)).with_indexes([key])
 
     with using({"history_tail": 2}):
-        known = more(Snapshot().with_columns(["a"], iter(())), [*range(200)])
+        known = more(DocumentSnapshot().with_columns(["a"], iter(())), [*range(200)])
         known = more(known, [200, 201])
         for _ in range(100):
             more(known, [random.randint(1_000, 1 << 40) for _ in range(40)])

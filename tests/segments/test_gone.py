@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.segments.gone import Gone, alive
+from dibs.segments.tombstones import Tombstones, alive
 
 rows = st.integers(0, 40)
 
 
 @given(st.lists(st.sets(rows), max_size=4), st.lists(st.tuples(rows, rows), max_size=60))
 def test_pairs_of_rows_that_are_gone_are_left_out(steps, pairs):
-    states, gone = [(Gone(41), frozenset())], frozenset()
+    states, gone = [(Tombstones(41), frozenset())], frozenset()
     for more in steps:
         states.append((states[-1][0].including(np.array(sorted(more - gone), np.int64)), gone | more))
         gone = states[-1][1]

@@ -120,7 +120,7 @@ def test_a_forked_child_works_without_the_thread_of_its_parent(monkeypatch):
     if child == 0:
         code = 1
         try:
-            work.upkeep.begin_again_in_a_child(work.lock)
+            work.upkeep.reset_after_fork(work.lock)
             work.do("b")
             work.upkeep.close()
             code = 0 if [name for name, _ in work.done] == ["a", "b"] else 2

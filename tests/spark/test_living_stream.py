@@ -26,12 +26,12 @@ from dibs.spark import History, Table, Webhook, backfill, compile, match, sinks,
 from dibs.spark.applying import apply_changes, become
 from dibs.spark.fed import Heard
 from dibs.spark.ledger import Ledger
-from dibs.spark.living import DurableFolder
 from dibs.spark.ordering import Ranked, find_order, settle
 from dibs.spark.parquet_files import find_folder
 from dibs.spark.places import is_unfinished
 from dibs.spark.snapshots import BASES, Follower
 from dibs.spark.stopping import Interrupted, find_interruption, stop_quietly
+from dibs.spark.subscription_sources import DurableFolder
 from dibs.spark.tables import TableFeed
 from dibs.spark.webhook import post
 from dibs.thresholds import using

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dibs
-from dibs.history.state import State
+from dibs.history.state import HistoryState
 from dibs.history.stored import new_rows
 from dibs.language.sql import parse
 from dibs.reference import matches
@@ -286,7 +286,7 @@ def test_a_copy_whose_history_is_lost_says_so(tmp_path: Path) -> None:
         m.add("it", JOIN)
         m.history.load([{"a": 1}, {"a": 2}])
         m.compact()
-        state, [row] = m.snapshot(), list(new_rows(State(), m.history.state))
+        state, [row] = m.snapshot(), list(new_rows(HistoryState(), m.history.state))
         content = b"\n".join([b'{"\\u0000broken":"no dict, but int"}'] * len(row.content))
         news = HistoryNews(HistoryHead(1, 0, 2), [row._replace(content=content)], frozenset())
         segments = [layer.segment for layer in state.layers]

@@ -723,7 +723,7 @@ def test_what_goes_during_a_merge_stays_gone(folder, small, monkeypatch):
                     begun.set()
                     assert go.wait(20)
 
-        monkeypatch.setattr("dibs.segments.layers.Joined", Slow)
+        monkeypatch.setattr("dibs.segments.segment_set.Joined", Slow)
         for i in range(4):
             m.add_many([(100 * i + k, "x = 1") for k in range(10)])
         assert begun.wait(20)
@@ -742,7 +742,9 @@ def test_what_goes_during_a_merge_stays_gone(folder, small, monkeypatch):
             assert again.match(EVENT) == expected and again.match({"x": 2}) == [2]
 
 
-@pytest.mark.parametrize("job", ["dibs.segments.layers.Layers._merge_apart", "dibs.storage.durable.Durable._publish"])
+@pytest.mark.parametrize(
+    "job", ["dibs.segments.segment_set.SegmentSet._merge_apart", "dibs.storage.durable.Durable._publish"]
+)
 def test_a_job_that_fails_is_told_and_tried_again(folder, small, monkeypatch, job, request):
     monkeypatch.setattr("dibs.segments.upkeep.PAUSE", 0.0)
     failing = pytest.MonkeyPatch()
@@ -802,7 +804,7 @@ def test_followers_are_not_disturbed_by_their_own_merges(folder, small, monkeypa
                     assert go.wait(20)
                 super().__init__(parts)
 
-        monkeypatch.setattr("dibs.segments.layers.Joined", Slow)
+        monkeypatch.setattr("dibs.segments.segment_set.Joined", Slow)
         for i in range(6):
             m.add_many([(100 * i + k, "x = 1") for k in range(10)])
             assert len(follower.match(EVENT)) == 10 * i + 10

@@ -1,7 +1,7 @@
 """What an operator means, for compiled code: the values that satisfy it, as intervals between its literals.
 
 One table serves the cells that a predicate covers (coding.clause_kernels) and the test of a value as it was read
-(segments.single.waiting_kernels). A value lies in an interval if it is of the kind of each literal that bounds it and
+(segments.single.memtable_kernels). A value lies in an interval if it is of the kind of each literal that bounds it and
 on the right side of it; where an interval has no end, the values of that kind end it. IN is EQ of each literal, NOT IN
 the gaps between them: what is sorted for that is in those places. The reference says it all in words of its own.
 """

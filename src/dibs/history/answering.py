@@ -15,11 +15,11 @@ import numpy as np
 from dibs.coding.values import EventValues
 from dibs.history.coded.answers import NO_MEMO, Answering, one_view, view_of, with_answers
 from dibs.history.coded.candidates import PairedJoins
-from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.coded.program import Compiled
 from dibs.history.keys import Derived, cell_of, cells_of, events_between, plain_values, with_derived
 from dibs.history.plan import Needed, plan_of
-from dibs.history.state import State
+from dibs.history.state import HistoryState
 from dibs.language.joins import COUNT, EXISTS, text_of
 from dibs.reference import ValuesByName
 from dibs.reference.joins import compared, is_met, values_of_found
@@ -52,7 +52,7 @@ class Answerer:
         return sorted({name for place in self._answering.left for name in self.plans[place].attributes})
 
     def answer(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
+        self, values: EventValues, needed: Needed | None, states: Sequence[HistoryState], snapshot: DocumentSnapshot
     ) -> EventValues:
         """The events with the answers. needed: event, join. states: one for all events, or one for each."""
         found = self._answer_by_reference(values, needed, states) if self._left else []
@@ -77,7 +77,7 @@ class Answerer:
         return with_derived(with_answers(values, codes, joins, snapshot, parts), none, found)
 
     def _answer_by_reference(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State]
+        self, values: EventValues, needed: Needed | None, states: Sequence[HistoryState]
     ) -> list[Derived]:
         """The answers that the kernels do not give: every document is looked at."""
         answers: list[Derived] = []
@@ -104,7 +104,7 @@ class Answerer:
         return answers
 
     def _answer_pairs(
-        self, values: EventValues, needed: Needed | None, states: Sequence[State], snapshot: Snapshot
+        self, values: EventValues, needed: Needed | None, states: Sequence[HistoryState], snapshot: DocumentSnapshot
     ) -> list[Derived]:
         """The answers for which something is computed from event and document together."""
         one = len(states) == 1
@@ -141,7 +141,7 @@ def plain_events(values: EventValues, names: Collection[str]) -> list[dict[str, 
     return events
 
 
-def plain_document(state: State, row: int, names: Sequence[str], known: dict[int, ValuesByName]) -> ValuesByName:
+def plain_document(state: HistoryState, row: int, names: Sequence[str], known: dict[int, ValuesByName]) -> ValuesByName:
     """A document as the reference has it. known: those that were asked for before."""
     found = known.get(row)
     if found is None:

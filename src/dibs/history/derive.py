@@ -20,14 +20,14 @@ from dibs.coding.events import read_events
 from dibs.coding.events.json import json_content
 from dibs.coding.values import EventValues
 from dibs.history.answering import Answerer
-from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.coded.store import without_ranges
 from dibs.history.history import History, Key, states_of_remembered
 from dibs.history.keys import events_between, join_events, with_derived
 from dibs.history.plan import Candidates, Costs, Needed, Sizes, find_needed_joins
 from dibs.history.prefilter import Alive, PreFilter, find_several
 from dibs.history.sources import documents_of
-from dibs.history.state import Part, State
+from dibs.history.state import HistoryState, Part
 from dibs.language.joins import text_of
 from dibs.segments.segment import Segment
 from dibs.thresholds import thresholds
@@ -49,8 +49,8 @@ class Joins:
         values: EventValues,
         candidates: Callable[[EventValues, Alive | None, NDArray[np.bool_]], Candidates],
         segments: Sequence[Segment],
-        state: State,
-        turn: Remembering | None = None,
+        state: HistoryState,
+        turn: IngestBatch | None = None,
     ) -> EventValues:
         """The events with what joins say of them and the documents of the state; with a turn, each with those of its
         own state. candidates: which subscriptions may match events, and their joins, without those that are not alive
@@ -107,14 +107,14 @@ class Joins:
             lines.append(f"answered by testing every document: {len(slow):,}, as {slow[0]}")
         return [*lines, *self._answerer.tell()]
 
-    def _snapshot(self, state: State) -> Snapshot:
+    def _snapshot(self, state: HistoryState) -> DocumentSnapshot:
         return state.coded.at(state, *self.compiled)
 
     def _answer_in_turn(
         self,
         values: EventValues,
         needed: Needed | None,
-        turn: Remembering,
+        turn: IngestBatch,
         alive: Alive | None,
         all_of: NDArray[np.bool_],
     ) -> EventValues:
@@ -155,7 +155,7 @@ class Joins:
         return is_join
 
 
-class Remembering:
+class IngestBatch:
     """Events that are matched and then added to the history, whose lock is held meanwhile. Nothing is added before
     `remember`."""
 
@@ -164,8 +164,8 @@ class Remembering:
         self.history = history
         self.keys = keys
         self.attributes = attributes
-        self._states: Iterator[State] = iter(())
-        self.snapshot: Snapshot | None = None  # with all of them, when joins were answered
+        self._states: Iterator[HistoryState] = iter(())
+        self.snapshot: DocumentSnapshot | None = None  # with all of them, when joins were answered
         source = json_content(events) if isinstance(events, str) else events  # a path is no event
         self.rows = documents_of(source, attributes)  # which can be read twice, and is the history's own
 
@@ -174,7 +174,7 @@ class Remembering:
         return self.keys is not None and all(key is not None and key in self.history for key in self.keys)
 
     @property
-    def state(self) -> State:
+    def state(self) -> HistoryState:
         """What the first event sees."""
         return self.history.state
 
@@ -184,7 +184,7 @@ class Remembering:
         part = Part(self.history.state.end, self.rows, self.attributes)
         self._states = states_of_remembered(self.history, part, unreadable, self.keys)
 
-    def states(self, values: EventValues, names: Sequence[str]) -> list[State]:
+    def states(self, values: EventValues, names: Sequence[str]) -> list[HistoryState]:
         """The state before each of the events. names: the columns that will be asked of them, which must be there from
         the first one on: the documents themselves, of which they could be made later, are only with the last."""
         self.history.state.make_columns(names)

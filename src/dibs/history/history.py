@@ -31,7 +31,7 @@ from dibs.history.coded.store import Store
 from dibs.history.keys import NONE, TIME, Cells, CellsByName
 from dibs.history.retention import Retain, check_retain, compact, earlier, with_last, with_recent, without
 from dibs.history.sources import NO_RANGE, Unkeepable, documents_of, own_document
-from dibs.history.state import Part, State, latest_time
+from dibs.history.state import HistoryState, Part, latest_time
 from dibs.jit.threads import survive_forks
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.single.texts import read_event
@@ -48,7 +48,7 @@ class History:
     def __init__(self, retain: Retain, types: Types = NO_TYPES):
         """types: of attributes, where they are declared: documents are kept as they come, and converted when read."""
         self.retain, self.types = check_retain(retain), types
-        self.state = State(types=types)
+        self.state = HistoryState(types=types)
         self.refused = ""  # why documents are not taken, when they are not
         self.lock = threading.RLock()  # held while the next state is made
         self._by_key: dict[Key, int] = {}  # numbers of documents; stale ones are found out by `find_number`
@@ -155,7 +155,7 @@ class History:
 
         def clear() -> None:
             end = self.state.end
-            self.put(State(end, end, end))
+            self.put(HistoryState(end, end, end))
 
         self.change(clear)
 
@@ -163,9 +163,9 @@ class History:
         """Lets go of all documents, and takes no more: what Matcher.close does."""
         with self.lock:
             self.refused = "its matcher is closed"
-            self.state = State()
+            self.state = HistoryState()
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         """After a fork: whoever held the lock is not here. The state is whole, as always."""
         self.lock = threading.RLock()
 
@@ -183,7 +183,7 @@ class History:
         if self.refused:
             raise DibsError(f"this history cannot be changed: {self.refused}")
 
-    def put(self, state: State) -> None:
+    def put(self, state: HistoryState) -> None:
         """Puts the next state in place, or an earlier one again. The lock is held."""
         if state.end < self.state.end:  # others will have the numbers of the documents that kernels know by now
             state = replace(state, coded=Store())
@@ -196,7 +196,9 @@ class History:
 
     # ---- steps, for whoever holds the lock ----
 
-    def read(self, state: State, documents: Any, attributes: str | None = None, on_error: str = "raise") -> EventValues:
+    def read(
+        self, state: HistoryState, documents: Any, attributes: str | None = None, on_error: str = "raise"
+    ) -> EventValues:
         """The values of documents that some join asks for."""
         names = state.names
         if self.retain.age is not None:
@@ -211,7 +213,9 @@ class History:
         """The same as cells, by name and document."""
         return CellsByName(values)
 
-    def append(self, state: State, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None) -> State:
+    def append(
+        self, state: HistoryState, cells: Mapping[str, Mapping[int, Cells]], event: int, key: Key | None
+    ) -> HistoryState:
         """With one more document, whose cells are those of that event. The documents themselves (parts) are left to the
         caller, and so is retention."""
         columns, row = state.columns.copy(), state.end
@@ -232,8 +236,8 @@ class History:
         return replace(state, end=row + 1, columns=columns, ages=ages)
 
     def extend_by(
-        self, state: State, part: Part, keys: list[Any] | None, values: EventValues, singly: bool = False
-    ) -> State:
+        self, state: HistoryState, part: Part, keys: list[Any] | None, values: EventValues, singly: bool = False
+    ) -> HistoryState:
         """With the documents of one more part, whose values these are. singly: they are retained one by one, else that
         is left to the caller."""
         cells, first, count = self.cells(values), state.end, len(part.rows)
@@ -254,7 +258,7 @@ class History:
             self._by_key.update((key, row) for row, key in enumerate(keys, first) if key is not None)
         return replace(state, end=first + count, columns=columns, ages={}, parts=parts)
 
-    def find_kept(self, state: State, all_times: bool = False) -> State:
+    def find_kept(self, state: HistoryState, all_times: bool = False) -> HistoryState:
         """What retention leaves. all_times: several documents came, of which any may be too old."""
         retain = self.retain
         if retain.microseconds is not None:
@@ -263,14 +267,14 @@ class History:
             state = with_last(state, retain.count)
         return compact(state)
 
-    def find_number(self, state: State, key: object) -> int | None:
+    def find_number(self, state: HistoryState, key: object) -> int | None:
         """The document of this key; None if it is not there, or the key is none."""
         row = self._by_key.get(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else None
         if row is None or row < state.base or not state.is_there(row) or state.key_of(row) != key:
             return None
         return row
 
-    def _unknown(self, state: State, rows: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
+    def _unknown(self, state: HistoryState, rows: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
         """The documents whose keys are new, none twice."""
         seen: set[Any] = set()
         new: list[int] = []
@@ -286,7 +290,7 @@ class History:
 
 def states_of_remembered(
     history: History, part: Part, unreadable: Collection[int], keys: Sequence[Key | None] | None = None
-) -> Iterator[State]:
+) -> Iterator[HistoryState]:
     """The states before each of the documents of a part, and the one after them all. The lock is held, and nothing is
     put in place. What could not be read at all, or has a key that is there, takes a number and is gone at once."""
     state, (first, rows, attributes) = history.state, (part.first, part.rows, part.attributes)

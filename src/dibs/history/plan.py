@@ -62,7 +62,7 @@ class Conjunction(NamedTuple):
     rest: tuple[Expression, ...]
 
 
-class Plan(NamedTuple):
+class JoinPlan(NamedTuple):
     name: str  # of the attribute that stands for the join
     join: Join
     conjunctions: tuple[Conjunction, ...]
@@ -77,18 +77,18 @@ class Plan(NamedTuple):
 
 
 @lru_cache(65_536)
-def plan_of(name: str) -> Plan:
+def plan_of(name: str) -> JoinPlan:
     """The plan of the join behind an attribute."""
     return plan_join(name, join_of(name))
 
 
-def plan_join(name: str, join: Join) -> Plan:
+def plan_join(name: str, join: Join) -> JoinPlan:
     form = join.condition
     parts = form.children if isinstance(form, Or) else () if form == FALSE else (form,)
     extreme = join.attribute if join.function in EXTREMES else join.by
     conjunctions = tuple(conjunction_of(part, extreme) for part in parts)
     is_fixed = not any(isinstance(p, PairCompare) or is_paired(p.attribute) for p in predicates(form))
-    return Plan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
+    return JoinPlan(name, join, conjunctions, tuple(join.document_attributes), tuple(join.event_attributes), is_fixed)
 
 
 def conjunction_of(form: Expression, extreme: str | None, single: Collection[str] | None = None) -> Conjunction:
@@ -214,7 +214,7 @@ class Costs:
 
 
 def find_needed_joins(
-    plans: list[Plan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
+    plans: list[JoinPlan], values: EventValues, candidates: Callable[[EventValues], Candidates], costs: Costs
 ) -> Needed:
     """Which joins have to be answered for which event, so that all others make no difference."""
     begin = time.perf_counter()

@@ -38,12 +38,12 @@ from dibs.coding.domain import NUMBER_BASE, Domains
 from dibs.coding.values import EventValues
 from dibs.history.coded.answer_kernels import find_witnesses
 from dibs.history.coded.answers import one_view, room_for_totals
-from dibs.history.coded.columns import TIMED, Snapshot
+from dibs.history.coded.columns import TIMED, DocumentSnapshot
 from dibs.history.coded.known import BOUNDED, FEW, ONE, Ints, KnownValues, numbers_of
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
 from dibs.history.coded.program import Builder, Compiled
 from dibs.history.implied import Known, Question, ask_of, required_attributes
-from dibs.history.state import State
+from dibs.history.state import HistoryState
 from dibs.jit.threads import survive_forks
 from dibs.language.joins import COUNTS, EXISTS, join_of
 from dibs.language.table import Facet
@@ -62,7 +62,7 @@ class Alive(NamedTuple):
     joins: frozenset[str]  # those that are mentioned by such rows
     names: tuple[str, ...]  # of events with several values of one of these, all must be tried
 
-    def find_joins(self, snapshot: Snapshot) -> frozenset[str]:
+    def find_joins(self, snapshot: DocumentSnapshot) -> frozenset[str]:
         """The joins when the documents come that the snapshot has and the state has not."""
         return _joins_of(self.segments, [None if a is None else a.find_alive(snapshot) for a in self.answered])
 
@@ -85,14 +85,14 @@ class PreFilter:
         self._a_state = 0.0  # seconds that following one more state took
         survive_forks(self)
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def note_answering(self, seconds: float) -> None:
         """What joins have cost."""
         self._answering += seconds
 
-    def follow(self, segments: Sequence[Segment], state: State) -> Alive | None:
+    def follow(self, segments: Sequence[Segment], state: HistoryState) -> Alive | None:
         """What is alive in this state; None: all of it."""
         alive = None
         if self.wanted is not False and self._lock.acquire(blocking=bool(self.wanted)):
@@ -121,7 +121,7 @@ class PreFilter:
         )
         return f"{dead:,} of {total:,} subscriptions cannot match with the documents that are there, and are not tried"
 
-    def _follow(self, segments: Sequence[Segment], state: State) -> Alive | None:
+    def _follow(self, segments: Sequence[Segment], state: HistoryState) -> Alive | None:
         begin = time.perf_counter()
         old = {id(each.segment): each for each in self._known}
         known = [old.get(id(segment)) or _Followed(segment, read_questions(segment), None) for segment in segments]
@@ -140,7 +140,7 @@ class PreFilter:
         self._last = last = Alive(tuple(segments), answered, rows, joins, tuple(sorted(names)))
         return last
 
-    def _can_afford(self, segments: Sequence[Segment], state: State) -> bool:
+    def _can_afford(self, segments: Sequence[Segment], state: HistoryState) -> bool:
         known = {id(each.segment) for each in self._known}
         new = sum(len(segment) for segment in segments if segment.joins and id(segment) not in known)
         is_new_state = any(each.answered is not None and each.answered.state is not state for each in self._known)
@@ -155,7 +155,7 @@ class _Followed(NamedTuple):
     questions: Questions | None
     answered: Witnesses | None
 
-    def follow(self, state: State) -> _Followed:
+    def follow(self, state: HistoryState) -> _Followed:
         if self.questions is None or (self.answered is not None and self.answered.state is state):
             return self
         return self._replace(answered=self.questions.follow(state, self.answered))
@@ -205,12 +205,12 @@ class Witnesses:
     """All questions of a segment in a state."""
 
     questions: Questions
-    state: State
+    state: HistoryState
     witness: NDArray[np.int64]  # of each: a document, by its number, or NONE
     lacking: NDArray[np.bool_]  # by row: no document has an attribute that some document must have
     alive: NDArray[np.bool_]  # by row: some event may match it, given the documents of the state
 
-    def find_alive(self, snapshot: Snapshot) -> NDArray[np.bool_]:
+    def find_alive(self, snapshot: DocumentSnapshot) -> NDArray[np.bool_]:
         """The rows that are alive when the documents come that the snapshot has and the state has not: in that state,
         and in those on the way."""
         questions, end = self.questions, self.state.end - snapshot.base
@@ -241,7 +241,7 @@ class Questions:
 
     # ---- answers ----
 
-    def follow(self, state: State, old: Witnesses | None) -> Witnesses:
+    def follow(self, state: HistoryState, old: Witnesses | None) -> Witnesses:
         """All questions answered for a state. old: the answers for another one."""
         snapshot = state.coded.at(state, self.compiled)
         if old is None or old.state.coded is not state.coded or old.state.end > state.end:
@@ -264,7 +264,7 @@ class Questions:
         result[self.rows[self.event[(witness != NONE) == self.is_forbidden]]] = False
         return result
 
-    def find(self, snapshot: Snapshot, view: View, questions: Ints) -> Ints:
+    def find(self, snapshot: DocumentSnapshot, view: View, questions: Ints) -> Ints:
         """Witnesses of some questions among the documents of a view."""
         if not len(questions):
             return np.empty(0, np.int64)
@@ -284,7 +284,7 @@ class Questions:
         found: Ints = find_witnesses(asked, self.event[questions], self.number[questions])
         return np.where(found < 0, NONE, found + snapshot.base)
 
-    def find_lacking(self, snapshot: Snapshot, first: int, end: int) -> NDArray[np.bool_]:
+    def find_lacking(self, snapshot: DocumentSnapshot, first: int, end: int) -> NDArray[np.bool_]:
         """By row: whether none of these documents (some may be gone) has an attribute that one must have."""
         lacking = np.zeros(len(self.segment.clauses), np.bool_)
         for name, rows in self.required.items():
@@ -292,7 +292,7 @@ class Questions:
                 lacking[rows] = True
         return lacking
 
-    def _find_in(self, snapshot: Snapshot, state: State, questions: Ints, since: int) -> Ints:
+    def _find_in(self, snapshot: DocumentSnapshot, state: HistoryState, questions: Ints, since: int) -> Ints:
         """Witnesses among the documents of a state from the number `since` on."""
         view = one_view(state, len(self.rows), snapshot.base)
         return self.find(snapshot, view._replace(first=np.maximum(view.first, since - snapshot.base)), questions)
@@ -309,7 +309,7 @@ def _has_value(kinds: NDArray[np.uint8]) -> bool:
     return False
 
 
-def _are_there(state: State, rows: Ints) -> NDArray[np.bool_]:
+def _are_there(state: HistoryState, rows: Ints) -> NDArray[np.bool_]:
     there = (rows >= state.first) & (rows < state.end)
     if state.gone:
         there &= ~np.isin(rows, np.fromiter(state.gone, np.int64, len(state.gone)))

@@ -10,7 +10,7 @@ from typing import Any, Union
 from dibs.arguments import check_number, is_integer
 from dibs.errors import ArgumentError, show
 from dibs.history.keys import TIME
-from dibs.history.state import Part, State, latest_time
+from dibs.history.state import HistoryState, Part, latest_time
 from dibs.language.expression import MICROSECOND
 from dibs.thresholds import thresholds
 
@@ -60,7 +60,7 @@ def check_retain(retain: Any) -> Retain:
 # ---- states with fewer documents ----
 
 
-def with_last(state: State, count: int) -> State:
+def with_last(state: HistoryState, count: int) -> HistoryState:
     """With the last so many documents."""
     surplus = len(state) - count
     if surplus <= 0:
@@ -77,7 +77,7 @@ def with_last(state: State, count: int) -> State:
     return _tidy(replace(state, first=first, gone=frozenset(gone)))
 
 
-def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
+def with_recent(state: HistoryState, by: str, age: int, all_times: bool) -> HistoryState:
     """Without documents that are more than `age` older than the latest."""
     column = state.column(by)
     last = range(state.end - 1 if not all_times else state.first, state.end)
@@ -95,19 +95,19 @@ def with_recent(state: State, by: str, age: int, all_times: bool) -> State:
     return replace(without(state, rows), newest=newest)
 
 
-def earlier(state: State, by: str, low: tuple[int, ...], limit: int) -> list[int]:
+def earlier(state: HistoryState, by: str, low: tuple[int, ...], limit: int) -> list[int]:
     """The documents whose latest time in this attribute is earlier than the limit, from `low` (TIME, or that and a
     time) on."""
     found = state.by_time(by).between(low[1] if len(low) > 1 else None, limit)
     return [row for row in found if state.is_there(row)]
 
 
-def without(state: State, rows: Iterable[int]) -> State:
+def without(state: HistoryState, rows: Iterable[int]) -> HistoryState:
     gone = state.gone.union(rows)
     return state if len(gone) == len(state.gone) else _tidy(replace(state, gone=gone))
 
 
-def _tidy(state: State) -> State:
+def _tidy(state: HistoryState) -> HistoryState:
     """With those that are gone at the beginning told by `first`."""
     if state.first not in state.gone:
         return state
@@ -118,7 +118,7 @@ def _tidy(state: State) -> State:
     return replace(state, first=first, gone=frozenset(gone))
 
 
-def compact(state: State) -> State:
+def compact(state: HistoryState) -> HistoryState:
     """Without anything of the documents that are gone, if these have become more than those that are there."""
     lost = state.first - state.base + len(state.gone)
     if lost <= max(len(state), thresholds.history_compacted):

@@ -104,7 +104,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class HistoryState:
     base: int = 0  # the number of the first document that columns have
     first: int = 0
     end: int = 0

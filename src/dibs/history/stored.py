@@ -28,7 +28,7 @@ from dibs.errors import DamagedError
 from dibs.history.encoding import ARROW, StoredLines, encode_documents, has_lines, table_of
 from dibs.history.history import History, Key
 from dibs.history.retention import Retain, compact
-from dibs.history.state import Part, State
+from dibs.history.state import HistoryState, Part
 from dibs.language.types import NO_TYPES, Types
 from dibs.storage.documents import DocumentRow, HistoryChange, HistoryHead, HistoryNews
 from dibs.storage.durable import Durable
@@ -57,7 +57,7 @@ class StoredHistory(History):
             rows = [row for row in news.rows if row.number >= state.end]
             if head.first >= state.end:  # nothing of what was known is there any more
                 begin = rows[0].number if rows else head.end
-                state = State(begin, begin, begin, types=self.types)
+                state = HistoryState(begin, begin, begin, types=self.types)
             for part, keys in _parts(rows):
                 state = self.extend_by(state, part, keys, self._values(state, part))
             state = replace(state, first=head.first, gone=news.gone, newest=head.newest)
@@ -65,7 +65,7 @@ class StoredHistory(History):
             History.put(self, compact(state))
             self.last_change, self.retained = head.change, head.retain
 
-    def _values(self, state: State, part: Part) -> EventValues:
+    def _values(self, state: HistoryState, part: Part) -> EventValues:
         """What the columns that there are ask for."""
         if not state.columns:
             return EventValues(0, [])
@@ -79,7 +79,7 @@ def read_stored(history: History) -> HistoryNews | None:
     if not len(state) and history.retain == Retain():
         return None
     head = HistoryHead(1, state.first, state.end, state.newest, text_of(history.retain))
-    return HistoryNews(head, list(new_rows(State(), state)), state.gone)
+    return HistoryNews(head, list(new_rows(HistoryState(), state)), state.gone)
 
 
 def check_whole(news: HistoryNews, path: Path) -> None:
@@ -96,7 +96,7 @@ def check_whole(news: HistoryNews, path: Path) -> None:
 # ---- states to rows ----
 
 
-def new_rows(old: State, new: State) -> Iterator[DocumentRow]:
+def new_rows(old: HistoryState, new: HistoryState) -> Iterator[DocumentRow]:
     """The documents that the one state has and the other, before it, had not."""
     begin = max(old.end, new.first)
     ends = [*(part.first for part in new.parts[1:]), new.end]
@@ -186,7 +186,7 @@ class DurableHistory(StoredHistory):
         if retain != self.retain:
             self.change(keep)
 
-    def put(self, state: State) -> None:
+    def put(self, state: HistoryState) -> None:
         old, retained, change = self.state, text_of(self.retain), self.last_change + 1
         rows = list(new_rows(old, state))
         gone = frozenset() if state.gone is old.gone else state.gone - old.gone

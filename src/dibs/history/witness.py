@@ -21,8 +21,8 @@ from dibs.history.coded.columns import order_bits
 from dibs.history.coded.program import Compiled, compile_plans
 from dibs.history.coded.store import read_documents
 from dibs.history.keys import NUMBER, cells_of, number_of, plain_value, plain_values
-from dibs.history.plan import Plan, plan_join, plan_of
-from dibs.history.state import State
+from dibs.history.plan import JoinPlan, plan_join, plan_of
+from dibs.history.state import HistoryState
 from dibs.language.expression import And, Compare, Constant, Expression, IsNull, Or, PairCompare
 from dibs.language.joins import (
     COUNT,
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 def explain_join(
-    names: Iterable[str], event: Mapping[str, Any], state: State, now: Present = None
+    names: Iterable[str], event: Mapping[str, Any], state: HistoryState, now: Present = None
 ) -> dict[str, Explained]:
     """The joins of these names for one event. now: the time of the match."""
     plans = [plan_of(name) for name in dict.fromkeys(names)]
@@ -68,7 +68,7 @@ def explain_join(
     return {plan.name: _explain(plan, values, found, state) for plan, found in zip(plans, every)}
 
 
-def find_all(plans: Sequence[Plan], read: EventValues, values: ValuesByName, state: State) -> list[Found]:
+def find_all(plans: Sequence[JoinPlan], read: EventValues, values: ValuesByName, state: HistoryState) -> list[Found]:
     answering = Answering(*bare_plans(tuple(plan.name for plan in plans)))
     snapshot = state.coded.at(state, answering.compiled)
     answers, size = answering.answer(read, snapshot, one_view(state, 1, snapshot.base), witness=True)
@@ -89,13 +89,13 @@ def find_all(plans: Sequence[Plan], read: EventValues, values: ValuesByName, sta
     return [found[place] for place in range(len(plans))]
 
 
-def is_number(plan: Plan) -> bool:
+def is_number(plan: JoinPlan) -> bool:
     """Whether the join is a number that is no document's."""
     return plan.join.function in (*COUNTS, *TOTALS)
 
 
 def _left_to_others(
-    plans: Sequence[Plan], left: Sequence[int], read: EventValues, values: ValuesByName, state: State
+    plans: Sequence[JoinPlan], left: Sequence[int], read: EventValues, values: ValuesByName, state: HistoryState
 ) -> Iterator[tuple[int, dict[int, ValuesByName]]]:
     """The documents that satisfy the joins at these places, which are tested one by one."""
     paired = PairedJoins(plans, left, Answerer)
@@ -111,14 +111,14 @@ def _left_to_others(
 
 
 @lru_cache(256)
-def bare_plans(names: tuple[str, ...]) -> tuple[list[Plan], tuple[Compiled, list[int]]]:
+def bare_plans(names: tuple[str, ...]) -> tuple[list[JoinPlan], tuple[Compiled, list[int]]]:
     """The plans of joins, without what is compared with their results; and these, compiled."""
     joins = [(name, plan_of(name).join._replace(event=None, operator=None, factor=None)) for name in names]
     plans = [plan_join(name, join) for name, join in joins]
     return plans, compile_plans(plans)
 
 
-def all_documents(state: State, names: Sequence[str]) -> dict[int, ValuesByName]:
+def all_documents(state: HistoryState, names: Sequence[str]) -> dict[int, ValuesByName]:
     """All documents, by number, as the reference has them."""
     found: dict[int, ValuesByName] = {row: {} for row in state.rows()}
     for first, values in read_documents(state, names, 0, state.end - state.base):
@@ -130,13 +130,13 @@ def all_documents(state: State, names: Sequence[str]) -> dict[int, ValuesByName]
     return found
 
 
-def read_document(state: State, row: int, names: Sequence[str]) -> ValuesByName:
+def read_document(state: HistoryState, row: int, names: Sequence[str]) -> ValuesByName:
     """One document as the reference has it."""
     ((_, values),) = read_documents(state, names, row - state.base, row - state.base + 1)
     return {name: plain_values(cells[0]) for name, cells in cells_of(values, names).items() if 0 in cells}
 
 
-def _explain(plan: Plan, event: ValuesByName, found: Found, state: State) -> Explained:
+def _explain(plan: JoinPlan, event: ValuesByName, found: Found, state: HistoryState) -> Explained:
     join = plan.join
     if is_number(plan):
         values = compared(join, event, list(found.numbers))
@@ -147,7 +147,7 @@ def _explain(plan: Plan, event: ValuesByName, found: Found, state: State) -> Exp
     return values, _reason(join, event, found, state) + lacking
 
 
-def _reason(join: Join, event: ValuesByName, found: Found, state: State) -> str:
+def _reason(join: Join, event: ValuesByName, found: Found, state: HistoryState) -> str:
     total = f"{len(state):,} document{'s' * (len(state) != 1)}"
     if join.function == EXISTS:
         if not found.documents:
@@ -224,7 +224,7 @@ def _shown(name: str) -> str:
     return name_text(name) if is_derived(name) else name
 
 
-def _name(state: State, row: int) -> str:
+def _name(state: HistoryState, row: int) -> str:
     """A document by its key or, if it has none, by its number."""
     key = state.key_of(row)
     return f"document {row:,}" if key is None else f"document {key!r}" if isinstance(key, str) else f"document {key}"

@@ -34,10 +34,10 @@ class Presence:
         self._seen = self._seen_by_batch = 0.0  # events, and each as often as its batch has events
         self._latest: deque[CodedEvents] = deque()
         self._latest_events = 0
-        self.begin_again_in_a_child()
+        self.reset_after_fork()
         survive_forks(self)
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.Lock()  # several threads may match at once
 
     @property

@@ -63,7 +63,7 @@ def share(work: Callable[[int], T], items: int, threads: int) -> list[T]:
 
 
 class AfterFork(Protocol):
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         """New locks: whoever held one when the process was forked is not here."""
         ...
 
@@ -102,7 +102,7 @@ def _begin_again_in_a_child() -> None:
         if hasattr(foreign, "_lock"):
             foreign._lock = threading.RLock()
     for holder in list(_live):
-        holder.begin_again_in_a_child()
+        holder.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -104,7 +104,7 @@ class _Loader:
             raise Ending
         self.under_way, self.thread = work, _thread.get_ident()
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         self.turn, self.under_way = threading.RLock(), None
 
 

@@ -26,7 +26,7 @@ from dibs.coding.events import WantedNames, read_events
 from dibs.coding.values import EventValues
 from dibs.errors import DibsError
 from dibs.explain_words import KIND_NAMES, TEXT_WIDTH, escape, short_sql, shorten
-from dibs.history.derive import Joins, Remembering
+from dibs.history.derive import IngestBatch, Joins
 from dibs.history.history import History
 from dibs.history.plan import Candidates, Costs
 from dibs.history.prefilter import PreFilter
@@ -82,7 +82,7 @@ class Before:
         joins = self._joins
         if joins is None:
             return read_events(events, names, attributes, on_error="skip", now=self._now, types=self._types)
-        turn = Remembering(self._history, events, attributes)
+        turn = IngestBatch(self._history, events, attributes)
 
         def read() -> EventValues:
             values = read_events(turn.rows, names, attributes, on_error="skip", now=self._now, types=self._types)

@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from dibs.arrays import from_ids
-from dibs.segments.gone import Gone
 from dibs.segments.ids import Id, id_hash
 from dibs.segments.segment import Segment
 from dibs.segments.state import Waiting
+from dibs.segments.tombstones import Tombstones
 
 ID_TYPES = (pa.int64(), pa.large_string())
 
@@ -23,14 +23,14 @@ class Layer:
     """A segment and the rows that are gone from it."""
 
     segment: Segment
-    gone: Gone
+    gone: Tombstones
     items: Mapping[Id, Waiting] | None = None  # of a scanned one: what it was made of and is still there
 
     hash_of = staticmethod(id_hash)  # by which all layers find an id
 
     @classmethod
     def of(cls, segment: Segment, items: Mapping[Id, Waiting] | None = None) -> Layer:
-        return cls(segment, Gone(len(segment)), items)
+        return cls(segment, Tombstones(len(segment)), items)
 
     def __len__(self) -> int:
         return len(self.segment) - self.gone.count

@@ -4,8 +4,8 @@
     waiting    subscriptions that came since the last match, by id, read but not coded
     version    of the last change
 
-A change computes another state and puts it in place of the old one by a single assignment (segments.layers), so one
-that is interrupted anywhere has either happened or not, and a reader that holds a state is never disturbed. A
+A change computes another state and puts it in place of the old one by a single assignment (segments.segment_set), so
+one that is interrupted anywhere has either happened or not, and a reader that holds a state is never disturbed. A
 subscription is in one place only, so the order of layers means nothing to readers.
 
 A state without layers needs neither Arrow nor Numba: it is what a matcher has before its engine is here.

@@ -203,7 +203,7 @@ class Upkeep:
         while self._worker is not None and not self.is_current_thread:
             time.sleep(A_MOMENT)
 
-    def begin_again_in_a_child(self, lock: threading.RLock) -> None:
+    def reset_after_fork(self, lock: threading.RLock) -> None:
         """After a fork: the parent's thread is not here, nor is whoever held its locks."""
         self._lock, self._changed = lock, threading.Condition(lock)
         self._worker = self._under_way = self._job = None

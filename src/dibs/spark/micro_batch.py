@@ -29,7 +29,6 @@ from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Record
 from dibs.spark.joins.history import missing_history
 from dibs.spark.ledger import Ledger
-from dibs.spark.living import Living
 from dibs.spark.metrics import BatchMetrics, Counted, CountsByPartition, put_together
 from dibs.spark.mistakes import Mistakes, SegmentMistakes
 from dibs.spark.options import StreamOptions
@@ -38,6 +37,7 @@ from dibs.spark.parquet_files import SPARK_VERSION, TOLD, Target, arrow_type, be
 from dibs.spark.shipping import in_worker
 from dibs.spark.sinks import QUERY_ID, Catalog, Parquet, Sink
 from dibs.spark.snapshots import BASES, Follower, Snapshot, id_type_of, refuse_mixed_ids, step_path
+from dibs.spark.subscription_sources import SubscriptionSource
 from dibs.spark.worker import Task
 
 log = logging.getLogger("dibs.spark")
@@ -96,7 +96,7 @@ class MicroBatches:
         events: DataFrame,
         ledger: Ledger,
         checkpoint: str,
-        living: Living,
+        living: SubscriptionSource,
         feed: Feed | None,
         sink: Sink,
         wanted: Wanted,

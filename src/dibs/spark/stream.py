@@ -29,7 +29,6 @@ from dibs.spark.joins.growing import GrowingHistory
 from dibs.spark.joins.growing_log import Log
 from dibs.spark.joins.history import read_history
 from dibs.spark.ledger import Ledger
-from dibs.spark.living import Compiled, DurableFolder, Living, SavedFolder
 from dibs.spark.metrics import BatchMetrics
 from dibs.spark.micro_batch import MicroBatches, find_wanted
 from dibs.spark.mistakes import Mistakes
@@ -39,6 +38,7 @@ from dibs.spark.running import RunningStream, close_ended
 from dibs.spark.shipping import check_workers
 from dibs.spark.sinks import Sink, sink_of
 from dibs.spark.stopping import stop_quietly
+from dibs.spark.subscription_sources import Compiled, DurableFolder, SavedFolder, SubscriptionSource
 from dibs.spark.tables import Table
 from dibs.storage import store
 
@@ -208,7 +208,7 @@ def _refuse_connect(events: DataFrame, name: str, instead: str) -> None:
 
 def _living(
     events: DataFrame, subscriptions: Any, state: Path, ledger: Ledger, options: StreamOptions
-) -> tuple[Living, Feed | None]:
+) -> tuple[SubscriptionSource, Feed | None]:
     order, given = options.get("order"), options.get("types")
     types = None if given is None else check_types(given)
     if isinstance(subscriptions, (str, os.PathLike)):

@@ -38,8 +38,8 @@ from dibs.index import AUTO
 from dibs.segments.compile import compile_texts
 from dibs.segments.ids import Id
 from dibs.segments.layer import Layer
-from dibs.segments.layers import Layers
 from dibs.segments.segment import DEFAULT_WEIGHT, Segment, build, merge
+from dibs.segments.segment_set import SegmentSet
 from dibs.segments.state import State, Subscription, Waiting
 from dibs.segments.upkeep import Job
 from dibs.storage import store
@@ -145,7 +145,7 @@ class Durable:
             )
         return manifest
 
-    def restore(self, layers: Layers) -> None:
+    def restore(self, layers: SegmentSet) -> None:
         """Fills the layers with what is in the folder."""
         layers.restore(self._restore_saved(layers) or self._compile_all(layers))
         self.catch_up(layers)
@@ -169,7 +169,7 @@ class Durable:
                 self._remove_files()
             layers.upkeep.wake()
 
-    def _restore_saved(self, layers: Layers) -> State | None:
+    def _restore_saved(self, layers: SegmentSet) -> State | None:
         """The state of the manifest; None: its segments must be rebuilt, of which it warns."""
         damage = self._damage
         for _ in range(TRIES):
@@ -199,7 +199,7 @@ class Durable:
         _tell(damage, len(self.catalog))
         return None
 
-    def _layer(self, layers: Layers, manifest_index: str, stored: StoredSegment) -> Layer:
+    def _layer(self, layers: SegmentSet, manifest_index: str, stored: StoredSegment) -> Layer:
         settings = dict(layers.choice.settings) if manifest_index == layers.choice.name else {}
         segment, removed = self._files.load(stored, settings)
         self._unsaved |= segment.is_renewed
@@ -208,13 +208,13 @@ class Durable:
             return Layer.of(merge([(segment, removed.find_kept())], layers.choice))
         return Layer(segment, removed)
 
-    def _compile_all(self, layers: Layers) -> State:
+    def _compile_all(self, layers: SegmentSet) -> State:
         """The state of everything in the catalog."""
         self._unsaved = True
         version, columns = self.catalog.columns()
         return State(version, tuple(Layer.of(self._compile(layers, c)) for c in columns if len(c.ids)))
 
-    def _compile(self, layers: Layers, columns: CatalogColumns) -> Segment:
+    def _compile(self, layers: SegmentSet, columns: CatalogColumns) -> Segment:
         compiled = compile_texts(columns.texts, types=layers.types, are_kept=True)
         if compiled.errors:
             place, error = next(iter(compiled.errors.items()))
@@ -227,7 +227,7 @@ class Durable:
 
     # ---- following the catalog ----
 
-    def follow(self, layers: Layers) -> None:
+    def follow(self, layers: SegmentSet) -> None:
         """Applies what another process has written since; some microseconds when that is nothing."""
         stamp = self.catalog.stamp()
         if stamp != self._seen:
@@ -235,7 +235,7 @@ class Durable:
                 self.catch_up(layers)
                 self._seen = stamp
 
-    def catch_up(self, layers: Layers) -> None:
+    def catch_up(self, layers: SegmentSet) -> None:
         """Brings the layers and the history to the state of the catalog, both as of one moment."""
         history = None if self.history is None else self.history()
         change, end = (None, 0) if history is None else history.read_position()
@@ -258,7 +258,7 @@ class Durable:
         if news.history is not None and history is not None:
             history.take(news.history)
 
-    def _reload(self, layers: Layers) -> bool:
+    def _reload(self, layers: SegmentSet) -> bool:
         """Takes the saved segments, if they are newer."""
         try:
             manifest = self._read_manifest()
@@ -299,15 +299,15 @@ class Durable:
 
     # ---- saving segments ----
 
-    def _next_checkpoint(self, layers: Layers) -> Job | None:
+    def _next_checkpoint(self, layers: SegmentSet) -> Job | None:
         return (lambda: self.checkpoint(layers)) if self._behind(layers) > thresholds.unsaved_changes else None
 
-    def _behind(self, layers: Layers) -> float:
+    def _behind(self, layers: SegmentSet) -> float:
         """How many changes are not in saved segments."""
         saved = self._manifest.version if self._manifest else 0
         return math.inf if self._unsaved else layers.state.version - saved
 
-    def checkpoint(self, layers: Layers) -> None:
+    def checkpoint(self, layers: SegmentSet) -> None:
         """Saves what is not saved yet and swaps the manifest."""
         self.check_process()
         with self._saving:
@@ -330,7 +330,7 @@ class Durable:
         assert self._manifest is not None
         self._files.remove_others(self._manifest)
 
-    def finish(self, layers: Layers) -> None:
+    def finish(self, layers: SegmentSet) -> None:
         """Before closing. What cannot be saved now is in the catalog, so that is no reason to fail."""
         if self.read_only or os.getpid() != self._pid:
             return

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from dibs.errors import DamagedError, FormatError
-from dibs.segments.gone import Gone
 from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment
+from dibs.segments.tombstones import Tombstones
 from dibs.storage import store, writer_lock
 from dibs.storage.manifest import HEAD, Manifest, StoredSegment, read_manifest, removed_name, segment_name
 
@@ -30,13 +30,13 @@ class SegmentFiles:
         # How segments are saved, and with how many rows gone: while they live.
         self._stored: weakref.WeakKeyDictionary[Segment, tuple[StoredSegment, int]] = weakref.WeakKeyDictionary()
 
-    def load(self, stored: StoredSegment, settings: dict[str, Any]) -> tuple[Segment, Gone]:
+    def load(self, stored: StoredSegment, settings: dict[str, Any]) -> tuple[Segment, Tombstones]:
         """A segment, mapped into memory, and its rows that are gone."""
         segment = store.load(self.folder / stored.file, stored.head, settings)
         gone = np.empty(0, np.int64)
         if stored.removed is not None:
             gone = store.load_removed(self.folder / stored.removed, stored.removed_head)
-        removed = Gone(len(segment)).including(gone)
+        removed = Tombstones(len(segment)).including(gone)
         if not segment.is_renewed:
             self._stored[segment] = stored, removed.count
         return segment, removed

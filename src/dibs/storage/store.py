@@ -25,11 +25,11 @@ from dibs.errors import DamagedError, FormatError
 from dibs.index import create, restore
 from dibs.index.options import from_array
 from dibs.language.table import LANGUAGE, Facet
-from dibs.segments.gone import Gone
 from dibs.segments.ids import IdIndex
 from dibs.segments.layer import Layer
 from dibs.segments.segment import Segment
 from dibs.segments.state import State
+from dibs.segments.tombstones import Tombstones
 from dibs.storage.documents import DocumentRow, HistoryHead, HistoryNews
 from dibs.storage.files import (
     ADVICE,
@@ -331,9 +331,9 @@ def state_of(source: Path, manifest: Manifest, segments: list[Segment]) -> State
     return State(manifest.version, tuple(layers))
 
 
-def _gone_of(source: Path, stored: StoredSegment) -> Gone:
+def _gone_of(source: Path, stored: StoredSegment) -> Tombstones:
     """The rows that are gone from a segment, as it is stored. (Only durable folders and their snapshots have any.)"""
-    gone = Gone(stored.rows)
+    gone = Tombstones(stored.rows)
     if stored.removed is None:
         return gone
     return gone.including(load_removed(source / stored.removed, stored.removed_head))

@@ -30,10 +30,10 @@ from dibs.language.joins import paths_of, read_attributes
 from dibs.language.printer import is_join
 from dibs.language.scalars import asks_for_now
 from dibs.language.table import Facet
-from dibs.segments.gone import Gone
 from dibs.segments.layer import Layer
 from dibs.segments.segment import Choice, Segment
 from dibs.segments.state import State
+from dibs.segments.tombstones import Tombstones
 from dibs.storage import store
 from dibs.storage.files import FORMAT, replace_file, storage_error
 from dibs.storage.manifest import Manifest
@@ -271,7 +271,7 @@ def load_state(folder: Path, version: Version, shard: int | None = None) -> Stat
 def _layer(folder: Path, stored: VersionSegment) -> Layer:
     try:
         segment = store.load(folder / stored.file, stored.head)
-        gone = Gone(len(segment)).including(read_removed(folder, stored))
+        gone = Tombstones(len(segment)).including(read_removed(folder, stored))
     except FileNotFoundError as e:
         raise FormatError(
             f"{e.filename} is not there any more: the index was saved over, or its version removed, while a job used "

@@ -40,7 +40,7 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-class Plan(NamedTuple):
+class ColumnPlan(NamedTuple):
     """How the columns of a schema are read."""
 
     schema: pa.Schema
@@ -48,15 +48,15 @@ class Plan(NamedTuple):
     others: list[int]  # wanted, or on the way to something wanted, one by one
 
 
-def plan_of(schema: pa.Schema, wanted: WantedNames) -> Plan:
+def plan_of(schema: pa.Schema, wanted: WantedNames) -> ColumnPlan:
     """Kept with the names: batch after batch has the same schema."""
-    plan: Plan | None = wanted.plan
+    plan: ColumnPlan | None = wanted.plan
     if plan is None or not plan.schema.equals(schema):
         plan = wanted.plan = _plan(schema, wanted)
     return plan
 
 
-def _plan(schema: pa.Schema, wanted: WantedNames) -> Plan:
+def _plan(schema: pa.Schema, wanted: WantedNames) -> ColumnPlan:
     found: list[tuple[int, int, int]] = []  # name, place, form
     others: list[int] = []
     for place, name in enumerate(schema.names):
@@ -70,7 +70,7 @@ def _plan(schema: pa.Schema, wanted: WantedNames) -> Plan:
                 found.append((number, place, form))
     rows = np.array(sorted(found), np.int64).reshape(-1, 3)
     columns = Columns(rows[:, 1].copy(), rows[:, 0].astype(np.int32), rows[:, 2].astype(np.uint8))
-    return Plan(schema, columns, others)
+    return ColumnPlan(schema, columns, others)
 
 
 def _form(type_: pa.DataType) -> int | None:
@@ -87,7 +87,7 @@ class ColumnTexts(NamedTuple):
     name: NDArray[np.int32]
 
 
-def read_columns(batch: pa.RecordBatch, plan: Plan, first: int, parts: ValueParts) -> ColumnTexts | None:
+def read_columns(batch: pa.RecordBatch, plan: ColumnPlan, first: int, parts: ValueParts) -> ColumnTexts | None:
     """Adds the values of the planned columns to the parts, but for the texts."""
     if not len(plan.columns.place) or not batch.num_rows:
         return None

@@ -45,7 +45,7 @@ class WantedNames:
         self._sorted: WantedNames = self  # without what stands behind
         self._lock = threading.Lock()  # see extended
         self._extended = False
-        self.plan: Any = None  # coding.events.arrow_columns.Plan, of the last schema
+        self.plan: Any = None  # coding.events.arrow_columns.ColumnPlan, of the last schema
         self._own_time: str | None = None
         self._declared: tuple[Types, DeclaredNames | None] | None = None  # of the last types that were asked for
         self._at_times_of: dict[str, WantedNames] = {}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times
 from dibs.history.coded.answer_kernels import answer_joins
-from dibs.history.coded.columns import Snapshot, order_bits
+from dibs.history.coded.columns import DocumentSnapshot, order_bits
 from dibs.history.coded.layout import (
     BOOLEAN,
     DIGITS,
@@ -42,11 +42,11 @@ from dibs.history.coded.layout import (
 )
 from dibs.history.coded.operands import operands_of
 from dibs.history.coded.program import Compiled, Ends, compile_plans
-from dibs.history.plan import Plan
+from dibs.history.plan import JoinPlan
 from dibs.jit.hashing import slots_for
 
 if TYPE_CHECKING:
-    from dibs.history.state import State
+    from dibs.history.state import HistoryState
 
 NEVER_GONE = np.int32(2**31 - 1)
 ALL = np.empty(0, np.int64)  # offsets of joins where all are needed
@@ -60,7 +60,7 @@ NO_MEMO = Memo(
 )
 
 
-def view_of(states: Sequence[State], base: int) -> View:
+def view_of(states: Sequence[HistoryState], base: int) -> View:
     """What each event sees, each with the state before it. Documents go, and do not come back."""
     first = np.fromiter((state.first - base for state in states), np.int64, len(states))
     end = np.fromiter((state.end - base for state in states), np.int64, len(states))
@@ -77,7 +77,7 @@ def view_of(states: Sequence[State], base: int) -> View:
     return View(first, end, gone)
 
 
-def one_view(state: State, events: int, base: int) -> View:
+def one_view(state: HistoryState, events: int, base: int) -> View:
     """All of them with the same state."""
     gone = np.empty(0, np.int32)
     if state.gone:
@@ -89,7 +89,7 @@ def one_view(state: State, events: int, base: int) -> View:
 
 @dataclass
 class _Bound:
-    snapshot: Snapshot
+    snapshot: DocumentSnapshot
     program: Program
     ends: Ends
 
@@ -97,7 +97,7 @@ class _Bound:
 class Answering:
     """Joins that kernels answer. `left` are the places of the plans that they do not take."""
 
-    def __init__(self, plans: Sequence[Plan], compiled: tuple[Compiled, list[int]] | None = None):
+    def __init__(self, plans: Sequence[JoinPlan], compiled: tuple[Compiled, list[int]] | None = None):
         """compiled: the plans, if they were compiled before."""
         self.compiled, self.left = compiled or compile_plans(plans)
         taken = sorted(set(range(len(plans))) - set(self.left))
@@ -108,13 +108,13 @@ class Answering:
         self._bound: _Bound | None = None
         self._memo: tuple[Any, Memo] | None = None
 
-    def bind(self, snapshot: Snapshot) -> tuple[Program, Ends]:
+    def bind(self, snapshot: DocumentSnapshot) -> tuple[Program, Ends]:
         bound = self._bound
         if bound is None or bound.snapshot is not snapshot:
             bound = self._bound = _Bound(snapshot, *self.compiled.bind(snapshot))
         return bound.program, bound.ends
 
-    def memo(self, state: State) -> Memo:
+    def memo(self, state: HistoryState) -> Memo:
         """What is known of this state already."""
         memo = self._memo
         if memo is None or memo[0] is not state:
@@ -126,7 +126,7 @@ class Answering:
     def answer(
         self,
         values: EventValues,
-        snapshot: Snapshot,
+        snapshot: DocumentSnapshot,
         view: View,
         needed: NDArray[np.bool_] | None = None,
         memo: Memo = NO_MEMO,
@@ -141,7 +141,7 @@ class Answering:
 def run(
     program: Program,
     operands: Operands,
-    snapshot: Snapshot,
+    snapshot: DocumentSnapshot,
     view: View,
     needed: NDArray[np.bool_] | None,
     memo: Memo = NO_MEMO,
@@ -204,7 +204,7 @@ Answered = tuple[int, Answers, int]  # the first event, answers, and how many va
 
 
 def with_answers(
-    values: EventValues, codes: NDArray[np.int32], joins: Any, snapshot: Snapshot, parts: Sequence[Answered]
+    values: EventValues, codes: NDArray[np.int32], joins: Any, snapshot: DocumentSnapshot, parts: Sequence[Answered]
 ) -> EventValues:
     """The events with their answers, part by part. codes: the number of the name of each join."""
     b = values.booleans
@@ -227,7 +227,7 @@ def with_answers(
 
 
 def _last_values(
-    event: Any, join: Any, kind: Any, key: Any, tie: Any, row: Any, last: Any, joins: Any, snapshot: Snapshot
+    event: Any, join: Any, kind: Any, key: Any, tie: Any, row: Any, last: Any, joins: Any, snapshot: DocumentSnapshot
 ) -> Any:
     """Answers in which the document that is the last one is replaced by what it has."""
     column = joins.attribute[join[last]]
@@ -251,7 +251,7 @@ def _last_values(
 
 
 def with_values(
-    values: EventValues, event: Any, name: Any, kind: Any, key: Any, tie: Any, snapshot: Snapshot
+    values: EventValues, event: Any, name: Any, kind: Any, key: Any, tie: Any, snapshot: DocumentSnapshot
 ) -> EventValues:
     n, s, t, b = values.numbers, values.strings, values.times, values.booleans
     own = kind == NUMBER

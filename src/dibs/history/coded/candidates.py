@@ -21,13 +21,13 @@ from dibs.coding.events.wanted import WantedNames
 from dibs.coding.values import Booleans, EventValues, Numbers, Strings, Times, Unreadable
 from dibs.history.coded.answer_kernels import count_candidates, list_candidates
 from dibs.history.coded.answers import room_for_totals, with_values
-from dibs.history.coded.columns import Snapshot
+from dibs.history.coded.columns import DocumentSnapshot
 from dibs.history.coded.known import Ints
 from dibs.history.coded.layout import SEVERAL, UNREADABLE, Asked, View
 from dibs.history.coded.operands import operands_of
 from dibs.history.coded.program import Builder, Compiled, conjunctions_of
 from dibs.history.keys import cells_of, plain_values
-from dibs.history.plan import Plan, conjunction_of
+from dibs.history.plan import JoinPlan, conjunction_of
 from dibs.language.expression import TRUE, And, Compare, IsNull, Predicate
 from dibs.language.joins import join_within, read_of_pair
 from dibs.language.pairing import NOW, name_in_pair
@@ -36,7 +36,7 @@ from dibs.reference import truth_of
 from dibs.thresholds import thresholds
 
 if TYPE_CHECKING:
-    from dibs.history.state import State
+    from dibs.history.state import HistoryState
 
 
 class _Listed(NamedTuple):
@@ -54,7 +54,11 @@ class Within(Protocol):
     compiled: list[Compiled]
 
     def answer(
-        self, values: EventValues, needed: NDArray[np.bool_] | None, states: Sequence[State], snapshot: Snapshot
+        self,
+        values: EventValues,
+        needed: NDArray[np.bool_] | None,
+        states: Sequence[HistoryState],
+        snapshot: DocumentSnapshot,
     ) -> EventValues: ...
 
 
@@ -70,14 +74,14 @@ class _Pairs:
         asked = (name for join in joins for name in join.event_attributes)
         self.wanted = WantedNames([*self.names, *asked]).at_time_of(name_in_pair(NOW, True))
 
-    def compute(self, values: EventValues, snapshot: Snapshot, event: Ints, row: Ints) -> EventValues:
+    def compute(self, values: EventValues, snapshot: DocumentSnapshot, event: Ints, row: Ints) -> EventValues:
         return compute_pairs(values, snapshot, event, row, self.events, self.documents, self.wanted)
 
 
 class PairedJoins:
     """Those of the plans at these places that can be answered so."""
 
-    def __init__(self, plans: Sequence[Plan], places: Sequence[int], answerer: Callable[[Sequence[str]], Within]):
+    def __init__(self, plans: Sequence[JoinPlan], places: Sequence[int], answerer: Callable[[Sequence[str]], Within]):
         builder = Builder()
         self._parts: list[_Listed] = []
         for place in places:
@@ -101,9 +105,9 @@ class PairedJoins:
     def find(
         self,
         values: EventValues,
-        snapshot: Snapshot,
+        snapshot: DocumentSnapshot,
         view: View,
-        states: Sequence[State],
+        states: Sequence[HistoryState],
         needed: NDArray[np.bool_] | None = None,
     ) -> Iterator[tuple[int, Ints, Ints]]:
         """(place, events, documents) of all pairs that satisfy a join, by event and document. states: one for all
@@ -136,8 +140,8 @@ class PairedJoins:
         asked: Asked,
         events: Ints,
         values: EventValues,
-        snapshot: Snapshot,
-        states: Sequence[State],
+        snapshot: DocumentSnapshot,
+        states: Sequence[HistoryState],
     ) -> Iterator[tuple[Ints, Ints]]:
         """The pairs that satisfy a conjunction, some at a time."""
         asked.seen[:] = 0
@@ -164,7 +168,7 @@ class PairedJoins:
 
 def compute_pairs(
     values: EventValues,
-    snapshot: Snapshot,
+    snapshot: DocumentSnapshot,
     event: Ints,
     row: Ints,
     events: Sequence[str],
@@ -228,7 +232,7 @@ def _of_events(values: EventValues, event: Ints, place: Ints, wanted: WantedName
     return EventValues(len(event), wanted.names, ranges=ranges, **made)
 
 
-def _of_documents(snapshot: Snapshot, column: int, row: Ints, code: int) -> Iterator[tuple[Ints, ...]]:
+def _of_documents(snapshot: DocumentSnapshot, column: int, row: Ints, code: int) -> Iterator[tuple[Ints, ...]]:
     """(pair, name, kind, key, tie) of the values of an attribute of documents."""
     kind, key, tie = snapshot.kind[column, row], snapshot.key[column, row], snapshot.tie[column, row]
     single = np.flatnonzero(kind <= UNREADABLE)

@@ -130,7 +130,7 @@ class Texts:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class DocumentSnapshot:
     base: int = 0  # the number of the first document
     size: int = 0  # documents
     names: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ class Snapshot:
 
     # ---- the next one ----
 
-    def with_documents(self, values: EventValues, count: int) -> Snapshot:
+    def with_documents(self, values: EventValues, count: int) -> DocumentSnapshot:
         """With so many more documents, whose values these are."""
         first, end = self.size, self.size + count
         new = self._with_rows(end)
@@ -191,7 +191,7 @@ class Snapshot:
         cells = long_form(values, new.columns)
         return replace(new._fill(*cells, first, count), size=end)
 
-    def with_columns(self, names: Sequence[str], batches: Iterator[tuple[int, EventValues]]) -> Snapshot:
+    def with_columns(self, names: Sequence[str], batches: Iterator[tuple[int, EventValues]]) -> DocumentSnapshot:
         """With more attributes. batches: the number of the first, and values."""
         wide = len(self.names) + len(names)
         room = self.kind.shape[1]
@@ -209,7 +209,7 @@ class Snapshot:
             new = new._fill(*long_form(values, columns), first, values.events)
         return new
 
-    def with_indexes(self, keys: Iterable[IndexKey]) -> Snapshot:
+    def with_indexes(self, keys: Iterable[IndexKey]) -> DocumentSnapshot:
         """With these indexes, as far as they are not there, and all of them as long as they should be."""
         made: dict[IndexKey, Index] = {}
         for key in dict.fromkeys([*self.indexes, *keys]):
@@ -220,14 +220,14 @@ class Snapshot:
             return self
         return replace(self, indexes=made)
 
-    def with_ranks(self, keys: Iterable[IndexKey], first: int) -> Snapshot:
+    def with_ranks(self, keys: Iterable[IndexKey], first: int) -> DocumentSnapshot:
         """With what it takes to count by these indexes when documents before this one are gone."""
         made = {key: self.indexes[key].rank(first) for key in keys}
         if all(index is self.indexes[key] for key, index in made.items()):
             return self
         return replace(self, indexes=self.indexes | made)
 
-    def with_patterns(self, predicates: Iterable[Predicate]) -> Snapshot:
+    def with_patterns(self, predicates: Iterable[Predicate]) -> DocumentSnapshot:
         """With these patterns, tried on all texts. (Texts of other attributes too: a text has one number.)"""
         patterns = tuple(dict.fromkeys([*self.patterns, *predicates]))
         if len(patterns) == len(self.patterns) and self.tested == self.texts.count:
@@ -241,7 +241,7 @@ class Snapshot:
                 met[number, text] = test(self.texts.bytes_of(text).decode())
         return replace(self, patterns=patterns, met=met, tested=self.texts.count)
 
-    def _with_rows(self, end: int) -> Snapshot:
+    def _with_rows(self, end: int) -> DocumentSnapshot:
         room = self.kind.shape[1]
         if end <= room:
             return replace(self)
@@ -253,7 +253,7 @@ class Snapshot:
             own[:, : self.size] = old[:, : self.size]
         return replace(self, kind=kind, key=key, tie=tie)
 
-    def _fill(self, column: Any, row: Any, kind: Any, value: Any, tie: Any, first: int, count: int) -> Snapshot:
+    def _fill(self, column: Any, row: Any, kind: Any, value: Any, tie: Any, first: int, count: int) -> DocumentSnapshot:
         """With these values of the documents from `first` on. Those of strings are places in the tie's array of texts
         until here."""
         place = column * count + row
@@ -277,7 +277,7 @@ class Snapshot:
         new.kind[column, row], new.key[column, row], new.tie[column, row] = kind, value, tie
         return new
 
-    def _with_several(self, column: Any, row: Any, kind: Any, value: Any, tie: Any) -> Snapshot:
+    def _with_several(self, column: Any, row: Any, kind: Any, value: Any, tie: Any) -> DocumentSnapshot:
         """With attributes that have several values each."""
         order = np.lexsort((row, column))
         column, row, kind, value, tie = (each[order] for each in (column, row, kind, value, tie))

@@ -22,7 +22,7 @@ from dibs.history.implied import MOST_VALUES
 from dibs.language.table import Facet
 
 if TYPE_CHECKING:
-    from dibs.history.coded.columns import Snapshot
+    from dibs.history.coded.columns import DocumentSnapshot
 
 NOTHING, BOUNDED, FEW, ONE = range(4)  # what is known of an attribute
 Ints = NDArray[Any]
@@ -72,7 +72,7 @@ class KnownValues:
         ends = Ends(key.ravel(), tie.ravel(), start.ravel(), stop.ravel(), domains.string_bytes)
         return cls(status.reshape(len(rows), len(names)), place, kind, has, is_open, is_one, ends)
 
-    def operands(self, compiled: Compiled, constants: Ends, snapshot: Snapshot, slots: Ints) -> Operands:
+    def operands(self, compiled: Compiled, constants: Ends, snapshot: DocumentSnapshot, slots: Ints) -> Operands:
         """As operands behind the constants of a program. slots: for each of its slots, the attribute."""
         rows, names = self.status.shape
         ends = self.ends.resolve(np.repeat(self.kind, 2), snapshot)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from dibs.coding.values import EventValues
-from dibs.history.coded.columns import TIMED, Snapshot, long_form
+from dibs.history.coded.columns import TIMED, DocumentSnapshot, long_form
 from dibs.history.coded.layout import STRING, Operands
 from dibs.history.coded.program import Compiled, Ends, ends_of
 from dibs.history.keys import BOOLEAN, NUMBER, TIME, TOP, Cell, Span, span_of
 
 
-def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapshot: Snapshot) -> Operands:
+def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapshot: DocumentSnapshot) -> Operands:
     """The constants of a program, and behind them the values of events by event and slot."""
     slots = {name: number for number, name in enumerate(compiled.slots)}
     slot, event, kind, key, tie = long_form(values, slots)
@@ -56,7 +56,12 @@ def operands_of(values: EventValues, compiled: Compiled, constants: Ends, snapsh
 
 
 def _with_ranges(
-    values: EventValues, slots: dict[str, int], snapshot: Snapshot, columns: tuple[Any, ...], own: Ends, first: int
+    values: EventValues,
+    slots: dict[str, int],
+    snapshot: DocumentSnapshot,
+    columns: tuple[Any, ...],
+    own: Ends,
+    first: int,
 ) -> tuple[Any, ...]:
     """With the ranges among the values, which have two ends each."""
     slot, event, kind, low, high = (each.tolist() for each in columns)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dibs.history.coded.columns import Snapshot, order_bits, read_as_times
+from dibs.history.coded.columns import DocumentSnapshot, order_bits, read_as_times
 from dibs.history.coded.indexes import IndexKey
 from dibs.history.coded.layout import (
     EQUAL,
@@ -45,7 +45,7 @@ from dibs.history.coded.layout import (
     Tests,
 )
 from dibs.history.keys import NUMBER, STRING, TOP, Cell, literal_cell
-from dibs.history.plan import Conjunction, Plan, conjunction_of
+from dibs.history.plan import Conjunction, JoinPlan, conjunction_of
 from dibs.language.expression import (
     FLIPPED_OPERATOR,
     NEGATED_OPERATOR,
@@ -138,7 +138,7 @@ class Builder:
         self.conjunctions: list[tuple[int, ...]] = []
         self.joins: list[tuple[Any, ...]] = []
 
-    def add(self, plan: Plan, forms: list[tuple[Predicate, ...]]) -> None:
+    def add(self, plan: JoinPlan, forms: list[tuple[Predicate, ...]]) -> None:
         join = plan.join
         first = len(self.conjunctions)
         extreme = join.attribute if join.function in EXTREMES else join.by
@@ -255,7 +255,7 @@ class Ends(NamedTuple):
     stop: NDArray[np.int64]
     data: NDArray[np.uint8]
 
-    def resolve(self, kind: NDArray[np.uint8], snapshot: Snapshot) -> Ends:
+    def resolve(self, kind: NDArray[np.uint8], snapshot: DocumentSnapshot) -> Ends:
         """With the numbers of texts that the snapshot has. kind: of each."""
         strings = np.flatnonzero(kind == STRING)
         if not len(strings):
@@ -301,7 +301,7 @@ class Compiled:
     end_kind: NDArray[np.uint8]
     ends: Ends
 
-    def bind(self, snapshot: Snapshot) -> tuple[Program, Ends]:
+    def bind(self, snapshot: DocumentSnapshot) -> tuple[Program, Ends]:
         """With the numbers of a snapshot, which has all that is asked for."""
         columns = np.array([snapshot.columns[name] for name in self.names] or [0], np.int32)
         indexes = np.array([*(snapshot.index_numbers[key] for key in self.indexes), -1], np.int32)
@@ -318,7 +318,7 @@ class Compiled:
         return Program(joins, conjunctions, tests, slots), self.ends.resolve(self.end_kind, snapshot)
 
 
-def compile_plans(plans: Iterable[Plan]) -> tuple[Compiled, list[int]]:
+def compile_plans(plans: Iterable[JoinPlan]) -> tuple[Compiled, list[int]]:
     """The program of those plans that are taken, and the places of the others."""
     builder = Builder()
     left: list[int] = []

@@ -11,13 +11,13 @@ import numpy as np
 
 from dibs.coding.events import read_events
 from dibs.coding.values import EventValues, Unreadable
-from dibs.history.coded.columns import Snapshot, attribute_of
+from dibs.history.coded.columns import DocumentSnapshot, attribute_of
 from dibs.history.coded.indexes import needs_ranks
 from dibs.history.coded.program import Compiled
 from dibs.jit.threads import survive_forks
 
 if TYPE_CHECKING:
-    from dibs.history.state import State
+    from dibs.history.state import HistoryState
 
 AT_ONCE = 1 << 17  # documents that are read at a time
 
@@ -27,35 +27,35 @@ class Store:
     leaves them out."""
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = DocumentSnapshot()
         self._lock = threading.RLock()
         survive_forks(self)
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.RLock()
 
-    def at(self, state: State, *asked: Compiled) -> Snapshot:
+    def at(self, state: HistoryState, *asked: Compiled) -> DocumentSnapshot:
         """A snapshot with the documents of the state, and all that these programs ask for."""
         snapshot = self.snapshot
         if all(_has(snapshot, state, each) for each in asked):
             return snapshot
         with self._lock:
             known = self.snapshot
-            snapshot = known if known.base == state.base else Snapshot(state.base)
+            snapshot = known if known.base == state.base else DocumentSnapshot(state.base)
             for each in asked:
                 snapshot = _with_all(snapshot, state, each)
             if snapshot.base >= known.base:  # a state from before a compaction gets one of its own
                 self.snapshot = snapshot
         return snapshot
 
-    def put(self, snapshot: Snapshot) -> None:
+    def put(self, snapshot: DocumentSnapshot) -> None:
         """Puts a snapshot in place whose documents have been added."""
         with self._lock:
             if snapshot.base == self.snapshot.base and snapshot.size > self.snapshot.size:
                 self.snapshot = snapshot
 
 
-def _has(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
+def _has(snapshot: DocumentSnapshot, state: HistoryState, asked: Compiled) -> bool:
     return (
         snapshot.base == state.base
         and snapshot.size >= state.end - state.base
@@ -69,12 +69,12 @@ def _has(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
     )
 
 
-def _needs_ranks(snapshot: Snapshot, state: State, asked: Compiled) -> bool:
+def _needs_ranks(snapshot: DocumentSnapshot, state: HistoryState, asked: Compiled) -> bool:
     first = state.first - state.base
     return any(needs_ranks(sorted, first) for key in asked.counted for sorted in snapshot.indexes[key].runs)
 
 
-def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:
+def _with_all(snapshot: DocumentSnapshot, state: HistoryState, asked: Compiled) -> DocumentSnapshot:
     new = [name for name in asked.names if name not in snapshot.columns]
     if new:
         wanted = list(dict.fromkeys(map(attribute_of, new)))
@@ -86,7 +86,7 @@ def _with_all(snapshot: Snapshot, state: State, asked: Compiled) -> Snapshot:
     return snapshot.with_ranks(asked.counted, state.first - state.base)
 
 
-def read_documents(state: State, names: Any, first: int, end: int) -> Iterator[tuple[int, EventValues]]:
+def read_documents(state: HistoryState, names: Any, first: int, end: int) -> Iterator[tuple[int, EventValues]]:
     """The values of documents from `first` to `end` (from the base of the state on), in batches: the number of the
     first, and values."""
     at = state.base + first

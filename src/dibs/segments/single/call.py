@@ -16,19 +16,19 @@ from dibs.index.auto.planner import Auto
 from dibs.jit.pools import Pool, Taken
 from dibs.language.present import Present, read_clock
 from dibs.language.types import NO_TYPES, Types
-from dibs.segments.gone import alive
 from dibs.segments.id_lists import add_ids, sort_ids
 from dibs.segments.ids import Id, IdIndex
 from dibs.segments.segment import Segment
 from dibs.segments.single.computed import add_computed
 from dibs.segments.single.kernels import match_text, match_text_keeping
-from dibs.segments.single.plan import Plan, part_of, parts_of
+from dibs.segments.single.memtable import NOTHING, gather_waiting
+from dibs.segments.single.plan import EventTable, part_of, parts_of
 from dibs.segments.single.program_kernels import IS_READ, NOW
 from dibs.segments.single.residuals import EventTests
 from dibs.segments.single.space import SingleSpace
 from dibs.segments.single.tables import DONE, FULL, LEFT, STALE
-from dibs.segments.single.waiting import NOTHING, gather_waiting
 from dibs.segments.state import State
+from dibs.segments.tombstones import alive
 from dibs.thresholds import thresholds
 
 NUL = b"\\u0000"  # as JSON writes it; names of computed values have it
@@ -104,13 +104,13 @@ class Singles:
         return ids
 
     @staticmethod
-    def _tell(plan: Plan, space: SingleSpace, now: Present, is_read: bool) -> None:
+    def _tell(plan: EventTable, space: SingleSpace, now: Present, is_read: bool) -> None:
         space.told[IS_READ] = is_read
         if plan.programs.present >= 0:
             assert not isinstance(now, str)
             space.told[NOW] = read_clock() if now is None else now
 
-    def _finish(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Id] | None:
+    def _finish(self, plan: EventTable, space: SingleSpace, tests: EventTests | None) -> list[Id] | None:
         """None: batches know what to do with the event."""
         pairs, candidates, predicates, nodes, of_layers = space.result.tolist()
         self.served += 1
@@ -142,7 +142,7 @@ class Singles:
         rows = self._rows_by_segment(plan, space)
         return sort_ids(rows, plan.pending.ids_of(space.row[of_layers:pairs].tolist()))
 
-    def _rows_by_segment(self, plan: Plan, space: SingleSpace) -> list[Rows]:
+    def _rows_by_segment(self, plan: EventTable, space: SingleSpace) -> list[Rows]:
         """What the call has found."""
         found, first = [], 0
         for segment, last in zip(plan.segments, space.ends.tolist()):
@@ -151,7 +151,7 @@ class Singles:
             first = last
         return found
 
-    def _ask_indexes(self, plan: Plan, space: SingleSpace, tests: EventTests | None) -> list[Rows] | None:
+    def _ask_indexes(self, plan: EventTable, space: SingleSpace, tests: EventTests | None) -> list[Rows] | None:
         """What other indexes find for the event that the call has coded; None: see _finish."""
         rows: list[Rows] = []
         offsets = space.events.offsets.tolist()
@@ -179,7 +179,7 @@ class Singles:
         """The plan of the state, as its indexes are now."""
         segments = [layer.segment for layer in state.layers]
         plan = state.single
-        if isinstance(plan, Plan) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
+        if isinstance(plan, EventTable) and all(part_of(s) is part for s, part in zip(segments, plan.parts)):
             return plan
         parts = parts_of(state)
         found = (
@@ -190,11 +190,11 @@ class Singles:
         plan = NO_PLAN
         if parts is not None and found is not None:
             self._pending = found[0]
-            plan = Plan(state, parts, found[1], found[0], self._types)
+            plan = EventTable(state, parts, found[1], found[0], self._types)
         object.__setattr__(state, "single", plan)  # whole: another thread may be looking
         return plan
 
-    def _observe(self, plan: Plan, space: SingleSpace) -> None:
+    def _observe(self, plan: EventTable, space: SingleSpace) -> None:
         """What the indexes want to know of events: of one in so many."""
         offsets = space.events.offsets.tolist()
         asked = [i for i, _ in plan.asked]  # their indexes observe what they match

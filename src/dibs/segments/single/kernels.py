@@ -21,6 +21,7 @@ from dibs.jit.prefetching import prefetch
 from dibs.jit.scanning import PADDING
 from dibs.segments.single.coding_kernels import code_values
 from dibs.segments.single.facet_kernels import code_facets
+from dibs.segments.single.memtable_kernels import match_waiting
 from dibs.segments.single.program_kernels import IS_READ, compute_values
 from dibs.segments.single.sieve_kernels import Sieved, match_sieved
 from dibs.segments.single.tables import (
@@ -35,8 +36,8 @@ from dibs.segments.single.tables import (
     HAS_SIEVE,
     HAS_VECTORS,
     LAYER,
+    LAYOUT_FINGERPRINT,
     LEFT,
-    LIKE_THIS,
     LONG,
     PROGRAMS_INEXACT,
     RECORDS_INEXACT,
@@ -47,14 +48,13 @@ from dibs.segments.single.tables import (
     LayerTable,
     Space,
 )
-from dibs.segments.single.waiting_kernels import match_waiting
 
 
 @kernel
 def match_text(plan, space, text, most_values):
     """The event that a text says, against the state of a plan (its address, and that of a work space). DONE: its rows,
     and what they cost, are in the space."""
-    if part_at(plan, Head, "like_this") != LIKE_THIS:
+    if part_at(plan, Head, "like_this") != LAYOUT_FINGERPRINT:
         return STALE
     copy, size = part_at(space, Space, "text"), len(text)
     if size + PADDING > len(copy):  # all that is read from it has as much room

@@ -29,6 +29,8 @@ from dibs.language.printer import EVERY
 from dibs.language.table import Facet
 from dibs.language.types import NO_TYPES, Types
 from dibs.segments.segment import Segment
+from dibs.segments.single.memtable import Pending
+from dibs.segments.single.memtable_kernels import Records as WaitingRecords
 from dibs.segments.single.program_kernels import Programs
 from dibs.segments.single.programs import programs_of
 from dibs.segments.single.space import Needs
@@ -41,7 +43,7 @@ from dibs.segments.single.tables import (
     HAS_RECORDS,
     HAS_SIEVE,
     HAS_VECTORS,
-    LIKE_THIS,
+    LAYOUT_FINGERPRINT,
     PROGRAMS_INEXACT,
     RECORDS_INEXACT,
     VECTORS_INEXACT,
@@ -51,8 +53,6 @@ from dibs.segments.single.tables import (
     LayerTable,
     SetOfPatterns,
 )
-from dibs.segments.single.waiting import Pending
-from dibs.segments.single.waiting_kernels import Records as WaitingRecords
 from dibs.segments.state import State
 from dibs.thresholds import thresholds
 
@@ -137,7 +137,7 @@ class Part:
         self.rows = len(segment)
 
 
-class Plan:
+class EventTable:
     """A state's. It holds no state: states hold plans."""
 
     def __init__(self, state: State, parts: list[Part], names: WantedNames, pending: Pending, types: Types = NO_TYPES):
@@ -150,7 +150,7 @@ class Plan:
         self.programs = empty(Programs) if self.computed is None else programs_of(self.computed, len(names.names))
         self.has_programs = len(self.programs.name) > 0
         self.without_programs = None if self.computed is None else self.computed.without_programs
-        head = Table(Head(len(parts), LIKE_THIS, waiting, paths, self.programs))
+        head = Table(Head(len(parts), LAYOUT_FINGERPRINT, waiting, paths, self.programs))
         self._table = Table.joined([head, *(part.table for part in parts)])
         first = entries_in(Head)
         for layer in state.layers:

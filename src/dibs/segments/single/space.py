@@ -18,9 +18,9 @@ from dibs.index.auto.vector_layout import VectorSpace
 from dibs.index.groups import EventArrays
 from dibs.jit.groups import Table, allocate
 from dibs.jit.scanning import PADDING
+from dibs.segments.single.memtable_kernels import Values
 from dibs.segments.single.program_kernels import Running
 from dibs.segments.single.tables import Space
-from dibs.segments.single.waiting_kernels import Values
 from dibs.thresholds import thresholds
 
 PATTERNS_OF_AN_EVENT = 4_096  # of all layers; one that has more is left to batches

@@ -21,10 +21,10 @@ from dibs.index.auto.vector_layout import VectorArrays, VectorSpace
 from dibs.index.groups import PROGRESS, ClauseArrays, EventArrays, Room
 from dibs.index.kernels import Jumps
 from dibs.jit.groups import Clean, Sized, fingerprint, size_of
+from dibs.segments.single.memtable_kernels import Records as WaitingRecords
+from dibs.segments.single.memtable_kernels import Values
 from dibs.segments.single.program_kernels import Programs, Running
 from dibs.segments.single.sieve_kernels import Sifting
-from dibs.segments.single.waiting_kernels import Records as WaitingRecords
-from dibs.segments.single.waiting_kernels import Values
 
 ASKS_RE2 = -2  # instead of the place of a set of patterns: RE2 is asked about every string of the attribute
 RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs are of layers
@@ -33,7 +33,7 @@ RESULTS = 5  # pairs, candidates, predicates, nodes, and how many of the pairs a
 class Head(NamedTuple):
     layers: int
     like_this: int  # LIKE_THIS
-    waiting: WaitingRecords  # see segments.single.waiting
+    waiting: WaitingRecords  # see segments.single.memtable
     names: Paths  # that are wanted
     programs: Programs  # of computed values
 
@@ -80,7 +80,7 @@ class LayerTable(NamedTuple):
     scanned: NDArray[np.int32]  # rows that are tested one by one
     repeats: NDArray[np.int32]  # the first row of each clause, and the end, where several rows have one: coding.repeats
     ids: NDArray[np.int64]  # of rows, if they are integers
-    gone: NDArray[np.uint8]  # see segments.gone
+    gone: NDArray[np.uint8]  # see segments.tombstones
     flags: int  # of those below
 
 
@@ -125,7 +125,7 @@ FIRST_LAYER, LAYER, SET = size_of(Head), size_of(LayerTable), size_of(SetOfPatte
 
 # In the table of a state: by it a kernel knows that it was compiled for tables that are laid out like this. (An older
 # one, out of the cache, would write anywhere.)
-LIKE_THIS = fingerprint(Head, LayerTable, SetOfPatterns, Space)
+LAYOUT_FINGERPRINT = fingerprint(Head, LayerTable, SetOfPatterns, Space)
 
 # What a call returns.
 DONE = 0

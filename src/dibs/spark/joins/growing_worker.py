@@ -19,8 +19,8 @@ from dibs.coding.values import EventValues
 from dibs.history.history import History
 from dibs.history.keys import TIME
 from dibs.history.retention import Retain, earlier, without
+from dibs.history.state import HistoryState, latest_time
 from dibs.history.state import Part as HistoryPart
-from dibs.history.state import State, latest_time
 from dibs.language.time_kernels import read_times
 from dibs.spark.joins.columns import name_columns, read_keys
 from dibs.spark.joins.growing_parts import (
@@ -136,7 +136,7 @@ class Growing(History):
         self._numbers, self._held, self._newest = numbers, held, newest
         self._limit: int | None = None  # what is earlier went before, but for the document that came last
 
-    def find_kept(self, state: State, all_times: bool = False) -> State:
+    def find_kept(self, state: HistoryState, all_times: bool = False) -> HistoryState:
         """What the next event sees."""
         turn = state.end - self._held
         if not 0 <= turn < len(self._newest):
@@ -150,7 +150,7 @@ class Growing(History):
             return state
         return without(state, self._too_old(state, newest - age))
 
-    def _too_old(self, state: State, limit: int) -> list[int]:
+    def _too_old(self, state: HistoryState, limit: int) -> list[int]:
         low = (TIME,) if self._limit is None else (TIME, self._limit)
         rows = earlier(state, self.retain.by, low, limit)
         if state.end > state.first:

@@ -23,18 +23,18 @@ FEW = 10_000  # pairs: microseconds, for which the interpreter is kept (jit.inte
 
 
 @dataclass(frozen=True, eq=False)
-class Gone:
+class Tombstones:
     rows: int  # of the segment
     bits: Bits | None = None  # one for each row, set where it is gone; None: all are there
     count: int = 0  # of those that are gone
 
-    def including(self, rows: NDArray[Any]) -> Gone:
+    def including(self, rows: NDArray[Any]) -> Tombstones:
         """With these rows, distinct and all still there, gone too."""
         if not len(rows):
             return self
         bits = np.zeros(self.rows // 8 + 1, np.uint8) if self.bits is None else self.bits.copy()
         np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
-        return Gone(self.rows, bits, self.count + len(rows))
+        return Tombstones(self.rows, bits, self.count + len(rows))
 
     def has(self, row: int) -> bool:
         return self.bits is not None and bool(self.bits[row >> 3] >> (row & 7) & 1)

@@ -1,4 +1,4 @@
-"""Events against records of what waits (segments.single.waiting): values as they were read, against literals as they
+"""Events against records of what waits (segments.single.memtable): values as they were read, against literals as they
 were read. What an operator means stands in coding.operators."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BETWEEN, _NOT_BETWEEN, _IN, _NOT_IN = (int(x) for x in (Op.BETWEEN, Op.NOT_BETW
 _NOT_WITHIN, _ANY_STRING = int(Op.NOT_WITHIN), int(Op.STRING)
 _IS_NULL, _NOT_NULL = int(Op.IS_NULL), int(Op.NOT_NULL)
 MARKS = 64  # words, a power of two: few enough to stay in the caches, which `first` is not
-_HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.waiting
+_HEAD, _STEP, _LITERAL = 1, 6, 3  # as in segments.single.memtable
 
 
 class Records(NamedTuple):

@@ -30,7 +30,7 @@ from dibs.thresholds import thresholds
 TRIES = 20  # while the writer saves and trims
 
 
-class Living(Protocol):
+class SubscriptionSource(Protocol):
     """Subscriptions that change."""
 
     def now(self) -> Snapshot:

@@ -1,7 +1,7 @@
 """Layers: the one place where the state of a matcher is held, and how it goes over into the next.
 
 A change is cheap: an added subscription waits, a removed one is a bit. Single events are matched against what waits as
-it is (segments.single.waiting); whoever reads a batch next, or has added many, makes a segment of it.
+it is (segments.single.memtable); whoever reads a batch next, or has added many, makes a segment of it.
 Segments are merged by size: a segment at most `size_ratio` times as large as all newer ones together is merged with
 them in the background (segments.upkeep), or at once if they are many and it has no time, so that a subscription is
 moved a logarithmic number of times and there are never many segments. When the background has rested long enough, it
@@ -47,7 +47,7 @@ A_LOOK = 1.0  # seconds between two looks of readers for work in the background
 ACTIVE_READER_SECONDS = 0.05  # who has begun a match since is probably still at it
 
 
-class Layers:
+class SegmentSet:
     def __init__(self, choice: Choice, types: Types = NO_TYPES):
         self.choice, self.types = choice, types
         self.lock = threading.RLock()  # held while the next state is made: for moments
@@ -281,11 +281,11 @@ class Layers:
         self.upkeep.close()
         self.state = State()
 
-    def begin_again_in_a_child(self) -> None:
+    def reset_after_fork(self) -> None:
         """After a fork: whoever held the lock is not here. The state is whole, as always."""
         self.lock = threading.RLock()
         self._merging = frozenset()
-        self.upkeep.begin_again_in_a_child(self.lock)
+        self.upkeep.reset_after_fork(self.lock)
 
 
 def _do_pending(index: Index) -> None:
