@@ -294,9 +294,10 @@ def build(
         clauses, residuals, rows = shared.clauses, shared.residuals, rows[shared.place]
     if not np.array_equal(rows, np.arange(len(ids))):
         order = from_numpy(rows)
-        ids, texts = ids.take(order), texts.take(order) if shared is None else shared.texts
+        ids, texts = ids.take(order), texts.take(order)
         weights = None if weights is None else weights[rows]
         versions = versions[rows]
+    texts = texts if shared is None else shared.texts
     index = choice.build(domains, clauses, like)
     runs = NO_RUNS if shared is None else shared.runs
     return Segment(IdIndex(ids), texts, weights, versions, domains, clauses, index, residuals, *runs)
