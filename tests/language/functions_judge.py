@@ -141,6 +141,8 @@ def sql_of(scalar: Scalar) -> str:
         texts[1] = f"CAST({texts[1]} AS INT)"
     if function in ("<<", ">>"):  # of 64 bits
         texts[0] = f"CAST({texts[0]} AS BIGINT)"
+    if function == "SIZE":  # of NULL it is NULL, whatever the session says
+        return f"array_size({texts[0]})"
     if function == "DIV":
         return f"if({texts[0]} = -9223372036854775808L AND {texts[1]} = -1, NULL, {texts[0]} DIV {texts[1]})"
     if function in ("NEGATIVE", "ABS") and kind_of(scalar) == "int":
@@ -183,6 +185,8 @@ class Judge:
         ends = [v for v in values if isinstance(v, Moment) and abs(v.microseconds - _MIDDLE) > _REACH]
         if (ends or scalar.function == "ROUND") and result is None and None not in values:
             self.is_apart = True  # beyond the years 1 to 9999, or 64 bits
+        if scalar.function == "SPLIT" and values[1] != "" and any(c > "\uffff" for c in str(values[0])):
+            self.is_apart = True  # Java cuts a character beyond U+FFFF in two where a match is empty
         if "double" in kinds and result is None and None not in values:
             self.is_apart = self.is_apart or any(abs(v) > 2**31 for v in values if isinstance(v, int))
         return result

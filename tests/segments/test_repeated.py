@@ -140,6 +140,18 @@ def test_distinct_ones_are_left_as_they_are() -> None:
         assert segments_of(matcher)[0].repeats is None
 
 
+def test_rows_that_are_in_order_already(tmp_path: Path) -> None:
+    """Nothing has to move, and the texts stand once all the same."""
+    texts = {i: f"a = {i // 500}" for i in range(2_000)}
+    with Matcher() as matcher:
+        matcher.add_table(pa.table({"id": list(texts), "expression": list(texts.values())}))
+        matcher.save(tmp_path / "saved")
+    with Matcher.load(tmp_path / "saved") as loaded:
+        (segment,) = segments_of(loaded)
+        assert len(segment.clauses) == len(segment.texts) == 4
+        check(loaded, texts, {}, [{"a": 3}, {"a": 4}])
+
+
 def test_what_one_clause_and_its_rows_cost(tmp_path: Path) -> None:
     """All of a matcher but the ids: bytes, and how many subscriptions an event looks at."""
     texts = [f"a = {i % 20} AND b <= {i % 5}" for i in range(20_000)]

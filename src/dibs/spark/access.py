@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from dibs.coding.clauses import Clauses
 from dibs.coding.domain import NUMBER_BASE, Domains
 from dibs.index.auto.access_sets import access_sets
-from dibs.language.expression import Between, Constant, Expression, IsNull, Literal, Or, number
+from dibs.language.expression import Between, Compare, Constant, Expression, IsNull, Literal, Or, Truth, number
 from dibs.language.expression import Kind as LiteralKind
-from dibs.language.printer import to_sql
+from dibs.language.printer import YES, is_condition, to_sql
 from dibs.language.table import Facet
 from dibs.language.types import check_types
 from dibs.segments.segment import Segment
@@ -204,7 +204,7 @@ def route(reach: Reach, types: Mapping[str, str]) -> str:
     terms: list[Expression] = []
     for attribute, (there, low, high, first, last) in sorted(reach.items()):
         if there:
-            terms.append(IsNull(attribute, negated=True))
+            terms.append(_has_value(attribute))
             continue
         if low is not None and attribute in domains:  # constants are its integers, and only they may be written
             least, most = domains[attribute]
@@ -218,3 +218,9 @@ def route(reach: Reach, types: Mapping[str, str]) -> str:
             low_text, high_text = Literal(LiteralKind.STRING, first), Literal(LiteralKind.STRING, last)
             terms.append(Between(attribute, low_text, high_text, negated=False))
     return to_sql(Or(tuple(terms))) if terms else to_sql(Constant(False))
+
+
+def _has_value(attribute: str) -> Expression:
+    if is_condition(attribute):
+        return Truth(Compare(attribute, "=", YES), None, negated=True)
+    return IsNull(attribute, negated=True)
